@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from aggregator.errors import InvalidRequestError
 from aggregator.lql import TagSet, parse_statement
-from aggregator.lql.tree import (
+from aggregator.lql.parse.tree import (
     CreatePipe,
     DescribePartition,
     DescribePipe,

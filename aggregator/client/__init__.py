@@ -6,41 +6,41 @@ from esformat.parts import lazily
 
 if TYPE_CHECKING:
     from aggregator.client.async_client import AsyncAnswer, AsyncClient, AsyncTopic
-    from aggregator.client.async_writer import AsyncWriter
     from aggregator.client.client import Client, RemoteTopic
-    from aggregator.client.errors import (
+    from aggregator.client.http.errors import (
         AccessDeniedError,
         BodyTooLargeError,
         TruncatedAnswerError,
         UnavailableError,
         WriteFailedError,
     )
+    from aggregator.client.http.retry import Retry
     from aggregator.client.log_handler import LogHandler
-    from aggregator.client.outbox import Unsent
     from aggregator.client.plateau import PlateauClient, PlateauPage, PlateauRecords, PlateauTopic, Span
-    from aggregator.client.retry import Retry
     from aggregator.client.scan import RemoteScan, RemoteSelection
-    from aggregator.client.sizing import Sizing
     from aggregator.client.tail import Page, RemoteTail
-    from aggregator.client.writer import Writer
+    from aggregator.client.writing.async_writer import AsyncWriter
+    from aggregator.client.writing.outbox import Unsent
+    from aggregator.client.writing.sizing import Sizing
+    from aggregator.client.writing.writer import Writer
 else:
     __getattr__, __dir__ = lazily(
         __name__,
         {
             "aggregator.client.async_client": "AsyncAnswer AsyncClient AsyncTopic",
-            "aggregator.client.async_writer": "AsyncWriter",
+            "aggregator.client.writing.async_writer": "AsyncWriter",
             "aggregator.client.client": "Client RemoteTopic",
-            "aggregator.client.errors": (
+            "aggregator.client.http.errors": (
                 "AccessDeniedError BodyTooLargeError TruncatedAnswerError UnavailableError WriteFailedError"
             ),
             "aggregator.client.log_handler": "LogHandler",
-            "aggregator.client.outbox": "Unsent",
+            "aggregator.client.writing.outbox": "Unsent",
             "aggregator.client.plateau": "PlateauClient PlateauPage PlateauRecords PlateauTopic Span",
-            "aggregator.client.retry": "Retry",
+            "aggregator.client.http.retry": "Retry",
             "aggregator.client.scan": "RemoteScan RemoteSelection",
-            "aggregator.client.sizing": "Sizing",
+            "aggregator.client.writing.sizing": "Sizing",
             "aggregator.client.tail": "Page RemoteTail",
-            "aggregator.client.writer": "Writer",
+            "aggregator.client.writing.writer": "Writer",
         },
     )
 

@@ -10,17 +10,17 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from aggregator.client import calls
-from aggregator.client.async_connection import AsyncConnection, AsyncStream
-from aggregator.client.async_writer import AsyncWriter
-from aggregator.client.connection import Options
-from aggregator.client.errors import TruncatedAnswerError
-from aggregator.client.lanes import Lanes
+from aggregator.client.http import calls
+from aggregator.client.http.async_connection import AsyncConnection, AsyncStream
+from aggregator.client.http.connection import Options
+from aggregator.client.http.errors import TruncatedAnswerError
+from aggregator.client.http.retry import Retry
 from aggregator.client.questions import Questions
-from aggregator.client.retry import Retry
 from aggregator.client.scan import events_of
 from aggregator.client.streams import records_table, tags_text
 from aggregator.client.tail import BROKEN_POLLS, POLL_RECORDS, POLL_S, Page
+from aggregator.client.writing.async_writer import AsyncWriter
+from aggregator.client.writing.lanes import Lanes
 from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Receipt
 from esformat import Event
 

@@ -9,15 +9,15 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from aggregator.client import calls
-from aggregator.client.connection import Connection, Options
-from aggregator.client.lanes import Lanes
+from aggregator.client.http import calls
+from aggregator.client.http.connection import Connection, Options
+from aggregator.client.http.retry import Retry
 from aggregator.client.questions import Questions
-from aggregator.client.retry import Retry
 from aggregator.client.scan import RemoteScan, RemoteSelection
 from aggregator.client.streams import records_table, tags_text
 from aggregator.client.tail import Page, RemoteTail
-from aggregator.client.writer import Writer
+from aggregator.client.writing.lanes import Lanes
+from aggregator.client.writing.writer import Writer
 from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Receipt
 from esformat import UsageError
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from aggregator.client.client import Client
-from aggregator.client.errors import UnavailableError, WriteFailedError
-from aggregator.client.outbox import Unsent
-from aggregator.client.retry import Retry
-from aggregator.client.sizing import Sizing
-from aggregator.client.writer import Writer
+from aggregator.client.http.errors import UnavailableError, WriteFailedError
+from aggregator.client.http.retry import Retry
+from aggregator.client.writing.outbox import Unsent
+from aggregator.client.writing.sizing import Sizing
+from aggregator.client.writing.writer import Writer
 from aggregator.errors import InvalidRequestError
 from aggregator.model import STREAMS_TOPIC
 from aggregator.streams.level import LEVEL_TEXT, python_level

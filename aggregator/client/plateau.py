@@ -11,10 +11,10 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from aggregator.client import calls
-from aggregator.client.connection import Connection, Options
-from aggregator.client.errors import TruncatedAnswerError
-from aggregator.client.retry import Retry
+from aggregator.client.http import calls
+from aggregator.client.http.connection import Connection, Options
+from aggregator.client.http.errors import TruncatedAnswerError
+from aggregator.client.http.retry import Retry
 from esformat import UsageError
 from esformat.parts import to_arrow
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from aggregator.client import calls
+from aggregator.client.http import calls
 from aggregator.model import DEFAULT_PARTITION
 from aggregator.read.query import Scans
 from esformat import UsageError

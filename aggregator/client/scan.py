@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from aggregator.base.result import Answer
-from aggregator.client import calls
-from aggregator.client.connection import Connection, Stream
+from aggregator.client.http import calls
+from aggregator.client.http.connection import Connection, Stream
 from esformat import Event
 from esformat.parts import rows_of_batch
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from aggregator.client.errors import TruncatedAnswerError
+from aggregator.client.http.errors import TruncatedAnswerError
 from aggregator.client.scan import events_of
 from esformat import Event
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggregator.lql.columns import as_text
-from aggregator.lql.predicate import as_string
+from aggregator.lql.parse.columns import as_text
+from aggregator.lql.text.predicate import as_string
 
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

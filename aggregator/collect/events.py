@@ -16,7 +16,7 @@ from aggregator.collect.parsing import WEB_COLUMNS, WEB_FIELDS, Parsed, Parser, 
 from aggregator.collect.settings import Files
 from aggregator.collect.times import in_lines, to_micros
 from aggregator.lql import TagSet
-from aggregator.lql.columns import as_text
+from aggregator.lql.parse.columns import as_text
 from aggregator.storage.segments.records import FIELD_MAP, FIELDS
 from aggregator.streams.level import LEVEL, LEVEL_TEXT, with_levels
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from aggregator.collect import containers
 from aggregator.collect.settings import Cutting
-from aggregator.lql.predicate import as_string
+from aggregator.lql.text.predicate import as_string
 
 I64 = npt.NDArray[np.int64]
 _NEWLINE = 10

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.collect.settings import Files
-from aggregator.lql.columns import as_text
-from aggregator.lql.predicate import as_binary, as_string
+from aggregator.lql.parse.columns import as_text
+from aggregator.lql.text.predicate import as_binary, as_string
 
 _QUOTED = r'(?:[^"\\]|\\.)*'
 _COMMON = (

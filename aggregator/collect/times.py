@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.collect import dates
-from aggregator.lql import times as lql_times
-from aggregator.lql.columns import as_text
+from aggregator.lql.parse.columns import as_text
+from aggregator.lql.text import times as lql_times
 from esformat.parts import from_text
 
 I64 = npt.NDArray[np.int64]

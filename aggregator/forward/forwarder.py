@@ -17,7 +17,7 @@ import pyarrow as pa
 from aggregator.errors import AggregatorError, InvalidRequestError
 from aggregator.forward.destinations import Destination, StreamDestination, TryLaterError
 from aggregator.lql import Columns, parse_statement, to_text
-from aggregator.lql.tree import Position, Select
+from aggregator.lql.parse.tree import Position, Select
 from aggregator.storage.files.layout import replaced
 from aggregator.storage.segments.records import FIELD_MAP, FIELDS
 from aggregator.storage.state.notify import Arrivals

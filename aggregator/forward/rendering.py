@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.lql import Columns, TagSet, Template
-from aggregator.lql.columns import as_text, decoded
-from aggregator.lql.predicate import as_binary
+from aggregator.lql.parse.columns import as_text, decoded
+from aggregator.lql.text.predicate import as_binary
 
 ENTERPRISE = "32473"
 """The number that RFC 5612 sets apart for examples: names of structured data need one."""

@@ -9,36 +9,36 @@ from typing import TYPE_CHECKING
 from esformat.parts import lazily
 
 if TYPE_CHECKING:
-    from aggregator.lql.columns import Columns
-    from aggregator.lql.condition import Filter
-    from aggregator.lql.counting import Counter
     from aggregator.lql.errors import LqlError, Mark
-    from aggregator.lql.operand import resolve_time
-    from aggregator.lql.parser import parse_source, parse_statement, parse_where
-    from aggregator.lql.pushdown import TimeSpan, equalities, range_span, time_span
-    from aggregator.lql.regex import Regex, RegexError
-    from aggregator.lql.render import expression_to_text, source_to_text, to_text
-    from aggregator.lql.tag_set import TagSet
-    from aggregator.lql.tag_sql import TagQuery, tag_query
-    from aggregator.lql.tag_table import TagTable, matches
-    from aggregator.lql.template import Template
+    from aggregator.lql.parse.columns import Columns
+    from aggregator.lql.parse.operand import resolve_time
+    from aggregator.lql.parse.parser import parse_source, parse_statement, parse_where
+    from aggregator.lql.parse.render import expression_to_text, source_to_text, to_text
+    from aggregator.lql.parse.tag_set import TagSet
+    from aggregator.lql.parse.template import Template
+    from aggregator.lql.run.condition import Filter
+    from aggregator.lql.run.counting import Counter
+    from aggregator.lql.run.pushdown import TimeSpan, equalities, range_span, time_span
+    from aggregator.lql.run.tag_sql import TagQuery, tag_query
+    from aggregator.lql.run.tag_table import TagTable, matches
+    from aggregator.lql.text.regex import Regex, RegexError
 else:
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "aggregator.lql.columns": "Columns",
-            "aggregator.lql.condition": "Filter",
-            "aggregator.lql.counting": "Counter",
+            "aggregator.lql.parse.columns": "Columns",
+            "aggregator.lql.run.condition": "Filter",
+            "aggregator.lql.run.counting": "Counter",
             "aggregator.lql.errors": "LqlError Mark",
-            "aggregator.lql.operand": "resolve_time",
-            "aggregator.lql.parser": "parse_source parse_statement parse_where",
-            "aggregator.lql.pushdown": "TimeSpan equalities range_span time_span",
-            "aggregator.lql.regex": "Regex RegexError",
-            "aggregator.lql.render": "expression_to_text source_to_text to_text",
-            "aggregator.lql.tag_set": "TagSet",
-            "aggregator.lql.tag_sql": "TagQuery tag_query",
-            "aggregator.lql.tag_table": "TagTable matches",
-            "aggregator.lql.template": "Template",
+            "aggregator.lql.parse.operand": "resolve_time",
+            "aggregator.lql.parse.parser": "parse_source parse_statement parse_where",
+            "aggregator.lql.run.pushdown": "TimeSpan equalities range_span time_span",
+            "aggregator.lql.text.regex": "Regex RegexError",
+            "aggregator.lql.parse.render": "expression_to_text source_to_text to_text",
+            "aggregator.lql.parse.tag_set": "TagSet",
+            "aggregator.lql.run.tag_sql": "TagQuery tag_query",
+            "aggregator.lql.run.tag_table": "TagTable matches",
+            "aggregator.lql.parse.template": "Template",
         },
     )
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aggregator import Catalog
-from aggregator.server.bodies.problems import handle
+from aggregator.server.bodies.shared.problems import handle
 from aggregator.server.config.settings import Settings
 from aggregator.server.context import Context
 from aggregator.server.http.compression import Compression

@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from aggregator import Catalog
 from aggregator.server.bodies.document_ids import DocumentIds
-from aggregator.server.bodies.refusals import Reason, Refusals, Source, Tell
+from aggregator.server.bodies.shared.refusals import Reason, Refusals, Source, Tell
 from aggregator.server.config.settings import Settings
 from aggregator.server.control.access import Access
 from aggregator.server.control.body_room import BodyRoom

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.lql import TagSet
-from aggregator.lql.columns import changed_case
-from aggregator.lql.operand import innermost
-from aggregator.lql.predicate import text_test
-from aggregator.lql.quoting import quote
-from aggregator.lql.tag_set import MAX_TAG_BYTES, bare
-from aggregator.lql.tree import And, Condition, Expression, Not, Or, Source, Value
+from aggregator.lql.parse.columns import changed_case
+from aggregator.lql.parse.operand import innermost
+from aggregator.lql.parse.tag_set import MAX_TAG_BYTES, bare
+from aggregator.lql.parse.tree import And, Condition, Expression, Not, Or, Source, Value
+from aggregator.lql.text.predicate import text_test
+from aggregator.lql.text.quoting import quote
 
 Truth = bool | np.bool_ | npt.NDArray[np.bool_] | None
 """Of all events, of each, or None where their columns have to be looked at."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from aggregator.lql import equalities
-from aggregator.lql.operand import Field, innermost, target_of
-from aggregator.lql.tree import Expression, Value, conditions
+from aggregator.lql.parse.operand import Field, innermost, target_of
+from aggregator.lql.parse.tree import Expression, Value, conditions
 from aggregator.storage.state.state import Snapshot
 
 

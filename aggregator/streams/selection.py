@@ -15,10 +15,10 @@ from aggregator.base.merge import numbers
 from aggregator.base.result import Answer
 from aggregator.errors import InvalidRequestError
 from aggregator.lql import Columns, Counter, Filter, LqlError, Template, range_span, resolve_time, time_span
-from aggregator.lql.operand import Column, Field, Target, innermost, target_of
-from aggregator.lql.times import NANOS_PER_MICRO
-from aggregator.lql.tokens import did_you_mean
-from aggregator.lql.tree import Every, Select, conditions
+from aggregator.lql.parse.operand import Column, Field, Target, innermost, target_of
+from aggregator.lql.parse.tokens import did_you_mean
+from aggregator.lql.parse.tree import Every, Select, conditions
+from aggregator.lql.text.times import NANOS_PER_MICRO
 from aggregator.model import RECORD_INDEX
 from aggregator.read.segment_source import FIRST_WINDOW_ROWS
 from aggregator.storage.manifest.lineage import Lineage

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.base.merge import numbers
-from aggregator.lql.tree import Source
+from aggregator.lql.parse.tree import Source
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import Snapshot, UnsealedPart

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from aggregator.engine.writer import Writing
 from aggregator.errors import InvalidRequestError
-from aggregator.lql.tree import Select
+from aggregator.lql.parse.tree import Select
 from aggregator.streams.selection import Selection
 from aggregator.topic import Backend
 from esformat import Event

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from aggregator.base.merge import Source, merge, numbers
 from aggregator.lql import resolve_time
-from aggregator.lql.times import NANOS_PER_MICRO
-from aggregator.lql.tree import Truncate
+from aggregator.lql.parse.tree import Truncate
+from aggregator.lql.text.times import NANOS_PER_MICRO
 from aggregator.model import LAST, PARTITION, RECORD_INDEX, Cut
 from aggregator.read.memtable_source import Group, unsealed_batches
 from aggregator.read.query import Question

@@ -23,24 +23,25 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 
 class Verbs(Mapping[str, click.Command]):
     """The commands by name, imported when they are asked for: `esdb info` need not wait for the readers of Parquet.
 
-    Each is a module of `package` with a command of the module's name; "a-b" is `a_b`, and "import" `import_`.
+    Each is a module of `package` with a command of the module's name; "a-b" is `a_b`, and "import" `import_`. The name
+    "room/a" is that of the command "a" of which the module stands in a room of the package.
     """
 
     def __init__(self, package: str, names: Sequence[str]) -> None:
-        self._package, self._names = package, tuple(names)
+        places = (name.rpartition("/") for name in names)
+        self._packages = {name: f"{package}.{room}" if room else package for room, _, name in places}
 
     def __getitem__(self, name: str) -> click.Command:
-        if name not in self._names:
-            raise KeyError(name)
+        package = self._packages[name]
         module = name.replace("-", "_") + "_" * iskeyword(name)
-        command: click.Command = getattr(import_module(f"{self._package}.{module}"), module)
+        command: click.Command = getattr(import_module(f"{package}.{module}"), module)
         return command
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._packages)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._packages)
 
 
 class Group(click.Group):

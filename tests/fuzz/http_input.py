@@ -15,10 +15,12 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from starlette.requests import Request
 
 from aggregator.errors import AggregatorError
-from aggregator.server.bodies import bulk, cloudevents, loki, media, otlp
+from aggregator.server.bodies import bulk, cloudevents, loki
 from aggregator.server.bodies.formats import Names, read_events, read_lines, read_records
-from aggregator.server.bodies.media import ARROW_FILE, ARROW_STREAM, CSV, INPUTS, JSON, LINES, choose, media_of
-from aggregator.server.bodies.problems import ProblemError
+from aggregator.server.bodies.otlp import message as otlp
+from aggregator.server.bodies.shared import media
+from aggregator.server.bodies.shared.media import ARROW_FILE, ARROW_STREAM, CSV, INPUTS, JSON, LINES, choose, media_of
+from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.syslog import Framer, read_message
 from aggregator.server.http.body import decompress
 from aggregator.server.http.params import Asked, idempotency_key

@@ -20,7 +20,7 @@ from aggregator.lql import (
     time_span,
     to_text,
 )
-from aggregator.lql.tree import CreatePipe, Explain, Select, Statement
+from aggregator.lql.parse.tree import CreatePipe, Explain, Select, Statement
 
 NOW_NS = 1_700_000_000_000_000_000
 _BATCH = pa.record_batch(

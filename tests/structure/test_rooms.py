@@ -288,7 +288,8 @@ RARE = (
 def test_start_of_a_server_loads_nothing_rare():
     """What only some requests and chores need is loaded by the first of them."""
     code = (
-        "import tempfile, aggregator; import aggregator.cli.serve as command; command._quick_imports().__enter__(); "
+        "import tempfile, aggregator; import aggregator.cli.server.serve as command; "
+        "command._quick_imports().__enter__(); "
         "from aggregator.server import Settings, make_app, running; from aggregator.server.config import sources; "
         "make_app(aggregator.open(tempfile.mkdtemp()), Settings())"
     )

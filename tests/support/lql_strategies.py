@@ -7,7 +7,7 @@ from decimal import Decimal
 from hypothesis import strategies as st
 
 from aggregator.lql import TagSet
-from aggregator.lql.tree import (
+from aggregator.lql.parse.tree import (
     SYMBOLS,
     Call,
     Condition,

@@ -15,12 +15,12 @@ from typing import Any
 import orjson
 
 from aggregator.server.bodies.document_ids import ID_FIELD, INDEX_TAG
-from aggregator.server.bodies.elastic import error_body
 from aggregator.server.bodies.formats import split_lines
-from aggregator.server.bodies.odd_text import read_json
-from aggregator.server.bodies.records import TAGS_AND_RECORD, Outcome, Place, Refusal, free_name
-from aggregator.server.bodies.refusals import Tell, untold
-from aggregator.server.bodies.times import TimeReader
+from aggregator.server.bodies.shared.elastic import error_body
+from aggregator.server.bodies.shared.odd_text import read_json
+from aggregator.server.bodies.shared.records import TAGS_AND_RECORD, Outcome, Place, Refusal, free_name
+from aggregator.server.bodies.shared.refusals import Tell, untold
+from aggregator.server.bodies.shared.times import TimeReader
 from esformat import InvalidEventError
 
 _STORING = ("index", "create")

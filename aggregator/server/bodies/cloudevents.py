@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from aggregator.engine.ingest.batch import MAX_KEY_BYTES
 from aggregator.server.bodies.formats import as_json
-from aggregator.server.bodies.refusals import Tell, untold
-from aggregator.server.bodies.times import read_iso
+from aggregator.server.bodies.shared.refusals import Tell, untold
+from aggregator.server.bodies.shared.times import read_iso
 from esformat import InvalidEventError
 
 BATCH = "application/cloudevents-batch+json"

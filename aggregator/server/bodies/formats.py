@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.server.bodies.arrow_body import MAX_ROWS, read_arrow
-from aggregator.server.bodies.media import ARROW_FILE, ARROW_STREAM, CSV, JSON, LINES
-from aggregator.server.bodies.records import free_name
-from aggregator.server.bodies.times import TIMES_HINT, TimeReader
+from aggregator.server.bodies.shared.media import ARROW_FILE, ARROW_STREAM, CSV, JSON, LINES
+from aggregator.server.bodies.shared.records import free_name
+from aggregator.server.bodies.shared.times import TIMES_HINT, TimeReader
 from esformat import InvalidEventError, convert  # whose readers are imported with the first body that needs one
 from esformat.parts import as_text
 

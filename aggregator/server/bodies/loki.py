@@ -18,12 +18,12 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from aggregator.lql import LqlError
-from aggregator.lql.tag_set import parse_tag_list
-from aggregator.server.bodies.odd_text import read_json, varint
-from aggregator.server.bodies.otlp_record import add_times, as_text
-from aggregator.server.bodies.problems import ProblemError
-from aggregator.server.bodies.records import TAGS_AND_RECORD, free_name
-from aggregator.server.bodies.refusals import Tell, untold
+from aggregator.lql.parse.tag_set import parse_tag_list
+from aggregator.server.bodies.otlp.record import add_times, as_text
+from aggregator.server.bodies.shared.odd_text import read_json, varint
+from aggregator.server.bodies.shared.problems import ProblemError
+from aggregator.server.bodies.shared.records import TAGS_AND_RECORD, free_name
+from aggregator.server.bodies.shared.refusals import Tell, untold
 from esformat import InvalidEventError
 
 MAX_PARTS = 500_000

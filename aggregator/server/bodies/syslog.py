@@ -12,8 +12,8 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from aggregator.server.bodies.records import TAGS_AND_RECORD, free_name
-from aggregator.server.bodies.refusals import Tell, untold
+from aggregator.server.bodies.shared.records import TAGS_AND_RECORD, free_name
+from aggregator.server.bodies.shared.refusals import Tell, untold
 from aggregator.streams.level import SYSLOG_LEVELS
 
 MAX_MESSAGE_BYTES = 65_536

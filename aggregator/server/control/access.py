@@ -6,7 +6,7 @@ import datetime as dt
 import fnmatch
 from dataclasses import dataclass
 
-from aggregator.server.bodies.problems import ProblemError
+from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.control.operation import Operation, Scope
 
 

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeVar, TypeVarTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from aggregator.server.bodies.refusals import Source
-from aggregator.server.bodies.schemas import PROBLEM
+from aggregator.server.bodies.shared.refusals import Source
+from aggregator.server.bodies.shared.schemas import PROBLEM
 
 Ts = TypeVarTuple("Ts")
 F = TypeVar("F", bound=Callable[..., Awaitable[Response]])

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from aggregator import InvalidRequestError
-from aggregator.server.bodies.problems import ProblemError
+from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.control.access import ANYBODY, Access, check
 from aggregator.server.control.operation import Operation
 from aggregator.storage.files.layout import replaced

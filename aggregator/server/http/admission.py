@@ -11,7 +11,7 @@ import time
 from starlette.responses import Response
 
 from aggregator import OverloadedError
-from aggregator.server.bodies.problems import answer, problem_of
+from aggregator.server.bodies.shared.problems import answer, problem_of
 from aggregator.server.context import Context, Told
 
 

@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from aggregator.server.bodies.media import ARROW_STREAM, CSV, LINES, OUTPUTS, choose
-from aggregator.server.bodies.problems import ProblemError
+from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, LINES, OUTPUTS, choose
+from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.control.open_answers import OpenAnswers, Over
 from aggregator.server.control.thread_pools import WorkPool
 from esformat import convert  # whose writers are imported with the first answer

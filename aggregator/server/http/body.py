@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from starlette.requests import Request
 
-from aggregator.server.bodies.problems import ProblemError
+from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.config.settings import Http
 from aggregator.server.context import Context
 from aggregator.server.control.body_room import BodyRoom

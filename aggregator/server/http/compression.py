@@ -16,7 +16,7 @@ import pyarrow as pa
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from aggregator.server.bodies.media import quality_of
+from aggregator.server.bodies.shared.media import quality_of
 
 CODINGS = ("zstd", "gzip")
 """The one that is taken first where a client likes them alike stands first."""

@@ -19,7 +19,7 @@ import httptools
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from aggregator.server.bodies.problems import Problem, answer
+from aggregator.server.bodies.shared.problems import Problem, answer
 from aggregator.server.config.settings import Http
 from aggregator.server.http.admission import Admission
 from aggregator.server.http.answers import ABORT

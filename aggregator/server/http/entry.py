@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aggregator import Allowance
-from aggregator.server.bodies.problems import ProblemError, answer, problem_of
+from aggregator.server.bodies.shared.problems import ProblemError, answer, problem_of
 from aggregator.server.context import Context
 from aggregator.server.control.access import check
 from aggregator.server.control.allowance import Asking

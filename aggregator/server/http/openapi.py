@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.routing import Route
 
-from aggregator.server.bodies.schemas import SCHEMAS
+from aggregator.server.bodies.shared.schemas import SCHEMAS
 from aggregator.server.control.operation import operation_of
 from esformat import __version__
 

@@ -12,8 +12,8 @@ import orjson
 from starlette.requests import Request
 
 from aggregator.server.bodies.formats import Names
-from aggregator.server.bodies.problems import ProblemError
-from aggregator.server.bodies.times import TIME_UNITS, TimeReader
+from aggregator.server.bodies.shared.problems import ProblemError
+from aggregator.server.bodies.shared.times import TIME_UNITS, TimeReader
 from aggregator.server.context import Context
 from aggregator.server.http.body import read_plain
 from esformat import InvalidEventError

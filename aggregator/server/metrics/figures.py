@@ -12,7 +12,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from aggregator.server.bodies.refusals import LOSSES
+from aggregator.server.bodies.shared.refusals import LOSSES
 from aggregator.server.context import Context
 from esformat import __version__
 

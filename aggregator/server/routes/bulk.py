@@ -11,7 +11,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aggregator.model import STREAMS_TOPIC
-from aggregator.server.bodies import elastic
 from aggregator.server.bodies.bulk import (
     Action,
     Wrong,
@@ -23,10 +22,11 @@ from aggregator.server.bodies.bulk import (
     record_of,
 )
 from aggregator.server.bodies.document_ids import key_of
-from aggregator.server.bodies.problems import ProblemError
-from aggregator.server.bodies.records import TAGS_AND_RECORD, Outcome, Place, Target, make_stream_topic, store
-from aggregator.server.bodies.refusals import Tell
-from aggregator.server.bodies.schemas import ELASTIC_ERROR, json_answer, ref, text
+from aggregator.server.bodies.shared import elastic
+from aggregator.server.bodies.shared.problems import ProblemError
+from aggregator.server.bodies.shared.records import TAGS_AND_RECORD, Outcome, Place, Target, make_stream_topic, store
+from aggregator.server.bodies.shared.refusals import Tell
+from aggregator.server.bodies.shared.schemas import ELASTIC_ERROR, json_answer, ref, text
 from aggregator.server.context import Context
 from aggregator.server.control.operation import F, bound, operation, parameter
 from aggregator.server.http.body import read_body

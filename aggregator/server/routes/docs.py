@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from aggregator.server.bodies.schemas import json_answer
+from aggregator.server.bodies.shared.schemas import json_answer
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation
 from aggregator.server.http.openapi import document

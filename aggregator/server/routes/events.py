@@ -13,10 +13,10 @@ from starlette.routing import Route
 
 from aggregator import Receipt, Scan, Topic
 from aggregator.server.bodies.formats import read_events
-from aggregator.server.bodies.media import ARROW_STREAM, CSV, INPUTS, JSON, LINES, media_of
-from aggregator.server.bodies.problems import ProblemError
-from aggregator.server.bodies.schemas import BINARY, json_answer, ref, text
-from aggregator.server.bodies.times import TIME_UNITS, TimeReader
+from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, INPUTS, JSON, LINES, media_of
+from aggregator.server.bodies.shared.problems import ProblemError
+from aggregator.server.bodies.shared.schemas import BINARY, json_answer, ref, text
+from aggregator.server.bodies.shared.times import TIME_UNITS, TimeReader
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.answers import media_for, stream_scan

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from aggregator.server.bodies.schemas import PLATEAU_ERROR, WHOLE, json_answer, shape
+from aggregator.server.bodies.shared.schemas import PLATEAU_ERROR, WHOLE, json_answer, shape
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation
 from aggregator.server.metrics.exposition import CONTENT_TYPE, Metrics

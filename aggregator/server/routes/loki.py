@@ -10,10 +10,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from aggregator.model import STREAMS_TOPIC
-from aggregator.server.bodies.media import JSON, PROTOBUF, media_of
-from aggregator.server.bodies.problems import Problem, ProblemError, problem_of
-from aggregator.server.bodies.records import TAGS_AND_RECORD, Refusal, Target, make_stream_topic, store
-from aggregator.server.bodies.schemas import BINARY, PROBLEM
+from aggregator.server.bodies.shared.media import JSON, PROTOBUF, media_of
+from aggregator.server.bodies.shared.problems import Problem, ProblemError, problem_of
+from aggregator.server.bodies.shared.records import TAGS_AND_RECORD, Refusal, Target, make_stream_topic, store
+from aggregator.server.bodies.shared.schemas import BINARY, PROBLEM
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.body import read_body

@@ -11,11 +11,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aggregator.model import STREAMS_TOPIC
-from aggregator.server.bodies.media import JSON, PROTOBUF, media_of
-from aggregator.server.bodies.otlp_status import failure, not_stored
-from aggregator.server.bodies.problems import Problem, ProblemError, problem_of
-from aggregator.server.bodies.records import Target
-from aggregator.server.bodies.schemas import BINARY, PROBLEM, ref
+from aggregator.server.bodies.otlp.status import failure, not_stored
+from aggregator.server.bodies.shared.media import JSON, PROTOBUF, media_of
+from aggregator.server.bodies.shared.problems import Problem, ProblemError, problem_of
+from aggregator.server.bodies.shared.records import Target
+from aggregator.server.bodies.shared.schemas import BINARY, PROBLEM, ref
 from aggregator.server.context import Context
 from aggregator.server.control.operation import F, bound, operation, parameter
 from aggregator.server.http.body import read_body

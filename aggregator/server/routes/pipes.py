@@ -12,9 +12,9 @@ from starlette.routing import Route
 
 from aggregator import Catalog, InvalidRequestError
 from aggregator.lql import parse_source, parse_where, to_text
-from aggregator.lql.tree import CreatePipe, DeletePipe, DescribePipe, ShowPipes, Statement
-from aggregator.server.bodies.problems import ProblemError
-from aggregator.server.bodies.schemas import json_answer, many, shape
+from aggregator.lql.parse.tree import CreatePipe, DeletePipe, DescribePipe, ShowPipes, Statement
+from aggregator.server.bodies.shared.problems import ProblemError
+from aggregator.server.bodies.shared.schemas import json_answer, many, shape
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.params import Asked, json_object, wrong

@@ -10,8 +10,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aggregator import Receipt, Topic
-from aggregator.server.bodies.problems import ProblemError
-from aggregator.server.bodies.schemas import BINARY, PLATEAU_ERROR, by_name, json_answer, ref
+from aggregator.server.bodies.shared.problems import ProblemError
+from aggregator.server.bodies.shared.schemas import BINARY, PLATEAU_ERROR, by_name, json_answer, ref
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.body import read_body

@@ -15,10 +15,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aggregator.lql import parse_statement, to_text
-from aggregator.lql.tree import CreatePipe, DeletePipe, Select, Truncate
-from aggregator.server.bodies.media import ARROW_STREAM, CSV, JSON, LINES, OUTPUTS, TEXT, media_of
-from aggregator.server.bodies.problems import ProblemError
-from aggregator.server.bodies.schemas import BINARY, shape
+from aggregator.lql.parse.tree import CreatePipe, DeletePipe, Select, Truncate
+from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, JSON, LINES, OUTPUTS, TEXT, media_of
+from aggregator.server.bodies.shared.problems import ProblemError
+from aggregator.server.bodies.shared.schemas import BINARY, shape
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.control.waiting import Arrived

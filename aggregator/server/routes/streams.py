@@ -18,12 +18,12 @@ from aggregator.lql import TagSet
 from aggregator.model import STREAMS_TOPIC
 from aggregator.server.bodies.cloudevents import BATCH, INDEXES, ONE, PREFIX, read_binary_event, read_cloud_events
 from aggregator.server.bodies.formats import read_lines, read_records
-from aggregator.server.bodies.media import ARROW_FILE, ARROW_STREAM, JSON, LINES, TEXT
-from aggregator.server.bodies.problems import ProblemError
-from aggregator.server.bodies.records import make_stream_topic
-from aggregator.server.bodies.refusals import Tell
-from aggregator.server.bodies.schemas import BINARY, each, many, text
-from aggregator.server.bodies.times import TimeReader
+from aggregator.server.bodies.shared.media import ARROW_FILE, ARROW_STREAM, JSON, LINES, TEXT
+from aggregator.server.bodies.shared.problems import ProblemError
+from aggregator.server.bodies.shared.records import make_stream_topic
+from aggregator.server.bodies.shared.refusals import Tell
+from aggregator.server.bodies.shared.schemas import BINARY, each, many, text
+from aggregator.server.bodies.shared.times import TimeReader
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.body import read_body

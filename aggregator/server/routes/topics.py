@@ -12,9 +12,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aggregator import InvalidRequestError, Retention, Roll, Topic, TopicExistsError
-from aggregator.server.bodies.columns import read_columns, tell_columns
-from aggregator.server.bodies.problems import ProblemError
-from aggregator.server.bodies.schemas import by_name, json_answer, ref, shape
+from aggregator.server.bodies.shared.columns import read_columns, tell_columns
+from aggregator.server.bodies.shared.problems import ProblemError
+from aggregator.server.bodies.shared.schemas import by_name, json_answer, ref, shape
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.params import Asked, json_object, wrong

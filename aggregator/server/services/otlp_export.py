@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aggregator.server.bodies.otlp import read_records, success
-from aggregator.server.bodies.problems import ProblemError
-from aggregator.server.bodies.records import Refusal, Target, make_stream_topic, store
+from aggregator.server.bodies.otlp.message import read_records, success
+from aggregator.server.bodies.shared.problems import ProblemError
+from aggregator.server.bodies.shared.records import Refusal, Target, make_stream_topic, store
 from aggregator.server.context import Context
 
 

@@ -16,10 +16,10 @@ import grpc.aio
 
 from aggregator import InvalidRequestError, OverloadedError
 from aggregator.model import STREAMS_TOPIC
-from aggregator.server.bodies.media import PROTOBUF
-from aggregator.server.bodies.otlp_status import not_stored, rpc_status
-from aggregator.server.bodies.problems import Problem, ProblemError, problem_of
-from aggregator.server.bodies.records import Target
+from aggregator.server.bodies.otlp.status import not_stored, rpc_status
+from aggregator.server.bodies.shared.media import PROTOBUF
+from aggregator.server.bodies.shared.problems import Problem, ProblemError, problem_of
+from aggregator.server.bodies.shared.records import Target
 from aggregator.server.config.settings import Settings, Tls
 from aggregator.server.context import Context, Told
 from aggregator.server.http.body import Body

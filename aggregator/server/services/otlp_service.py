@@ -10,7 +10,7 @@ from aggregator import InvalidRequestError
 from aggregator.server.config.address import is_loopback, split_address
 from aggregator.server.context import Context
 
-_log = logging.getLogger("aggregator.server.bodies.otlp")
+_log = logging.getLogger("aggregator.server.bodies.otlp.message")
 
 
 @contextlib.asynccontextmanager

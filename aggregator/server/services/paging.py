@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from aggregator import Catalog, InvalidRequestError
 from aggregator.lql import parse_statement, to_text
-from aggregator.lql.tree import Position, Select
+from aggregator.lql.parse.tree import Position, Select
 from aggregator.streams.selection import Selection
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,1000000}")

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.lql import LqlError, TagSet, TagTable
-from aggregator.lql.tree import Source
+from aggregator.lql.parse.tree import Source
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.manifest import Manifest

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.lql import TagSet
-from aggregator.lql.columns import as_text
+from aggregator.lql.parse.columns import as_text
 from aggregator.model import RESERVED_COLUMNS
 from aggregator.storage.segments.records import FIELD_MAP, FIELDS
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from aggregator.engine.writer import Writing
 from aggregator.lql import Filter, TimeSpan, time_span
-from aggregator.lql.tree import Expression, Source
+from aggregator.lql.parse.tree import Expression, Source
 from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import Snapshot
 from aggregator.streams.gaps import gone_between

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggregator.errors import CorruptManifestError
-from aggregator.lql.tree import ShowPipes
+from aggregator.lql.parse.tree import ShowPipes
 from aggregator.storage.manifest import PipeRows
 from aggregator.streams.gaps import distance
 from aggregator.streams.pipes.progress import Progress, stored_progress

@@ -22,7 +22,7 @@ from aggregator.base.names import check_name
 from aggregator.engine.writer import Writing, now_us
 from aggregator.errors import CorruptManifestError, InvalidRequestError, OverloadedError, QueryCancelledError
 from aggregator.lql import TagSet, expression_to_text, matches, parse_source, parse_where, source_to_text
-from aggregator.lql.tree import CreatePipe
+from aggregator.lql.parse.tree import CreatePipe
 from aggregator.model import DEFAULT_PARTITION, PipeInfo
 from aggregator.storage.manifest import PipeRows
 from aggregator.storage.state.state import Topic

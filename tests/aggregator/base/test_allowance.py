@@ -15,7 +15,7 @@ import pytest
 import aggregator
 from aggregator import Allowance, QueryCancelledError, QueryLimitError
 from aggregator.lql import Regex
-from aggregator.lql.pace import Pace
+from aggregator.lql.run.pace import Pace
 
 SLOW = "a.{380}b"  # 15 µs a byte
 

@@ -20,9 +20,9 @@ from ports import free_port
 from waiting import PATIENCE_S
 
 import aggregator
-from aggregator.cli import collect as collect_command
-from aggregator.cli.shell import is_whole
-from aggregator.cli.statements import completions, split
+from aggregator.cli.events import collect as collect_command
+from aggregator.cli.events.shell import is_whole
+from aggregator.cli.shared.statements import completions, split
 
 COMMAND = [sys.executable, "-W", "error", "-m", "aggregator"]
 

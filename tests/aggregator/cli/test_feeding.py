@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import aggregator
-from aggregator.cli import feeding
+from aggregator.cli.shared import feeding
 
 
 def test_a_disk_that_stays_full_ends_it(tmp_path, monkeypatch, capsys):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from aggregator.client import TruncatedAnswerError
-from aggregator.client.arrow_stream import StreamDecoder, encode
+from aggregator.client.http.arrow_stream import StreamDecoder, encode
 
 TABLE = pa.table(
     {

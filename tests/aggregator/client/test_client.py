@@ -12,7 +12,8 @@ from breaking_proxy import BreakingProxy, Fate
 
 from aggregator import InvalidRequestError, SequenceConflictError, TopicExistsError, TopicNotFoundError
 from aggregator.base.result import Answer
-from aggregator.client import BodyTooLargeError, Client, Retry, TruncatedAnswerError, UnavailableError, calls
+from aggregator.client import BodyTooLargeError, Client, Retry, TruncatedAnswerError, UnavailableError
+from aggregator.client.http import calls
 from esformat import ClosedError, InvalidEventError, UnknownIndexError, UsageError
 
 TYPES = ["page", "purchase", "signup", None]

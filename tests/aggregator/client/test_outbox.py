@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from aggregator import InvalidRequestError, OverloadedError
 from aggregator.client import Sizing, WriteFailedError
-from aggregator.client.backlog import Backlog
-from aggregator.client.calls import events_table
-from aggregator.client.lanes import Lanes
-from aggregator.client.outbox import Outbox
+from aggregator.client.http.calls import events_table
+from aggregator.client.writing.backlog import Backlog
+from aggregator.client.writing.lanes import Lanes
+from aggregator.client.writing.outbox import Outbox
 from esformat import UsageError
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from aggregator import OverloadedError, QueryLimitError, SequenceConflictError, TopicExistsError, TopicNotFoundError
 from aggregator.client import AccessDeniedError, BodyTooLargeError, Retry, UnavailableError
-from aggregator.client.attempts import Attempts, failure_of
-from aggregator.client.errors import error_of
+from aggregator.client.http.attempts import Attempts, failure_of
+from aggregator.client.http.errors import error_of
 from esformat import InvalidEventError
 
 

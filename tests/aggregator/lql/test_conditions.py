@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.lql import Columns, Filter, LqlError, equalities, parse_where, time_span
-from aggregator.lql.pushdown import TimeSpan
-from aggregator.lql.tree import SYMBOLS, And, Condition, Name, Not, Or, Value, all_of, any_of
+from aggregator.lql.parse.tree import SYMBOLS, And, Condition, Name, Not, Or, Value, all_of, any_of
+from aggregator.lql.run.pushdown import TimeSpan
 
 NOW_NS = 1_000_000_000_000
 TEXT_MAP = pa.map_(pa.string(), pa.string())

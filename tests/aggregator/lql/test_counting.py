@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from aggregator.lql import Columns, Counter, LqlError, counting, groups, parse_statement
+from aggregator.lql import Columns, Counter, LqlError, parse_statement
+from aggregator.lql.run import counting, groups
 
 MINUTE = 60_000_000
 BATCH = pa.record_batch(

@@ -13,7 +13,8 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.lql import Columns, Counter, LqlError, counting, groups, parse_statement
+from aggregator.lql import Columns, Counter, LqlError, parse_statement
+from aggregator.lql.run import counting, groups
 
 INT64 = (-(2**63), 2**63 - 1)
 SCHEMA = pa.schema([

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import aggregator
 from aggregator.lql import LqlError, parse_where
-from aggregator.lql.number import number_test
+from aggregator.lql.text.number import number_test
 
 COMPARE = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge

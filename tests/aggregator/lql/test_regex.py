@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.lql import Regex, RegexError
-from aggregator.lql.regex import MAX_STEPS
+from aggregator.lql.text.regex import MAX_STEPS
 
 LETTERS = "abkzAKZ019_ -.\n\0é\u00c9ßſKΣσς日🙂"
 ATOMS = [

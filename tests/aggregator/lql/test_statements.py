@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from aggregator.lql import LqlError, TagSet, parse_source, parse_statement, parse_where, to_text
-from aggregator.lql.tree import (
+from aggregator.lql.parse.tree import (
     And,
     Call,
     Condition,

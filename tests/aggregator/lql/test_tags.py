@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.lql import LqlError, TagSet, TagTable, matches, parse_source, tag_query
-from aggregator.lql.tree import SYMBOLS, Condition, Name, Not, Value, all_of, any_of
+from aggregator.lql.parse.tree import SYMBOLS, Condition, Name, Not, Value, all_of, any_of
 from tests.aggregator.lql.test_conditions import holds
 
 STREAMS = [

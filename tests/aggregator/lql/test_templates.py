@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.lql import Columns, LqlError, TagSet, Template
-from aggregator.lql.layout import Layout
+from aggregator.lql.text.layout import Layout
 
 MOMENT = dt.datetime(2026, 3, 1, 8, 5, 7, 250_000, dt.UTC)
 LAST = dt.datetime(1999, 12, 31, 23, 59, 59, tzinfo=dt.UTC)

@@ -9,8 +9,8 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.lql import times
-from aggregator.lql.quantity import format_length, parse_length_us, parse_number
+from aggregator.lql.text import times
+from aggregator.lql.text.quantity import format_length, parse_length_us, parse_number
 
 NOW = dt.datetime(2026, 1, 7, 13, 45, 30, 123456, dt.UTC)  # a Wednesday
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

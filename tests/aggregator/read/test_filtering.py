@@ -9,8 +9,8 @@ from small_pieces import Pieces, cut_small
 
 import aggregator
 import esformat
-from aggregator.lql import substring
-from aggregator.lql.predicate import text_test
+from aggregator.lql.text import substring
+from aggregator.lql.text.predicate import text_test
 from aggregator.read import segment_source as source
 from esformat.read import matched_rows
 from esformat.read import scan as scans

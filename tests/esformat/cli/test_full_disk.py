@@ -10,8 +10,8 @@ import pytest
 
 import aggregator
 import esformat
-from aggregator.cli import feeding
 from aggregator.cli import run as run_aggregator
+from aggregator.cli.shared import feeding
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from served import served
 from aggregator.server import Settings
 from aggregator.server.bodies.bulk import Wrong, bulk_answer, read_actions, record_of
 from aggregator.server.bodies.document_ids import DocumentIds, key_of
-from aggregator.server.bodies.records import Place, Refusal
+from aggregator.server.bodies.shared.records import Place, Refusal
 from aggregator.server.config.settings import Http
 from aggregator.server.control.tokens import create
 from esformat import InvalidEventError

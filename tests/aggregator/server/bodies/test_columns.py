@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from aggregator import InvalidRequestError
-from aggregator.server.bodies.columns import read_columns, tell_columns
+from aggregator.server.bodies.shared.columns import read_columns, tell_columns
 
 TYPES = [
     ("string", pa.string()), ("text", pa.string()), ("utf8", pa.string()), ("bytes", pa.binary()),

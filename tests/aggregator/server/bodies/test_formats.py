@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.server.bodies.formats import read_events
-from aggregator.server.bodies.media import CSV, INPUTS, LINES, choose, media_of
-from aggregator.server.bodies.times import TimeReader
+from aggregator.server.bodies.shared.media import CSV, INPUTS, LINES, choose, media_of
+from aggregator.server.bodies.shared.times import TimeReader
 from esformat import InvalidEventError
 from esformat.convert import Clock
 

@@ -16,7 +16,7 @@ from served import served
 
 from aggregator.server import Settings
 from aggregator.server.bodies.loki import read_json_push, read_push, unpack_snappy
-from aggregator.server.bodies.problems import ProblemError
+from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.config.settings import Http
 from aggregator.server.control.tokens import create
 from esformat import InvalidEventError

@@ -25,9 +25,9 @@ from opentelemetry.sdk.resources import Resource
 from served import served
 
 from aggregator.server import Settings
-from aggregator.server.bodies.media import JSON, PROTOBUF
-from aggregator.server.bodies.otlp import read_records
-from aggregator.server.bodies.otlp_status import failure
+from aggregator.server.bodies.otlp.message import read_records
+from aggregator.server.bodies.otlp.status import failure
+from aggregator.server.bodies.shared.media import JSON, PROTOBUF
 from aggregator.server.config.settings import Otlp
 from aggregator.server.config.sources import settings_of
 from esformat import InvalidEventError

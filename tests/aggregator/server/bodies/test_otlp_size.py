@@ -13,9 +13,9 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, Instr
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from aggregator.server.bodies import otlp_size
-from aggregator.server.bodies.media import PROTOBUF
-from aggregator.server.bodies.otlp import read_records
+from aggregator.server.bodies.otlp import size as otlp_size
+from aggregator.server.bodies.otlp.message import read_records
+from aggregator.server.bodies.shared.media import PROTOBUF
 from esformat import InvalidEventError
 
 RECORDS, SCOPES, RESOURCES, VALUES = 0x12, 0x12, 0x0A, 0x0A

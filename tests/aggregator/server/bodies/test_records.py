@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from aggregator.server.bodies.bulk import Action, record_of
-from aggregator.server.bodies.records import free_name
+from aggregator.server.bodies.shared.records import free_name
 
 
 def test_free_names():

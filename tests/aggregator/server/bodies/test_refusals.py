@@ -9,7 +9,7 @@ import pytest
 
 import aggregator
 from aggregator import OverloadedError
-from aggregator.server.bodies.refusals import CHANGES, EVERY_S, LOSSES, SOURCES, Refusals
+from aggregator.server.bodies.shared.refusals import CHANGES, EVERY_S, LOSSES, SOURCES, Refusals
 from aggregator.server.config.settings import Settings
 from aggregator.server.context import Context
 from aggregator.server.services.syslog import _Listener
@@ -119,9 +119,9 @@ def test_syslog_that_is_stored_at_the_second_attempt(tmp_path, monkeypatch):
             return write(*args, **options)
 
         monkeypatch.setattr(catalog, "write_streams", write_streams)
-        monkeypatch.setattr("aggregator.server.bodies.records.SHORT_TAGS", 100)
+        monkeypatch.setattr("aggregator.server.bodies.shared.records.SHORT_TAGS", 100)
         monkeypatch.setattr(
-            "aggregator.server.bodies.records.TagSet.cut", lambda tags: (aggregator.lql.TagSet.of({}), tags)
+            "aggregator.server.bodies.shared.records.TagSet.cut", lambda tags: (aggregator.lql.TagSet.of({}), tags)
         )
 
         async def scenario():

@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from served import served
 
 from aggregator.server import Settings
-from aggregator.server.bodies import otlp_size
+from aggregator.server.bodies.otlp import size as otlp_size
 from aggregator.server.config.settings import Work
 from aggregator.server.control import body_room
 from aggregator.server.control.body_room import BodyRoom

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from aggregator import InvalidRequestError
-from aggregator.server.bodies.problems import ProblemError
+from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.control.access import Access
 from aggregator.server.control.operation import operation_of
 from aggregator.server.control.tokens import Authority, create, read_tokens, revoke

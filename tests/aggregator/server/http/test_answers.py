@@ -15,7 +15,7 @@ from served import served
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from aggregator.server.bodies.media import ARROW_STREAM, CSV, LINES, OUTPUTS
+from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, LINES, OUTPUTS
 from aggregator.server.control.thread_pools import WorkPool
 from aggregator.server.http.answers import CHUNK_BYTES, encode, stream_scan
 

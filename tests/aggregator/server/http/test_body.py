@@ -8,7 +8,7 @@ import tracemalloc
 import pyarrow as pa
 import pytest
 
-from aggregator.server.bodies.problems import ProblemError
+from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.http.body import decompress
 
 PLAIN = b"an event\n" * 100_000

@@ -11,7 +11,7 @@ import pyarrow as pa
 from served import Spawned
 
 import aggregator
-from aggregator.server.bodies.media import ARROW_STREAM, CSV, LINES
+from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, LINES
 
 RECORDS, RECORD_BYTES, STREAMS = 60_000, 1_000, 8
 HELD_BYTES = 850 << 20  # of 24 readers; it was 1,512 MiB, and grew with each of them

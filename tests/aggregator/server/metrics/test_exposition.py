@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from served import served
 
 from aggregator.server import Settings
-from aggregator.server.bodies.refusals import CHANGES, LOSSES
+from aggregator.server.bodies.shared.refusals import CHANGES, LOSSES
 from aggregator.server.config.sources import settings_of
 from aggregator.server.metrics import figures as module
 from esformat import __version__

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aggregator import Retention
-from aggregator.cli.opened import policy
+from aggregator.cli.shared.opened import policy
 
 LINES = b'{"space": "ada", "timestamp": 5, "type": "page"}\n{"space": "bob", "timestamp": 6, "type": "page"}\n'
 

@@ -1,0 +1,48 @@
+"""`aggregator clock`: what is believed of the machine's clock, by which ages are counted."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from aggregator.cli.shared.opened import catalog_argument, reading, writing
+from esformat.cli.parts import (
+    json_option,
+    moment,
+    say,
+    say_json,
+)
+
+_EXAMPLES = """\b
+Examples:
+  aggregator clock data
+  aggregator clock data --believe
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@catalog_argument
+@click.option("--believe", is_flag=True, help="Trust the clock and count ages by it. No other process may write now.")
+@json_option
+def clock(catalog: str, believe: bool, as_json: bool) -> int:
+    """Tell the time by which CATALOG counts the ages of events, and whether that is the clock's.
+
+    A clock that is further ahead than can have passed would make everything old at once, so it is doubted: retention by
+    age waits until the clock and the events that come in have agreed for a day, or until --believe. Exit status 1 if
+    the clock is doubted.
+    """
+    with writing(catalog) if believe else reading(catalog) as opened:
+        report = opened.believe_clock() if believe else opened.clock()
+    if as_json:
+        say_json(asdict(report))
+    elif report.believed:
+        say(f"the clock is believed: {moment(report.wall_us)}")
+    else:
+        say(f"the clock shows {moment(report.wall_us)} and is doubted")
+        say(f"ages are counted from {moment(report.believed_us)}")
+        say(
+            f"the clock has gone on evenly for {report.agreed_s / 3600:.1f} hours; the newest events agreed with it "
+            f"{report.events_for} times, with the other time {report.events_against} times"
+        )
+    return 0 if report.believed else 1

@@ -1,0 +1,42 @@
+"""`aggregator compact`: small segments into larger ones, and erased spaces off the disk."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from aggregator.cli.shared.opened import catalog_argument, optional_topic, writing
+from esformat.cli.parts import (
+    count,
+    json_option,
+    progress,
+    say,
+    say_json,
+    size,
+)
+
+_EXAMPLES = """\b
+Examples:
+  aggregator compact data
+  aggregator compact data clicks --json
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@catalog_argument
+@optional_topic
+@json_option
+def compact(catalog: str, topic: str | None, as_json: bool) -> None:
+    """Merge the segments of CATALOG, or of one TOPIC, into larger ones, and take what was erased off the disk.
+
+    An open catalog does so by itself, little by little. Record indexes stay as they are.
+    """
+    with progress("compacting"), writing(catalog) as opened:
+        report = opened.compact(topic)
+    if as_json:
+        say_json(asdict(report))
+        return
+    say(f"{count(report.merged, 'segment')} merged into {report.made:,}, {size(report.written_bytes)} written")
+    if report.erased or report.still_erasing:
+        say(f"{count(len(report.erased), 'erased space')} off the disk, {len(report.still_erasing):,} still to go")

@@ -1,0 +1,77 @@
+"""`aggregator erase`: every event of a space."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+import aggregator
+from aggregator.cli.shared.opened import catalog_argument, reading, topic_argument, writing
+from esformat.cli.parts import (
+    Hex,
+    count,
+    json_option,
+    say,
+    say_json,
+    warn,
+)
+
+_EXAMPLES = """\b
+Examples:
+  aggregator erase data clicks ada --dry-run
+  aggregator erase data clicks ada
+  aggregator erase data clicks bob --now
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@catalog_argument
+@topic_argument
+@click.argument("space", required=False)
+@click.option("--space-hex", type=Hex(), metavar="HEX", help="Space to erase, in hexadecimal.")
+@click.option(
+    "--now", is_flag=True, help="Remove the events from the disk before returning, and check that none are left."
+)
+@click.option("--dry-run", is_flag=True, help="Print how many events would be erased; erase nothing.")
+@json_option
+def erase(
+    catalog: str, topic: str, space: str | None, space_hex: bytes | None, now: bool, dry_run: bool, as_json: bool
+) -> int:
+    """Erase every event of SPACE from TOPIC: hidden at once, and off the disk soon after, while the catalog is open.
+
+    Exit status 1 if --now found events left, as in a file that another process still reads.
+    """
+    if (space is None) == (space_hex is None):
+        raise click.UsageError("give SPACE or --space-hex, one of them")
+    key: str | bytes = space_hex if space is None else space  # type: ignore[assignment]
+    with reading(catalog) if dry_run else writing(catalog) as opened:
+        chosen = opened.topic(topic)
+        if dry_run:
+            found = chosen.scan(space=key).count()
+            if as_json:
+                say_json({"topic": topic, "space": key, "events": found, "dry_run": True})
+            else:
+                say(f"{count(found, 'event')} would go")
+            return 0
+        erasure = chosen.erase(key)
+        if now:
+            chosen.compact()
+        traces = chosen.traces(key) if now else None
+    if as_json:
+        say_json({**asdict(erasure), "traces": traces and {**asdict(traces), "gone": traces.gone}})
+    else:
+        say(f"{count(erasure.events, 'event')} erased")
+    return 0 if traces is None else _tell(traces)
+
+
+def _tell(traces: aggregator.Traces) -> int:
+    """Say where something is left, and give the status."""
+    if traces.manifest:
+        warn(
+            f"the manifest holds the bytes of the key {traces.manifest:,} times: perhaps of other keys, which hold them"
+        )
+    if traces.visible or traces.segments or traces.unsealed or traces.logged or traces.set_aside or traces.hidden:
+        warn(f"something is left on disk: {asdict(traces)}")
+        return 1
+    return 0

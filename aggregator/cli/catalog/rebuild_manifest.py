@@ -1,0 +1,54 @@
+"""`aggregator rebuild-manifest`: the manifest made anew from segments, log and facts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+import aggregator
+from aggregator.cli.shared.opened import catalog_argument
+from esformat.cli.parts import (
+    count,
+    json_option,
+    progress,
+    say,
+    say_json,
+    warn,
+)
+
+_EXAMPLES = """\b
+Examples:
+  aggregator rebuild-manifest data
+  aggregator rebuild-manifest data --json
+"""
+
+
+@click.command("rebuild-manifest", epilog=_EXAMPLES)
+@catalog_argument
+@json_option
+def rebuild_manifest(catalog: str, as_json: bool) -> int:
+    """Make the manifest of CATALOG anew from its segments, where it is lost or damaged; nobody may have it open.
+
+    Every segment is read from end to end. What neither they nor the log can tell (topics without events, policies,
+    pipes, erasures under way, record indexes) comes from the file catalog.facts. What cannot be read goes to
+    quarantine/, the old manifest, too. Exit status 1 if a segment was set aside, or something is not brought back.
+    """
+    with progress("reading") as show:
+        report = aggregator.rebuild_manifest(catalog, progress=show)
+    damaged = [path for path in report.quarantined if path.endswith(".esdb")]
+    if as_json:
+        say_json(asdict(report))
+    else:
+        events, segments = count(report.rows, "event"), count(report.segments, "segment")
+        parts = [count(report.topics, "topic"), segments, events]
+        if report.pipes:
+            parts.append(count(report.pipes, "pipe"))
+        if report.hidden:
+            parts.append(count(report.hidden, "hidden space"))
+        say(f"{catalog}: {', '.join(parts)}")
+        for path in report.quarantined:
+            warn(f"set aside: {path}")
+        for sentence in report.missing:
+            warn(sentence)
+    return 1 if damaged or report.missing else 0

@@ -1,0 +1,134 @@
+"""`aggregator topics`: which topics there are; makes, alters, renames and deletes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from aggregator.cli.shared.opened import (
+    AnyCatalog,
+    asking,
+    catalog_or_server,
+    changing,
+    policy,
+    policy_options,
+)
+from esformat.cli.parts import (
+    json_option,
+    moment,
+    say,
+    say_json,
+    size,
+)
+
+_EXAMPLES = """\b
+Examples:
+  aggregator topics data
+  aggregator topics data --create orders --index type --retention age=365d --retention bytes=10GiB
+  aggregator topics data --alter orders --retention bytes=1GiB --roll age=60s
+  aggregator topics data --rename orders purchases
+  aggregator topics data --delete purchases
+  aggregator topics data --json
+  aggregator topics http://127.0.0.1:3030 --token-file token
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@catalog_or_server
+@click.option("--create", metavar="TOPIC", help="Create this topic.")
+@click.option("--alter", metavar="TOPIC", help="Change this topic to the policies in --roll and --retention.")
+@click.option("--rename", nargs=2, metavar="TOPIC NAME", help="Rename this topic.")
+@click.option("--delete", metavar="TOPIC", help="Delete this topic and all its events, permanently.")
+@click.option(
+    "--index", "indexes", multiple=True, metavar="COLUMN", help="With --create: index this column. Repeatable."
+)
+@click.option("--keys", type=click.Choice(["text", "binary"]), help="With --create: kind of keys. Default: text.")
+@policy_options
+@json_option
+def topics(
+    catalog: str,
+    create: str | None,
+    alter: str | None,
+    rename: tuple[str, str] | None,
+    delete: str | None,
+    indexes: tuple[str, ...],
+    keys: str | None,
+    roll: tuple[tuple[str, str], ...],
+    retention: tuple[tuple[str, str], ...],
+    as_json: bool,
+) -> None:
+    """List the topics of a catalog, or make, alter, rename or delete one."""
+    if sum(each is not None for each in (create, alter, rename, delete)) > 1:
+        raise click.UsageError("give one of --create, --alter, --rename and --delete")
+    if create is None and (indexes or keys):
+        raise click.UsageError("--index and --keys go with --create")
+    if create is None and alter is None and (roll or retention):
+        raise click.UsageError("--roll and --retention go with either --create or --alter")
+    if alter is not None and not (roll or retention):
+        raise click.UsageError("--alter needs --roll or --retention")
+    if create is not None:
+        with changing(catalog) as opened:
+            opened.create_topic(
+                create, indexes=indexes, keys=keys or "text", roll=policy(roll), retention=policy(retention)
+            )
+            _done(opened, create, "made", as_json)
+    elif alter is not None:
+        with changing(catalog) as opened:
+            opened.alter_topic(alter, roll=policy(roll), retention=policy(retention))
+            _done(opened, alter, "altered", as_json)
+    elif rename is not None:
+        with changing(catalog) as opened:
+            opened.rename_topic(*rename)
+            _done(opened, rename[1], "renamed", as_json)
+    elif delete is not None:
+        with changing(catalog) as opened:
+            opened.delete_topic(delete)
+            say_json({"deleted": delete}) if as_json else say(f"{delete}: deleted")
+    else:
+        with asking(catalog) as opened:
+            _list(opened, as_json)
+
+
+def _done(catalog: AnyCatalog, name: str, what: str, as_json: bool) -> None:
+    if as_json:
+        say_json(_facts(catalog, name))
+    else:
+        say(f"{name}: {what}")
+
+
+def _facts(catalog: AnyCatalog, name: str) -> dict[str, Any]:
+    topic = catalog.topic(name)
+    facts = topic.stats()
+    facts.pop("schema", None)  # a server tells the columns as well
+    return {"indexes": topic.indexes, "keys": topic.keys, **facts}
+
+
+def _list(catalog: AnyCatalog, as_json: bool) -> None:
+    facts = {name: _facts(catalog, name) for name in catalog.topics()}
+    if as_json:
+        say_json(list(facts.values()))
+        return
+    from esformat.cli.tables import show_rows  # here: rich is slow to import
+
+    names = ("topic", "events", "segments", "bytes", "first", "last", "partitions", "indexes", "keeps")
+    show_rows(names, [_row(name, mine) for name, mine in facts.items()], right=(1, 2, 3, 6))
+
+
+def _row(name: str, facts: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        name, f"{facts['rows']:,}", f"{facts['segments']:,}", size(facts["bytes"]), moment(facts["min_timestamp"]),
+        moment(facts["max_timestamp"]), str(len(facts["partitions"])), ", ".join(facts["indexes"]) or "-",
+        kept(facts["retention"]),
+    )  # fmt: skip
+
+
+def kept(retention: dict[str, int | None]) -> str:
+    """What a topic keeps, in words."""
+    words = {
+        "bytes": lambda limit: size(limit), "age_us": lambda limit: f"{limit / 86_400_000_000:,.6g} days",
+        "segments": lambda limit: f"{limit:,} segments",
+        "partition_bytes": lambda limit: f"{size(limit)} of each partition",
+        "partition_segments": lambda limit: f"{limit:,} segments of each partition",
+    }  # fmt: skip
+    return ", ".join(words[name](limit) for name, limit in retention.items() if limit is not None) or "everything"

@@ -1,0 +1,1 @@
+"""Verbs that bring events in and give them out."""

@@ -1,0 +1,89 @@
+"""`aggregator append`: files of events, or a stream, into a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from time import perf_counter
+from typing import Any
+
+import click
+
+from aggregator.cli.shared.feeding import Fed, feed_files
+from aggregator.cli.shared.opened import catalog_or_server, changing, durability_option, topic_argument
+from esformat import convert
+from esformat.cli.parts import (
+    InputCommand,
+    count,
+    input_options,
+    json_option,
+    say,
+    say_json,
+)
+
+_EXAMPLES = """\b
+Examples:
+  aggregator append data clicks clicks.jsonl --space who --timestamp at
+  aggregator append data clicks monday.parquet tuesday.csv.gz --space who --timestamp at --partition web
+  cat clicks.jsonl | aggregator append data clicks - --input-format jsonl --space who --timestamp at
+  aggregator append data clicks clicks.jsonl --space who --timestamp at --producer loader --json
+  aggregator append http://127.0.0.1:3030 clicks clicks.jsonl --space who --timestamp at --token-file token
+"""
+
+
+def feeding_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say where and how events are appended."""
+    for option in (
+        durability_option,
+        click.option(
+            "--batch-rows", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, metavar="N",
+            help="Number of events that are acknowledged together.",
+        ),
+        click.option(
+            "--producer", metavar="NAME",
+            help="Names the batches: those that NAME appended before are not stored again, if they are of its last 64.",
+        ),
+        click.option(
+            "--receipts", is_flag=True, help="Print a line of JSON for each batch as soon as it is acknowledged."
+        ),
+        click.option("--partition", default="0", show_default=True, metavar="NAME", help="Partition to append to."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command(cls=InputCommand, epilog=_EXAMPLES)
+@catalog_or_server
+@topic_argument
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@feeding_options
+@input_options
+@json_option
+def append(catalog: str, topic: str, inputs: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Append the events of files to TOPIC, which must be there.
+
+    INPUT is CSV, JSON lines, Parquet or Arrow, plain or compressed (.gz, .bz2, .zst): a file, a directory, a pattern,
+    a place in a store, or "-" for standard input, which is appended as it comes. Columns have the types that the topic
+    has; a new column is added to it. What was appended before an error stays.
+    """
+    started = perf_counter()
+    sources = convert.inputs_at(inputs, any_name=options["input_format"] is not None)
+    with changing(catalog, options["durability"]) as opened:
+        fed = feed_files(opened.topic(topic), sources, options)
+    if not options["receipts"]:
+        report(fed, perf_counter() - started, as_json)
+
+
+def report(fed: Fed, seconds: float, as_json: bool) -> None:
+    """Say what was appended."""
+    if as_json:
+        say_json({**asdict(fed), "seconds": round(seconds, 6)})
+        return
+    span = "" if fed.first is None else f", record indexes {fed.first:,} to {fed.last:,}"
+    say(f"{fed.topic}: {count(fed.events, 'event')} in {seconds:.1f} s{span} of partition {fed.partition}")
+    if fed.duplicates:
+        say(f"{fed.duplicates:,} of {fed.batches:,} batches were there already")
+    if fed.bad_rows:
+        say(f"{count(fed.bad_rows, 'bad row')} left out")
+    for assumption in fed.assumptions:
+        say(assumption)

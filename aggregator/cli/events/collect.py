@@ -1,0 +1,194 @@
+"""`aggregator collect`: lines of files into streams as they are written."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import click
+
+from aggregator import collect as collecting
+from aggregator.cli.shared.opened import durability_option, state_file, writing
+from esformat.cli.parts import (
+    Pair,
+    count,
+    json_option,
+    say,
+    say_json,
+)
+
+ONCE_PATIENCE_S = 60.0
+"""How long `--once` waits until a batch is taken."""
+_PLAIN = ("time", "multiline", "encoding", "max_line_bytes", "begin", "compressed", "container", "path_tags", "zone")
+_EXAMPLES = """\b
+Examples:
+  aggregator collect --path 'logs/*.log' --into data --tags app=web --once
+  aggregator collect --path logs/access.log --into data --line-format combined --tag-from client --once
+  aggregator collect --path 'logs/*.jsonl' --into data --line-format json --time at --column took=integer --once
+  aggregator collect --path logs/app.log --into data --line-format 'regex=^(?P<ts>[^ ]+) (?P<msg>.*)' --once
+  aggregator collect --path 'pods/*/*/*.log' --into data --path-tags '/(?P<namespace>[^_]+)_(?P<pod>[^_]+)_' --once
+  aggregator collect collect.toml --once --json
+"""
+
+
+class _Config(click.Path):
+    """A TOML file; of a directory is said where a catalog goes."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if Path(value).is_dir():
+            self.fail(f"{str(value)!r} is a directory, not a TOML file: the catalog goes behind --into", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("config", required=False, type=_Config(exists=True, path_type=Path))
+@click.option("--path", multiple=True, metavar="GLOB", help="Files to collect, or a folder. Repeatable.")
+@click.option("--into", metavar="CATALOG|URL", help="A catalog's directory, or http://host:port of a server.")
+@click.option("--topic", metavar="TOPIC", help="Topic of the streams. Default: logs.")
+@click.option("--tags", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Tags of the streams. Repeatable.")
+@click.option("--file-tag", metavar="NAME", help='Tag that holds the file\'s path. Default: file; "" for none.')
+@click.option("--line-format", metavar="FORMAT", help=f"{', '.join(collecting.FORMATS[:-1])}, or regex=PATTERN.")
+@click.option(
+    "--time",
+    metavar="NAME",
+    help="The key or group with the time. Default: time; of a regex ts. "
+    "none: dates in lines of text are not looked for.",
+)
+@click.option("--tag-from", "tags_from", multiple=True, metavar="NAME", help="A key or group that becomes a tag.")
+@click.option("--field", "fields", multiple=True, metavar="NAME", help="A key that becomes a field.")
+@click.option(
+    "--column", "columns", type=Pair(), multiple=True, metavar="NAME=TYPE",
+    help=f"A key or group that becomes a typed column: {', '.join(collecting.TYPES)}.",
+)  # fmt: skip
+@click.option("--multiline", metavar="PATTERN", help="Pattern that the first line of each record matches.")
+@click.option(
+    "--container",
+    type=click.Choice(collecting.KINDS),
+    help="Container runtime whose framing to remove from lines. Default: auto.",
+)
+@click.option("--path-tags", metavar="PATTERN", help="Its named groups, found in a file's path, become tags.")
+@click.option(
+    "--timezone", "zone", metavar="ZONE", help="Time zone of times without one, such as Europe/Stockholm. Default: UTC."
+)
+@click.option("--encoding", metavar="NAME", help="Encoding of the files. Default: utf-8.")
+@click.option("--max-line-bytes", type=int, metavar="N", help="Longest line; longer ones are cut. Default: 1 MiB.")
+@click.option("--begin", type=click.Choice(["start", "end"]), help="Where to start in each file on the first run.")
+@click.option("--compressed", type=click.Choice(["skip", "once"]), help="What to do with .gz files. Default: skip.")
+@click.option("--state", metavar="FILE", help="File that records progress. Default: in ~/.local/state/aggregator.")
+@click.option(
+    "--token", envvar="AGGREGATOR_TOKEN", metavar="TEXT", help="Access token for a server. Or AGGREGATOR_TOKEN."
+)
+@click.option("--once", is_flag=True, help="Collect existing lines, including unfinished last lines, and exit.")
+@json_option
+@durability_option
+def collect(
+    config: Path | None, path: tuple[str, ...], once: bool, as_json: bool, durability: str, **options: Any
+) -> int:
+    """Collect lines of files into streams as they are written, each exactly once, until interrupted.
+
+    Rotation by renaming and by copying, restarts and kills are followed: what was stored is noted together with who
+    the files are, and which catalog it is. CONFIG is a TOML file with the same settings; several [[files]] may stand in
+    it. Exit status 1 of --once if no file matched a pattern.
+    """
+    settings = _settings(config, path, options)
+    notes = state_file(settings.state, f"collect-{_digest(config, settings)}")
+    stop = Event()
+
+    def wait(seconds: float) -> None:
+        if stop.wait(seconds):
+            raise collecting.StoppedError("ended while a batch waited")
+
+    logging.basicConfig(format="aggregator: %(message)s", level=logging.WARNING)
+    sink = _sink(settings, durability, wait, collecting.Patience(ONCE_PATIENCE_S if once else None))
+    try:
+        made = collecting.Collector(settings, sink, notes, _now_us)
+        with ended_by_signals(stop, made.stop):
+            made.run(wait, once=once)
+    finally:
+        sink.close()
+    _report(made.counts, as_json)
+    return 1 if once and made.counts.unmatched else 0
+
+
+def _settings(config: Path | None, path: tuple[str, ...], options: dict[str, Any]) -> collecting.Settings:
+    if config is not None:
+        if path or options["into"]:
+            raise click.UsageError("CONFIG says what to collect: leave --path and --into out")
+        return collecting.Settings.load(config)
+    if not path or not options["into"]:
+        raise click.UsageError("give CONFIG, or --path and --into")
+    given = {name: options[name] for name in _PLAIN}
+    given = {name: value for name, value in given.items() if value is not None}
+    kind, _, pattern = (options["line_format"] or "text").partition("=")
+    given |= {"format": kind, "pattern": pattern or None, "tags_from": options["tags_from"]}
+    given |= {"fields": options["fields"], "tags": dict(options["tags"]), "columns": dict(options["columns"])}
+    if options["file_tag"] is not None:
+        given["file_tag"] = options["file_tag"]
+    files = collecting.Files(path=path, **given)
+    return collecting.Settings(
+        options["into"], (files,), topic=options["topic"] or "logs", state=options["state"], token=options["token"]
+    )
+
+
+def _digest(config: Path | None, settings: collecting.Settings) -> str:
+    """Tells collectors apart that have no file for their notes named.
+
+    Those that write to one directory, which is one at a time, share their notes: a file that two patterns name is
+    collected once. Several may send to a server at the same time.
+    """
+    files = settings.files[0]
+    paths = f" {files.path}" if "://" in settings.into else ""
+    facts = (
+        f"{settings.into} {settings.topic} {sorted(files.tags.items())}{paths}"
+        if config is None
+        else str(config.resolve())
+    )
+    return hashlib.sha256(f"{Path.cwd()} {facts}".encode()).hexdigest()[:16]
+
+
+def _sink(settings: collecting.Settings, durability: str, sleep: Any, patience: collecting.Patience) -> collecting.Sink:
+    place = settings.topic, settings.partition
+    if "://" in settings.into:
+        return collecting.ServerSink(settings.into, *place, settings.token, sleep, patience)
+    return collecting.CatalogSink(writing(settings.into, durability), *place, sleep, patience)
+
+
+def _now_us() -> int:
+    from time import time_ns
+
+    return time_ns() // 1000
+
+
+@contextmanager
+def ended_by_signals(stop: Event, end: Any) -> Iterator[None]:
+    """SIGTERM and Ctrl-C end the work behind what is under way."""
+
+    def ended(number: int, frame: Any) -> None:
+        stop.set()
+        end()
+
+    before = {number: signal.signal(number, ended) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _report(counts: collecting.Counts, as_json: bool) -> None:
+    if as_json:
+        say_json(asdict(counts))
+        return
+    told = [count(counts.lines, "line")]
+    told += [f"{number:,} {what}" for number, what in (
+        (counts.cut, "too long and cut"), (counts.failed, "not of the format"), (counts.untimed, "without a time"),
+        (counts.unread, "files not read"),
+    ) if number]  # fmt: skip
+    say(", ".join(told))

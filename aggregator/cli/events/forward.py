@@ -1,0 +1,83 @@
+"""`aggregator forward`: what a statement selects, sent on as it arrives."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import sys
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import click
+
+from aggregator import lql
+from aggregator.cli.events.collect import ended_by_signals
+from aggregator.cli.shared.answers import shown_errors
+from aggregator.cli.shared.opened import asking, catalog_or_server, is_address, state_file
+from esformat.cli.parts import Pair, count, json_option, say, say_json, warn
+
+_EXAMPLES = """\b
+Examples:
+  aggregator forward data 'SELECT POSITION HEAD' --to stdout --once
+  aggregator forward http://127.0.0.1:3030 'SELECT POSITION HEAD' --to file:web.txt --once --token-file token
+  aggregator forward data 'SELECT "{ts} {msg}" FROM app = web POSITION HEAD' --to file:web.txt --once
+  aggregator forward data 'SELECT WHERE msg CONTAINS ERROR' --to syslog://logs.example.org:514 -f
+  aggregator forward data 'SELECT FROM {logrange.pipe=errors}' --to https://example.org/in --http-header X-Key=k -f
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@catalog_or_server
+@click.argument("statement", metavar="LQL")
+@click.option(
+    "--to", required=True, metavar="WHERE",
+    help="stdout, file:PATH, syslog://HOST:PORT (TCP), syslog+udp://…, syslog+tls://…, http://… or https://….",
+)  # fmt: skip
+@click.option("--state", metavar="FILE", help="File that records progress. Default: in ~/.local/state/aggregator.")
+@click.option("--once", is_flag=True, help="Exit after sending all existing records.")
+@click.option("-f", "--follow", is_flag=True, help="Follow new records as they arrive. This is the default.")
+@click.option(
+    "--http-header", "headers", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Header of HTTP requests."
+)
+@click.option("--ca", metavar="FILE", help="CA certificates to trust for syslog+tls. Default: the system's.")
+@click.option(
+    "--priority", type=click.IntRange(0, 191), default=134, show_default=True, help="Priority of syslog messages."
+)
+@click.option(
+    "--host", default="", metavar="NAME", help="Host name in syslog messages, for streams without a tag host."
+)
+@click.option(
+    "--app", default="aggregator", show_default=True, help="App name in syslog messages, for streams without a tag app."
+)
+@json_option
+def forward(catalog: str, statement: str, to: str, once: bool, follow: bool, as_json: bool, **options: Any) -> None:
+    """Send the records that a SELECT chooses to another place, at least once, in order, until interrupted.
+
+    It begins with what arrives from now on, unless the statement has a POSITION, and goes on where it stopped when it
+    is started again. A destination that fails is tried again with growing pauses. JSON lines are sent, or lines by the
+    statement's format string; syslog gets messages of RFC 5424.
+    """
+    if once and follow:
+        raise click.UsageError("--once and --follow contradict each other")
+    from aggregator.forward import Forwarder, Sender, make_destination
+    from aggregator.lql.parse.tree import Select
+
+    logging.basicConfig(format="aggregator: %(message)s", level=logging.WARNING)
+    with shown_errors(), asking(catalog) as opened:
+        parsed = lql.parse_statement(statement)
+        template = lql.Template.compile(parsed.format) if isinstance(parsed, Select) and parsed.format else None
+        sender = Sender(options["priority"], options["host"], options["app"])
+        destination = make_destination(
+            to, template, sys.stdout.buffer, sender=sender, headers=dict(options["headers"]), ca=options["ca"]
+        )
+        place = catalog if is_address(catalog) else Path(catalog).resolve()
+        digest = hashlib.sha256(f"{place} {statement} {to}".encode()).hexdigest()[:16]
+        made = Forwarder(opened, statement, destination, state_file(options["state"], f"forward-{digest}"))
+        with ended_by_signals(Event(), made.stop):
+            made.run(once=once)
+    tell = warn if to in ("stdout", "-") else say
+    if as_json:
+        say_json({"to": to, "sent": made.sent}, tell)
+    elif tell is say:
+        say(f"{count(made.sent, 'record')} sent")

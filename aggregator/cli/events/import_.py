@@ -1,0 +1,112 @@
+"""`aggregator import`: files into a topic, which is made where it is absent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import esformat
+from aggregator.cli.events.append import feeding_options, report
+from aggregator.cli.shared.feeding import Fed, NewTopic, feed, feed_files
+from aggregator.cli.shared.opened import catalog_argument, topic_argument, writing
+from esformat import convert
+from esformat.cli.parts import InputCommand, input_options, json_option, progress
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from aggregator import Catalog, Topic
+
+_EXAMPLES = """\b
+Examples:
+  aggregator import data activity activity.esdb
+  aggregator import data purchases activity.parquet --index type
+  aggregator import data visits clicks.jsonl --space who --timestamp at --index type
+"""
+
+
+@click.command("import", cls=InputCommand, epilog=_EXAMPLES)
+@catalog_argument
+@topic_argument
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@click.option(
+    "--index", "indexes", multiple=True, metavar="COLUMN", help="For a new topic: index this column. Repeatable."
+)
+@click.option("--keys", type=click.Choice(["text", "binary"]), help="For a new topic: kind of keys. Default: text.")
+@feeding_options
+@input_options
+@json_option
+def import_(
+    catalog: str,
+    topic: str,
+    inputs: tuple[str, ...],
+    indexes: tuple[str, ...],
+    keys: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Append the events of files to TOPIC, which is made where it is absent.
+
+    INPUT is an .esdb file, whose columns, indexes and kind of keys a new topic takes on, or one of those that `append`
+    reads: a file, a directory, a pattern, a place in a store. Events go on in the order of their file. Bytes in text
+    may be {"base64": "…"}, as `export` writes them.
+    """
+    started = perf_counter()
+    sources = convert.inputs_at(inputs, any_name=options["input_format"] is not None, segments=True)
+    segments = [each for each in sources if convert.input_name(each).endswith(".esdb")]
+    with writing(catalog, options["durability"]) as opened:
+        if segments and segments != sources:
+            raise click.UsageError(".esdb files and others cannot be imported together: use two commands")
+        chosen = _topic(opened, topic, segments, indexes, keys)
+        if isinstance(chosen, NewTopic) or not segments:
+            fed = feed_files(chosen, sources, options)
+        else:
+            fed = _feed_segments(chosen, segments, options)
+    if not options["receipts"]:
+        report(fed, perf_counter() - started, as_json)
+
+
+def _topic(
+    catalog: Catalog, name: str, segments: Sequence[convert.Input], indexes: tuple[str, ...], keys: str | None
+) -> Topic | NewTopic:
+    if name in catalog.topics():
+        if indexes or keys:
+            raise click.UsageError(f"{'--index' if indexes else '--keys'} is for a new topic, and {name} is there")
+        return catalog.topic(name)
+    if not segments:
+        return NewTopic(catalog, name, indexes, keys or "text")
+    with esformat.open(segments[0]) as segment:
+        names = [*segment.indexes, *(index for index in indexes if index not in segment.indexes)]
+        return catalog.create_topic(name, _payload(segment.schema), indexes=names, keys=keys or segment.info()["keys"])
+
+
+def _payload(schema: pa.Schema) -> pa.Schema:
+    import pyarrow as pa  # here: slow to import
+
+    return pa.schema([field for field in schema if field.name not in ("space", "grouping", "timestamp")])
+
+
+def _feed_segments(topic: Topic, paths: Sequence[convert.Input], options: dict[str, Any]) -> Fed:
+    fed = Fed(topic.name, options["partition"])
+    with progress("importing", things=True) as show:
+        for path in paths:
+            with esformat.open(path) as segment:
+                scan = segment.scan()
+
+                def batches(scan: esformat.Scan = scan, total: int = segment.num_events) -> Iterator[pa.RecordBatch]:
+                    done = 0
+                    for batch in scan.batches():
+                        yield batch
+                        done += batch.num_rows
+                        if show is not None:
+                            show(done, total)
+
+                feed(
+                    topic, batches(), options["partition"],
+                    batch_rows=options["batch_rows"], producer=options["producer"], fed=fed,
+                    receipts=options["receipts"],
+                )  # fmt: skip
+    return fed

@@ -1,0 +1,44 @@
+"""`aggregator query`: an LQL statement run, its answer printed."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from aggregator import lql
+from aggregator.cli.shared.answers import FORMATS, run_statement, shown_errors, statement_format_option
+from aggregator.cli.shared.opened import catalog_or_server
+from esformat.cli.parts import TABLES, chosen_format, opened_output, output_options
+
+_EXAMPLES = """\b
+Examples:
+  aggregator query data "SHOW PARTITIONS"
+  aggregator query data 'SELECT FROM app = web RANGE "-1h" WHERE msg CONTAINS ERROR'
+  aggregator query data 'SELECT "{ts} {vars:app}: {msg}" ORDER BY ts DESC LIMIT 5'
+  aggregator query data 'SELECT COUNT GROUP BY app' --format csv
+  aggregator query data 'SELECT COUNT GROUP BY app' -o counts.parquet
+  aggregator query data 'EXPLAIN SELECT WHERE msg CONTAINS ERROR' --format table
+  aggregator query http://127.0.0.1:3030 'SELECT COUNT' --token-file token
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@catalog_or_server
+@click.argument("statement", metavar="LQL")
+@statement_format_option
+@output_options
+def query(catalog: str, statement: str, format_: str | None, output: str, force: bool) -> None:
+    """Run a statement over the streams of a catalog and print the answer. "-": the statement comes from standard input.
+
+    Exit status 2 where the statement is wrong; the place is shown.
+    """
+    text = sys.stdin.read() if statement == "-" else statement
+    if output != "-":
+        format_ = chosen_format(format_, output)
+        if format_ not in FORMATS or format_ in TABLES:
+            raise click.UsageError(f"--format {format_} is not for the output of a statement: choose another for -o")
+    with shown_errors():
+        lql.parse_statement(text)  # before anything is opened for it
+        with opened_output(output, force=force) as sink:
+            run_statement(catalog, text, format_, sink=sink)

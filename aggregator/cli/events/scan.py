@@ -1,0 +1,65 @@
+"""`aggregator scan`: the events of a topic that answer a question, in many formats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from aggregator.cli.shared.opened import asking, catalog_or_server, is_address, topic_argument
+from esformat.cli.parts import (
+    Filtered,
+    chosen_format,
+    columns_with,
+    give_answer,
+    one_of,
+    question_options,
+    read_conditions,
+)
+
+_EXAMPLES = """\b
+Examples:
+  aggregator scan data clicks --space ada --reverse --limit 10
+  aggregator scan data clicks --index type=purchase --start 2026-03-01 --count
+  aggregator scan data clicks --partition 0 --columns record_index,space,timestamp
+  aggregator scan data clicks -o clicks.parquet
+  aggregator scan data clicks --format jsonl | head -3
+  aggregator scan http://127.0.0.1:3030 clicks --space ada --token-file token
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@catalog_or_server
+@topic_argument
+@click.option("--partition", metavar="NAME", help="Only the events of this partition.")
+@question_options
+def scan(
+    catalog: str, topic: str, format_: str | None, output: str, force: bool, only_count: bool, **question: Any
+) -> None:
+    """Print the events of TOPIC that answer a question: by time, oldest first, over all partitions.
+
+    Sealed or not, what was acknowledged is there, also while another process appends. The columns record_index and
+    partition can be asked for by name. Times without a zone are UTC.
+    """
+    chosen_format(format_, output)  # refused before the catalog is opened
+    with asking(catalog) as opened:
+        asked: Any = opened.topic(topic)
+        names = ("start", "end", "reverse", "columns", "partition")
+        arguments = {name: question[name] for name in names}
+        where, columns = question["where"], question["columns"]
+        arguments["columns"] = columns_with(columns, where)
+        arguments |= {name: one_of(question, name) for name in ("space", "grouping")}
+        conditions = read_conditions(question["conditions"], asked.indexes, asked.scan().schema)
+
+        if is_address(catalog) and len(conditions) > 1:
+            raise click.UsageError("a server looks up one --index at a time: give one, or use `aggregator query`")
+
+        def ask(limit: int | None) -> Any:
+            return Filtered(scanned(None), where, columns, limit) if where else scanned(limit)
+
+        def scanned(limit: int | None) -> Any:
+            narrowed = arguments | {"limit": limit}
+            return asked.scan_index(conditions, **narrowed) if conditions else asked.scan(**narrowed)
+
+        give_answer(ask, question["limit"], format_, output, force=force, only_count=only_count,
+                    indexes=asked.indexes, keys=asked.keys)  # fmt: skip

@@ -1,0 +1,178 @@
+"""`aggregator shell`: statements one after the other, typed with history and completion, or from a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from aggregator import lql
+from aggregator.cli.shared.answers import (
+    FORMATS,
+    followed_format,
+    run_statement,
+    shown_errors,
+    statement_format_option,
+    write_records,
+)
+from aggregator.cli.shared.opened import AnyCatalog, asking, catalog_or_server, state_folder
+from aggregator.cli.shared.statements import completions, split
+from esformat import EsdbError
+from esformat.cli.parts import is_terminal, say
+
+_EXAMPLES = """\b
+Examples:
+  echo "SHOW PARTITIONS; SELECT LIMIT 3;" | aggregator shell data
+  cat statements.lql | aggregator shell data --format jsonl
+  echo "SHOW PARTITIONS" | aggregator shell http://127.0.0.1:3030 --token-file token
+"""
+_HELP = """\
+A statement ends with a semicolon, or with an empty line. SELECT without LIMIT shows 50 records.
+\\format NAME    how answers are printed: table, jsonl, json, csv, arrow, parquet, template;
+                \\format alone: as each fits
+\\follow SELECT  records as they arrive, until Ctrl-C
+\\help           this text; the language is described in docs/lql.md
+\\quit           end, as exit, quit and Ctrl-D do"""
+_ENDS = ("exit", "quit")
+
+
+@click.command(epilog=_EXAMPLES)
+@catalog_or_server
+@statement_format_option
+def shell(catalog: str, format_: str | None) -> None:
+    """Type statements, each ended with a semicolon, and see their answers; Ctrl-C stops one.
+
+    Where standard input is no terminal, the statements in it are run one after the other; the first that fails ends
+    the command.
+    """
+    with asking(catalog) as opened:
+        made = Shell(catalog, opened, format_)
+        if is_terminal(sys.stdin):
+            made.interact()
+            return
+        ended, rest = split(sys.stdin.read())
+        with shown_errors():
+            for text in [*ended, rest]:
+                if not made.take(text):
+                    return
+
+
+class Shell:
+    """A session over a catalog."""
+
+    def __init__(self, path: str, catalog: AnyCatalog, format_: str | None) -> None:
+        self._path, self._catalog, self._format = path, catalog, format_
+
+    def take(self, text: str) -> bool:
+        """Run a statement, or a command that begins with a backslash. False: the session ends."""
+        text = text.strip()
+        if text.startswith("\\"):
+            return self._command(text)
+        if text.lower() in _ENDS:
+            return False
+        if text:
+            run_statement(self._path, text, self._format, self._catalog)
+        return True
+
+    def _command(self, text: str) -> bool:
+        name, _, rest = text[1:].partition(" ")
+        if name in ("q", "quit", "exit"):
+            return False
+        if name == "format" and rest.strip() in ("", *FORMATS):
+            self._format = rest.strip() or None
+        elif name in ("follow", "watch") and rest.strip():
+            self._follow(rest)
+        else:
+            say(_HELP)
+        return True
+
+    def _follow(self, text: str) -> None:
+        from aggregator.lql.parse.tree import Select
+
+        statement = lql.parse_statement(text)
+        tail = self._catalog.tail(text)
+        assert isinstance(statement, Select)  # tail refuses everything else
+        for batch in tail.batches():
+            write_records(
+                iter([batch]), batch.schema, statement, followed_format(statement, self._format), sys.stdout.buffer
+            )
+            sys.stdout.flush()
+
+    # ------------------------------------------------------------ at a terminal
+
+    def interact(self) -> None:
+        """Prompt until the user ends it. Raises click.UsageError where prompt_toolkit is missing."""
+        session = self._session()
+        say(f"{self._path}: {len(self._catalog.streams()):,} streams. \\help tells what can be typed.")
+        while True:
+            try:
+                text = session.prompt()
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return
+            try:
+                if not self._all(text):
+                    return
+            except KeyboardInterrupt:
+                click.echo("stopped", err=True)
+
+    def _all(self, text: str) -> bool:
+        if text.strip().startswith("\\"):
+            ended = [text.strip().rstrip(";")]
+        else:
+            ended, rest = split(text)
+            ended.append(rest)
+        for one in ended:
+            try:
+                if not self.take(one):
+                    return False
+            except (EsdbError, OSError, click.UsageError) as error:
+                click.echo(str(error), err=True)
+                break
+        return True
+
+    def _session(self) -> Any:
+        try:
+            from prompt_toolkit import PromptSession
+            from prompt_toolkit.completion import Completer, Completion
+            from prompt_toolkit.history import FileHistory
+            from prompt_toolkit.key_binding import KeyBindings
+        except ImportError:
+            raise click.UsageError('typing statements needs prompt_toolkit: pip install "esformat[shell]"') from None
+        shell = self
+
+        class Completing(Completer):
+            def get_completions(self, document: Any, complete_event: Any) -> Iterator[Completion]:
+                for text, length in completions(document.text_before_cursor, shell._catalog.streams(), shell._pipes()):
+                    yield Completion(text, -length)
+
+        keys = KeyBindings()
+
+        @keys.add("enter")
+        def _enter(event: Any) -> None:
+            buffer = event.current_buffer
+            if is_whole(buffer.text):
+                buffer.validate_and_handle()
+            else:
+                buffer.insert_text("\n")
+
+        return PromptSession(
+            "lql> ", multiline=True, prompt_continuation="...> ", history=FileHistory(str(state_folder() / "history")),
+            completer=Completing(), complete_while_typing=False, key_bindings=keys,
+        )  # fmt: skip
+
+    def _pipes(self) -> list[str]:
+        try:
+            table: Any = self._catalog.query("SHOW PIPES")
+            return [str(name) for name in table.column(0).to_pylist()]
+        except EsdbError:
+            return []
+
+
+def is_whole(text: str) -> bool:
+    """Whether Enter runs what was typed: a command, a statement with its semicolon, or an empty line behind one."""
+    _, rest = split(text)
+    return text.startswith("\\") or rest.strip().lower() in ("", *_ENDS) or text.endswith("\n")

@@ -1,0 +1,1 @@
+"""What several verbs need: a catalog or a server opened, answers printed."""

@@ -1,0 +1,1 @@
+"""Calls to a server and their answers."""

@@ -1,0 +1,73 @@
+"""`Attempts`: what one call has gone through, and whether it goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import httpx
+
+from aggregator.client.http.errors import TruncatedAnswerError, UnavailableError
+from aggregator.client.http.retry import Retry
+from aggregator.errors import OverloadedError
+from esformat import EsdbError
+
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+
+class Attempts:
+    """Counts them. A failure is told to `wait_s`, which says how long to wait, or raises what the caller shall see."""
+
+    def __init__(self, retry: Retry, *, repeatable: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self._retry, self._repeatable, self._clock = retry, repeatable, clock
+        self._began = clock()
+        self._made = 0
+        self._maybe_stored = False
+        self.refusals = 0
+
+    def wait_s(self, error: EsdbError) -> float:
+        """Seconds until the next attempt. Raises `error`, or UnavailableError where an earlier attempt may count."""
+        self._made += 1
+        retry_after_s: float | None = None
+        if isinstance(error, OverloadedError):
+            self.refusals += 1
+            retry_after_s = error.retry_after_s
+        elif isinstance(error, UnavailableError):
+            self._maybe_stored |= error.maybe_stored
+            if error.maybe_stored and not self._repeatable:
+                raise error
+        else:
+            raise error
+        wait = self._retry.wait_s(self._made, self._clock() - self._began, retry_after_s)
+        if wait is None:
+            raise self.given_up(error)
+        return wait
+
+    def given_up(self, error: EsdbError) -> EsdbError:
+        """What to raise where no attempt follows."""
+        if self._made <= 1 or (isinstance(error, OverloadedError) and not self._maybe_stored):
+            return error
+        status = error.status if isinstance(error, UnavailableError) else 429
+        took = f"{self._made} attempts in {self._clock() - self._began:.1f} s"
+        return UnavailableError(
+            f"{error.message} ({took})", path=error.path, hint=error.hint, status=status,
+            maybe_stored=self._maybe_stored,
+        )  # fmt: skip
+
+
+def failure_of(error: httpx.RequestError, subject: str) -> UnavailableError:
+    """What a transport's failure before an answer means."""
+    if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):
+        what = "the server did not answer in time"
+    elif isinstance(error, _NOT_SENT):
+        what = "the server cannot be reached"
+    else:
+        what = "the connection was lost"
+    message = f"{what}: {error}" if str(error) else what
+    sent = not isinstance(error, _NOT_SENT)
+    return UnavailableError(message, path=subject, status=None, maybe_stored=sent)
+
+
+def broken_off(error: httpx.RequestError, subject: str) -> TruncatedAnswerError:
+    """What a transport's failure in the middle of an answer means."""
+    return TruncatedAnswerError(f"the answer broke off: {error}", path=subject, hint="ask again")

@@ -1,0 +1,272 @@
+"""What is asked of a server, as values: paths, parameters and bodies of the interface, and its answers read. No I/O."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+from urllib.parse import quote, urlencode
+
+import pyarrow as pa
+
+from aggregator.client.http import arrow_stream
+from aggregator.client.http.errors import TruncatedAnswerError
+from aggregator.engine.ingest.event_table import taken_in, to_table
+from aggregator.errors import InvalidRequestError
+from aggregator.model import Receipt
+from esformat import UsageError
+from esformat.parts import KEY_COLUMNS, to_bound
+
+COMPRESSIONS = (None, "zstd", "gzip")
+POSITION_HEADER = "aggregator-position"
+GONE_HEADER = "aggregator-gone"
+_JSON = "application/json"
+Body: TypeAlias = Any
+"""What is sent: bytes or a pyarrow buffer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request. path: quoted, with its query. repeatable: sending it twice does the same as sending it once.
+
+    wait_s: how much longer than usual the answer may take.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Body = b""
+    repeatable: bool = True
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer with a status of 2xx. refusals: how often the server was too busy before."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    refusals: int = 0
+
+    def json(self) -> Any:
+        """The body as JSON. Raises TruncatedAnswerError where it is none."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            raise TruncatedAnswerError("the answer is not JSON", hint="is this the server's address?") from None
+
+
+def path(*parts: str, **parameters: Any) -> str:
+    """A path of quoted parts, with those parameters that are not None; lists are repeated."""
+    segments = ["/" + (quote(part, safe="") if part not in (".", "..") else part.replace(".", "%2E")) for part in parts]
+    given = [(name.rstrip("_"), _text(value)) for name, value in parameters.items() if value is not None]
+    return "".join(segments) + ("?" + urlencode(given, quote_via=quote) if given else "")
+
+
+def _text(value: Any) -> str | bytes:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        return value
+    return ",".join(value) if isinstance(value, list | tuple) else str(value)
+
+
+# ------------------------------------------------------------ events
+
+
+def events_table(events: Any) -> pa.Table | pa.RecordBatch:
+    """Events, mappings, tables and whatever has the Arrow C stream, as one table. Raises InvalidEventError."""
+    taken = taken_in(events)
+    binary_keys = isinstance(taken, list) and bool(taken) and isinstance(taken[0]["space"], bytes)
+    return to_table(taken, binary_keys)
+
+
+def append(
+    topic: str,
+    table: pa.Table | pa.RecordBatch,
+    partition: str,
+    producer: str | None,
+    sequence: int | None,
+    compression: str | None,
+) -> Call:
+    """Append to a topic."""
+    where = path("v1", "topics", topic, "events", partition=partition)
+    return _post_table(where, table, producer, sequence, compression)
+
+
+def write(
+    tags: str, table: pa.Table, topic: str, partition: str, producer: str | None, sequence: int | None,
+    compression: str | None,
+) -> Call:  # fmt: skip
+    """Append to a stream."""
+    where = path("v1", "streams", topic=topic, tags=tags, partition=partition)
+    return _post_table(where, table, producer, sequence, compression)
+
+
+def _post_table(
+    where: str, table: pa.Table, producer: str | None, sequence: int | None, compression: str | None
+) -> Call:
+    if (producer is None) != (sequence is None):
+        raise InvalidRequestError("a producer and a sequence go together", hint="give both, or neither")
+    headers = {"content-type": arrow_stream.MEDIA_TYPE, "accept": _JSON}
+    if producer is not None:
+        headers["idempotency-key"] = f"{producer}:{sequence}"
+    body = _packed(arrow_stream.encode(table), compression)
+    if compression is not None:
+        headers["content-encoding"] = compression
+    return Call("POST", where, headers, body, repeatable=producer is not None)
+
+
+def _packed(body: pa.Buffer, compression: str | None) -> Body:
+    if compression == "gzip":
+        return gzip.compress(memoryview(body), 1)
+    if compression == "zstd":
+        return pa.compress(body, "zstd", asbytes=True)
+    return body
+
+
+def receipt(reply: Reply) -> Receipt:
+    """What an append gave back."""
+    found = reply.json()
+    try:
+        return Receipt(
+            str(found["topic"]), str(found["partition"]), int(found["first"]), int(found["last"]),
+            bool(found.get("repeated", False)),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        raise TruncatedAnswerError("the answer is not a receipt", hint="is this the server's address?") from None
+
+
+# ------------------------------------------------------------ questions
+
+
+def read(where: Sequence[str], parameters: Mapping[str, Any], changed: Mapping[str, Any]) -> Call:
+    """A question that is answered by an Arrow stream. changed: parameters that take the place of others."""
+    return Call("GET", path(*where, **{**parameters, **changed}), {"accept": arrow_stream.MEDIA_TYPE})
+
+
+def type_of(value: Any) -> str:
+    """What the value of an index is: the same digits may be a number and a text."""
+    return "boolean" if isinstance(value, bool) else "text" if isinstance(value, str) else "integer"
+
+
+def with_keys(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters of a scan that gives what events need, too."""
+    asked = parameters.get("columns")
+    return parameters if asked is None else {**parameters, "columns": list(dict.fromkeys([*KEY_COLUMNS, *asked]))}
+
+
+def query(text: str) -> Call:
+    """A statement with its whole answer. Not repeated: a statement may change something."""
+    repeatable = is_select(text)
+    body = json.dumps({"query": text}).encode()
+    headers = {"content-type": _JSON, "accept": arrow_stream.MEDIA_TYPE}
+    return Call("POST", path("v1", "query"), headers, body, repeatable)
+
+
+def page(text: str, position: str, wait_s: float, limit: int) -> Call:
+    """Records of a SELECT behind a position."""
+    asked = {"query": text, "position": position, "wait": wait_s, "limit": limit}
+    headers = {"content-type": _JSON, "accept": arrow_stream.MEDIA_TYPE}
+    return Call("POST", path("v1", "query"), headers, json.dumps(asked).encode(), wait_s=wait_s)
+
+
+def is_select(text: str) -> bool:
+    """Whether a statement is a SELECT, counting ones included."""
+    return text.split(None, 1)[:1] != [] and text.split(None, 1)[0].upper() == "SELECT"
+
+
+def counts(text: str) -> bool:
+    """Whether a SELECT answers counts rather than records."""
+    words = text.split(None, 2)
+    return len(words) > 1 and words[1].upper().startswith("COUNT")
+
+
+def scan_parameters(
+    *, space: Any = None, grouping: Any = None, start: Any = None, end: Any = None, reverse: bool = False,
+    limit: int | None = None, columns: Any = None, partition: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The parameters of a scan. Raises UsageError, InvalidEventError for what no server can know better."""
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise UsageError(f"a limit is a whole number from 0, not {limit!r}")
+    if isinstance(columns, str):
+        raise UsageError(f"columns must be a list of names, not the text {columns!r}")
+    keys = {
+        f"{name}_base64" if isinstance(key, bytes) else name: base64.b64encode(key) if isinstance(key, bytes) else key
+        for name, key in (("space", space), ("grouping", grouping))
+    }
+    return keys | {
+        "start": None if start is None else to_bound(start, "start"),
+        "end": None if end is None else to_bound(end, "end"),
+        "time_unit": None if start is None and end is None else "us", "reverse": reverse or None, "limit": limit,
+        "columns": None if columns is None else list(columns), "partition": partition,
+    }  # fmt: skip
+
+
+# ------------------------------------------------------------ statements of housekeeping
+
+
+def plain(method: str, where: str, content: Any = None) -> Call:
+    """A request with JSON, or nothing, answered by JSON."""
+    if content is None:
+        return Call(method, where, {"accept": _JSON}, repeatable=method != "POST")
+    headers = {"content-type": _JSON, "accept": _JSON}
+    return Call(method, where, headers, json.dumps(content).encode(), repeatable=method != "POST")
+
+
+def topic_names(reply: Reply) -> tuple[str, ...]:
+    """The topics that there are."""
+    found = reply.json()
+    try:
+        return tuple(str(topic["name"]) for topic in found["topics"])
+    except (KeyError, TypeError):
+        raise TruncatedAnswerError("the answer lists no topics", hint="is this the server's address?") from None
+
+
+def create_topic(
+    name: str, indexes: Sequence[str], keys: str, roll: Mapping[str, Any] | None, retention: Mapping[str, Any] | None
+) -> Call:
+    """Make a topic."""
+    if isinstance(indexes, str):
+        raise InvalidRequestError(f"indexes must be a list of column names, not the text {indexes!r}")
+    content: dict[str, Any] = {"indexes": list(indexes), "keys": keys}
+    content |= {name: dict(given) for name, given in (("roll", roll), ("retention", retention)) if given is not None}
+    return plain("PUT", path("v1", "topics", name), content)
+
+
+def alter_topic(name: str, roll: Mapping[str, Any] | None, retention: Mapping[str, Any] | None) -> Call:
+    """Give a topic other policies; what is None stays."""
+    content = {name: dict(given) for name, given in (("roll", roll), ("retention", retention)) if given is not None}
+    return plain("PATCH", path("v1", "topics", name), content)
+
+
+def rename_topic(name: str, new_name: str) -> Call:
+    """Give a topic another name."""
+    return plain("POST", path("v1", "topics", name, "rename"), {"name": new_name})
+
+
+def delete_topic(name: str) -> Call:
+    """Delete a topic. Not repeated: by then another one may have its name."""
+    return replace(plain("DELETE", path("v1", "topics", name)), repeatable=False)
+
+
+def gone(headers: Mapping[str, str]) -> int:
+    """How many records behind the position of a page are gone. Raises TruncatedAnswerError for what is no number."""
+    text = headers.get(GONE_HEADER, "0")
+    if not text.isascii() or not text.isdecimal() or len(text) > 18:
+        raise TruncatedAnswerError(f"the answer's {GONE_HEADER} is not a number", hint="is this the server's address?")
+    return int(text)
+
+
+def stats(topic: str) -> Call:
+    """What a topic holds."""
+    return plain("GET", path("v1", "topics", topic))
+
+
+def topic_facts(facts: Mapping[str, Any]) -> tuple[tuple[str, ...], bool]:
+    """Indexes of a topic, and whether its keys are binary."""
+    return tuple(map(str, facts.get("indexes", ()))), facts.get("keys") == "binary"

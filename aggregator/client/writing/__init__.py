@@ -1,0 +1,1 @@
+"""Events sent in the background, in batches."""

@@ -1,0 +1,211 @@
+"""`AsyncWriter`: what `Writer` does, with tasks of an event loop instead of threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from aggregator.client.http import calls
+from aggregator.client.http.async_connection import AsyncConnection
+from aggregator.client.http.errors import BodyTooLargeError, UnavailableError, unforeseen
+from aggregator.client.http.retry import Retry
+from aggregator.client.writing.backlog import Batch, Row
+from aggregator.client.writing.lanes import Lanes
+from aggregator.client.writing.outbox import Outbox
+from aggregator.client.writing.rows import row_bytes, row_of
+from aggregator.client.writing.sizing import Sizing
+from aggregator.client.writing.writer import ENDING_S, FOREVER, CallOf, TableOf
+from aggregator.errors import InvalidRequestError
+from esformat import ClosedError, EsdbError, InvalidEventError
+from esformat.parts import to_arrow
+
+
+class AsyncWriter:
+    """Collects events and sends them in the background; an async context manager. See `Writer`.
+
+    It belongs to the event loop that it was made in, and must be closed before that ends.
+    """
+
+    def __init__(
+        self,
+        connection: AsyncConnection,
+        call_of: CallOf,
+        table_of: TableOf,
+        *,
+        sizing: Sizing | None = None,
+        linger_s: float = 0.05,
+        queue_bytes: int = 64 << 20,
+        when_full: str = "block",
+        in_flight: int = 1,
+        retry: Retry | None = None,
+        producer: str | None = None,
+    ) -> None:
+        """Made by `AsyncTopic.writer`. Options as of `Writer`."""
+        if in_flight < 1:
+            raise InvalidRequestError("at least one batch is in flight")
+        self._connection, self._call_of, self._table_of = connection, call_of, table_of
+        self._retry = retry or FOREVER
+        self._lanes = Lanes(producer)
+        self._outbox = Outbox(sizing or Sizing(), queue_bytes=queue_bytes, linger_s=linger_s, when_full=when_full)
+        self._changed = asyncio.Condition()
+        self._closing = False
+        self._stopped = asyncio.Event()
+        self._tasks = [asyncio.create_task(self._work()) for _ in range(in_flight)]
+
+    async def add(
+        self,
+        space: str | bytes,
+        data: bytes | None = None,
+        *,
+        timestamp: Any,
+        grouping: str | bytes | None = None,
+        indexes: Mapping[str, Any] | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add one event. Raises as `Writer.add` does."""
+        await self.add_row(row_of(space, data, timestamp, grouping, indexes, columns))
+
+    async def add_row(self, row: Row) -> None:
+        """Add one event as a mapping."""
+        size = row_bytes(row)
+        async with self._changed:
+            if await self._admit(size, 1):
+                self._outbox.add_row(row, size, time.monotonic())
+                self._changed.notify_all()
+
+    async def add_table(self, table: Any) -> None:
+        """Add events of anything with the Arrow C stream; part by part where the writer blocks."""
+        whole = to_arrow(table)
+        limit = self._outbox.sizing.max_rows
+        blocks = self._outbox.when_full == "block"
+        for part in [whole.slice(at, limit) for at in range(0, len(whole), limit)] if blocks else [whole]:
+            async with self._changed:
+                if await self._admit(part.nbytes, len(part)):
+                    self._outbox.add_table(part, time.monotonic())
+                    self._changed.notify_all()
+
+    async def _admit(self, size: int, count: int) -> bool:
+        self._check()
+        if self._outbox.when_full != "block":
+            return self._outbox.make_room(size, count)
+        while not self._outbox.has_room(size):
+            await self._changed.wait()
+            self._check()
+        return True
+
+    def _check(self) -> None:
+        if self._closing:
+            raise ClosedError("the writer is closed", hint="make another one")
+        self._outbox.raise_failures()
+
+    @property
+    def acknowledged(self) -> int:
+        """Events that are stored."""
+        return self._outbox.acknowledged
+
+    @property
+    def dropped(self) -> int:
+        """Events that a full queue dropped."""
+        return self._outbox.dropped
+
+    async def flush(self) -> None:
+        """Wait until everything that was added is stored. Raises WriteFailedError for what cannot be."""
+        async with self._changed:
+            await self._settled()
+            self._outbox.raise_failures()
+
+    async def _settled(self) -> None:
+        end = self._outbox.hurry()
+        self._changed.notify_all()
+        await self._changed.wait_for(lambda: self._outbox.is_settled(end))
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Send what is left, and stop. Closing twice is fine.
+
+        Raises WriteFailedError with what cannot be delivered, or was not when the time was over: also with what a
+        server has taken and not answered yet, which may be stored.
+        """
+        end_s = None if timeout_s is None else time.monotonic() + timeout_s
+        self._closing = True
+        async with self._changed:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._settled(), timeout_s)
+            self._stopped.set()
+            self._changed.notify_all()
+        left_s = None if end_s is None else max(0.0, end_s + ENDING_S - time.monotonic())
+        _, unanswered = await asyncio.wait(self._tasks, timeout=left_s)
+        if unanswered:
+            self._outbox.abandon(
+                UnavailableError("the writer was closed before the server answered", status=None, maybe_stored=True)
+            )
+            for task in unanswered:
+                task.cancel()
+            await asyncio.wait(unanswered)
+        late = UnavailableError("the writer was closed before they were sent", status=None, maybe_stored=False)
+        self._outbox.give_up(late)
+        self._outbox.raise_failures()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # ------------------------------------------------------------ sending
+
+    async def _work(self) -> None:
+        while (batch := await self._next()) is not None:
+            parts = [batch]
+            while parts:
+                part, halves = parts.pop(0), list[Batch]()
+                try:
+                    halves += await self._deliver(part)
+                finally:
+                    async with self._changed:
+                        self._outbox.settle(part, halves)
+                        self._changed.notify_all()
+                parts[:0] = halves
+
+    async def _next(self) -> Batch | None:
+        async with self._changed:
+            while not self._stopped.is_set():
+                due_s = self._outbox.due_s(time.monotonic())
+                if due_s is not None and due_s <= 0:
+                    return self._outbox.take()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), due_s)
+            return None
+
+    async def _pause(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopped.wait(), seconds)
+        return self._stopped.is_set()
+
+    async def _deliver(self, batch: Batch) -> Sequence[Batch]:
+        """Send a batch. Gives its halves where it is too large, or where one of its events cannot be sent."""
+        began = time.monotonic()
+        try:
+            table = batch.table(self._table_of)
+            with self._lanes.borrow() as key:
+                batch.key = key
+                reply = await self._connection.send(self._call_of(table, *key), self._retry, self._pause)
+            calls.receipt(reply)
+        except (BodyTooLargeError, InvalidEventError) as error:
+            if batch.count > 1 and (batch.key[0] is None or isinstance(error, BodyTooLargeError)):
+                if isinstance(error, BodyTooLargeError):
+                    self._outbox.too_large(batch)
+                return batch.halves()
+            self._outbox.fail(batch, error)
+        except EsdbError as error:
+            self._outbox.fail(batch, error)
+        except Exception as error:  # noqa: BLE001  # its events are told of, and those behind them go on
+            self._outbox.fail(batch, unforeseen(error))
+        else:
+            self._outbox.acknowledge(batch, took_s=time.monotonic() - began, refusals=reply.refusals)
+        return ()

@@ -1,0 +1,177 @@
+"""`Outbox`: what a writer holds: events that wait, batches that are under way, what became of them. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from aggregator.client.http.errors import WriteFailedError
+from aggregator.client.writing.backlog import Backlog, Batch, Row
+from aggregator.client.writing.sizing import Sizing
+from aggregator.errors import InvalidRequestError, OverloadedError
+from esformat import EsdbError
+
+WHEN_FULL = ("block", "refuse", "drop_oldest", "drop_newest")
+_FULL_RETRY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """Events that were not acknowledged, as they were added: rows, or a table; and why.
+
+    producer, sequence: None where they never were on their way; else append them again under the same, and they are
+    stored once.
+    """
+
+    events: list[Row] | pa.Table
+    error: EsdbError
+    producer: str | None = None
+    sequence: int | None = None
+
+
+class Outbox:
+    """Not safe to share between threads: its owner has a lock."""
+
+    def __init__(self, sizing: Sizing, *, queue_bytes: int, linger_s: float, when_full: str) -> None:
+        if when_full not in WHEN_FULL:
+            raise InvalidRequestError(f"when_full must be one of {', '.join(WHEN_FULL)}, not {when_full!r}")
+        if queue_bytes < 1 or linger_s < 0:
+            raise InvalidRequestError("queue_bytes is at least 1, and linger_s not negative")
+        self.sizing = sizing
+        self.when_full = when_full
+        self._queue_bytes, self._linger_s = queue_bytes, linger_s
+        self._backlog = Backlog()
+        self._under_way: dict[int, Batch] = {}  # by start
+        self._under_way_bytes = 0
+        self._urgent = 0  # events below this number go at once
+        self._rows = sizing.min_rows
+        self._unsent: list[Unsent] = []
+        self.acknowledged = 0
+        self.dropped = 0
+
+    # ------------------------------------------------------------ adding
+
+    @property
+    def held_bytes(self) -> int:
+        """What waits and what is under way."""
+        return self._backlog.size_bytes + self._under_way_bytes
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether so many bytes can be added; something larger than the queue fits where there is nothing else."""
+        held = self.held_bytes
+        return held == 0 or held + size_bytes <= self._queue_bytes
+
+    def make_room(self, size_bytes: int, count: int) -> bool:
+        """What a full queue does; True where the events can be added now, False where they were dropped.
+
+        Requires: `when_full` is not "block". Raises OverloadedError where it refuses.
+        """
+        if self.has_room(size_bytes):
+            return True
+        if self.when_full == "refuse":
+            raise OverloadedError(
+                f"{self.held_bytes:,} bytes wait to be sent, and the queue takes {self._queue_bytes:,}",
+                hint="add them again later; nothing of them was kept", retry_after_s=_FULL_RETRY_S,
+            )  # fmt: skip
+        if self.when_full == "drop_oldest":
+            self.dropped += self._backlog.drop_oldest(size_bytes)
+            if self.has_room(size_bytes):
+                return True
+        self.dropped += count
+        return False
+
+    def add_row(self, row: Row, size_bytes: int, now_s: float) -> None:
+        """Add an event."""
+        self._backlog.add_row(row, size_bytes, now_s)
+
+    def add_table(self, table: pa.Table, now_s: float) -> None:
+        """Add the events of a table."""
+        if len(table):
+            self._backlog.add_table(table, now_s)
+
+    # ------------------------------------------------------------ sending
+
+    @property
+    def waiting(self) -> int:
+        """Events that wait."""
+        return self._backlog.count
+
+    def hurry(self) -> int:
+        """Everything that was added goes at once; gives the number to hand to `is_settled`."""
+        self._urgent = self._backlog.end
+        return self._urgent
+
+    def is_settled(self, end: int) -> bool:
+        """Whether every event below that number was acknowledged or has failed."""
+        return min(self._under_way, default=self._backlog.taken) >= end and self._backlog.taken >= end
+
+    def due_s(self, now_s: float) -> float | None:
+        """Seconds until the next batch is due, 0 or less: now; None: nothing waits."""
+        oldest = self._backlog.oldest_s
+        if oldest is None:
+            return None
+        full = self._backlog.count >= self._rows or self._backlog.size_bytes >= self.sizing.max_bytes
+        if full or self._backlog.taken < self._urgent:
+            return 0.0
+        return oldest + self._linger_s - now_s
+
+    def take(self) -> Batch:
+        """The next batch, now under way. Requires: something waits."""
+        batch = self._backlog.take(self._rows, self.sizing.max_bytes)
+        self._begin(batch)
+        return batch
+
+    def _begin(self, batch: Batch) -> None:
+        self._under_way[batch.start] = batch
+        self._under_way_bytes += batch.size_bytes
+
+    # ------------------------------------------------------------ what became of them
+
+    def acknowledge(self, batch: Batch, *, took_s: float, refusals: int) -> None:
+        """A batch is stored."""
+        if batch.start not in self._under_way:  # it was told of as one that may be stored
+            return
+        self.acknowledged += batch.count
+        self._rows = self.sizing.next_rows(
+            self._rows, sent=batch.count, took_s=took_s, refusals=refusals, waiting=self._backlog.count
+        )
+
+    def too_large(self, batch: Batch) -> None:
+        """The server takes no batches of that many bytes."""
+        self.sizing = replace(self.sizing, max_bytes=max(1, min(self.sizing.max_bytes, batch.size_bytes // 2)))
+
+    def fail(self, batch: Batch, error: EsdbError) -> None:
+        """A batch cannot be delivered."""
+        if batch.start in self._under_way:
+            self._unsent.append(Unsent(batch.events, error, *batch.key))
+
+    def settle(self, batch: Batch, halves: Sequence[Batch] = ()) -> None:
+        """A batch is no longer under way; its halves are, where it is sent in two."""
+        if self._under_way.pop(batch.start, None) is not None:  # else nobody waits for it any more
+            self._under_way_bytes -= batch.size_bytes
+            for half in halves:
+                self._begin(half)
+
+    def abandon(self, error: EsdbError) -> None:
+        """Nobody waits for what is under way any more, or hears what becomes of it."""
+        self._unsent += [Unsent(batch.events, error, *batch.key) for _, batch in sorted(self._under_way.items())]
+        self._under_way.clear()
+        self._under_way_bytes = 0
+
+    def give_up(self, error: EsdbError) -> None:
+        """What still waits is not sent any more."""
+        while self._backlog.count:
+            batch = self._backlog.take(1 << 62, 1 << 62)
+            self._unsent.append(Unsent(batch.events, error))
+
+    def raise_failures(self) -> None:
+        """Tell what failed since the last time. Raises WriteFailedError, if anything did."""
+        if self._unsent:
+            unsent, self._unsent = self._unsent, []
+            count = sum(len(each.events) for each in unsent)
+            raise WriteFailedError(
+                f"{count:,} events were not delivered: {unsent[0].error.message}",
+                hint="`unsent` of this error holds them", unsent=unsent, failed=[each.error for each in unsent],
+            )  # fmt: skip

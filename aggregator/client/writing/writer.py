@@ -1,0 +1,275 @@
+"""`Writer`: sends events in the background, in batches, each stored once."""
+
+from __future__ import annotations
+
+import atexit
+import concurrent.futures.thread  # noqa: F401  # pandas, which pyarrow imports with the first array, cannot at a program's end
+import time
+from collections.abc import Callable, Mapping, Sequence
+from threading import Condition, Event, Thread
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from aggregator.client.http import calls
+from aggregator.client.http.connection import Connection
+from aggregator.client.http.errors import BodyTooLargeError, UnavailableError, unforeseen
+from aggregator.client.http.retry import Retry
+from aggregator.client.writing.backlog import Batch, Row
+from aggregator.client.writing.lanes import Lanes
+from aggregator.client.writing.outbox import Outbox
+from aggregator.client.writing.rows import row_bytes, row_of
+from aggregator.client.writing.sizing import Sizing
+from aggregator.errors import InvalidRequestError
+from esformat import ClosedError, EsdbError, InvalidEventError
+from esformat.parts import to_arrow
+
+CallOf = Callable[[pa.Table, str, int], calls.Call]
+TableOf = Callable[[Any], pa.Table]
+FOREVER = Retry(deadline_s=None)
+ENDING_S = 0.1
+"""So long a thread may take to see that the writer is closed."""
+_AT_EXIT_S = 10.0
+
+
+class Writer:
+    """Collects events and sends them in the background. Safe to share between threads; a context manager.
+
+    What `flush` or `close` return from was acknowledged. What cannot be delivered is raised as WriteFailedError by the
+    next call, with the events in `unsent`. A program that ends closes its writers by itself.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        call_of: CallOf,
+        table_of: TableOf,
+        *,
+        sizing: Sizing | None = None,
+        linger_s: float = 0.05,
+        queue_bytes: int = 64 << 20,
+        when_full: str = "block",
+        in_flight: int = 1,
+        retry: Retry | None = None,
+        producer: str | None = None,
+        name: str = "aggregator-writer",
+        close_at_exit: bool = True,
+    ) -> None:
+        """Made by `RemoteTopic.writer` and `Client.stream_writer`.
+
+        sizing: how large batches are; they adapt within its bounds. linger_s: how long an event waits for others.
+        queue_bytes: of events that wait or are under way. when_full: "block" until there is room, "refuse" with
+            OverloadedError, "drop_oldest" or "drop_newest", counted in `dropped`.
+        in_flight: batches under way at a time; with more than one, events may be stored in another order.
+        retry: for each batch; by default it is tried until it is stored, or refused for good, or the writer is closed.
+        producer: what the writer's producers are named after, in this process and never again; drawn where absent.
+        name: of its threads. close_at_exit: whether the end of the program closes it.
+        """
+        if in_flight < 1:
+            raise InvalidRequestError("at least one batch is in flight")
+        self._connection, self._call_of, self._table_of = connection, call_of, table_of
+        self._retry = retry or FOREVER
+        self._lanes = Lanes(producer)
+        self._outbox = Outbox(sizing or Sizing(), queue_bytes=queue_bytes, linger_s=linger_s, when_full=when_full)
+        self._changed = Condition()
+        self._idle = 0  # threads that wait for something to send
+        self._closing = False
+        self._stopped = Event()
+        self._threads = [Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(in_flight)]
+        for thread in self._threads:
+            thread.start()
+        if close_at_exit:
+            atexit.register(self._at_exit)
+
+    # ------------------------------------------------------------ adding
+
+    def add(
+        self,
+        space: str | bytes,
+        data: bytes | None = None,
+        *,
+        timestamp: Any,
+        grouping: str | bytes | None = None,
+        indexes: Mapping[str, Any] | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add one event, as `esformat.Writer.add` takes it.
+
+        Raises InvalidEventError, WriteFailedError (of events before this one, which is not added), OverloadedError
+        (when_full="refuse"), ClosedError.
+        """
+        self.add_row(row_of(space, data, timestamp, grouping, indexes, columns))
+
+    def add_row(self, row: Row) -> None:
+        """Add one event, or record of a stream, as a mapping. Raises as `add` does."""
+        size = row_bytes(row)
+        with self._changed:
+            if self._admit(size, 1):
+                first = not self._outbox.waiting
+                self._outbox.add_row(row, size, time.monotonic())
+                self._wake(first)
+
+    def add_table(self, table: Any) -> None:
+        """Add events of anything with the Arrow C stream. Raises as `add` does; nothing was added then, but for a
+        table that is larger than a batch: "block" adds it part by part.
+        """
+        whole = to_arrow(table)
+        limit = self._outbox.sizing.max_rows
+        blocks = self._outbox.when_full == "block"
+        parts = [whole.slice(at, limit) for at in range(0, len(whole), limit)] if blocks else [whole]
+        for part in parts:
+            with self._changed:
+                if self._admit(part.nbytes, len(part)):
+                    first = not self._outbox.waiting
+                    self._outbox.add_table(part, time.monotonic())
+                    self._wake(first)
+
+    def _admit(self, size: int, count: int) -> bool:
+        self._check_open()
+        self._outbox.raise_failures()
+        if self._outbox.when_full != "block":
+            return self._outbox.make_room(size, count)
+        while not self._outbox.has_room(size):
+            self._changed.wait()
+            self._check_open()
+            self._outbox.raise_failures()
+        return True
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise ClosedError("the writer is closed", hint="make another one")
+
+    def _wake(self, first: bool) -> None:
+        """Wake who sends, where that is worth it: for a first event, and for a full batch."""
+        if not self._idle:
+            return
+        due_s = self._outbox.due_s(time.monotonic())
+        if first or (due_s is not None and due_s <= 0):
+            self._changed.notify_all()
+
+    # ------------------------------------------------------------ state
+
+    @property
+    def acknowledged(self) -> int:
+        """Events that are stored."""
+        return self._outbox.acknowledged
+
+    @property
+    def dropped(self) -> int:
+        """Events that a full queue dropped."""
+        return self._outbox.dropped
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until everything that was added is stored.
+
+        Raises WriteFailedError for what cannot be, UnavailableError where the time is over and events still wait.
+        """
+        with self._changed:
+            end = self._outbox.hurry()
+            self._changed.notify_all()
+            if not self._changed.wait_for(lambda: self._outbox.is_settled(end), timeout_s):
+                raise UnavailableError(
+                    f"events still wait after {timeout_s} s", hint="they go on being sent: flush again, or close",
+                    status=None, maybe_stored=False,
+                )  # fmt: skip
+            self._outbox.raise_failures()
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Send what is left, and stop. Closing twice is fine.
+
+        Raises WriteFailedError with what cannot be delivered, or was not when the time was over: also with what a
+        server has taken and not answered yet, which may be stored.
+        """
+        end_s = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._changed:
+            self._closing = True
+            end = self._outbox.hurry()
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._outbox.is_settled(end), timeout_s)
+            self._stopped.set()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(None if end_s is None else max(0.0, end_s + ENDING_S - time.monotonic()))
+        atexit.unregister(self._at_exit)
+        with self._changed:
+            self._give_up()
+            self._outbox.raise_failures()
+
+    def _give_up(self) -> None:
+        """Nobody waits any more for what was not sent or not answered."""
+        if any(thread.is_alive() for thread in self._threads):
+            self._outbox.abandon(
+                UnavailableError("the writer was closed before the server answered", status=None, maybe_stored=True)
+            )
+        late = UnavailableError("the writer was closed before they were sent", status=None, maybe_stored=False)
+        self._outbox.give_up(late)
+
+    def _at_exit(self) -> None:
+        self.close(_AT_EXIT_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------ sending
+
+    def _work(self) -> None:
+        while (batch := self._next()) is not None:
+            parts = [batch]
+            while parts:
+                part, halves = parts.pop(0), list[Batch]()
+                try:
+                    halves += self._deliver(part)
+                finally:
+                    with self._changed:
+                        self._outbox.settle(part, halves)
+                        self._changed.notify_all()
+                parts[:0] = halves
+
+    def _next(self) -> Batch | None:
+        """The next batch when it is due; None where there is nothing more to do."""
+        with self._changed:
+            while not self._stopped.is_set():
+                due_s = self._outbox.due_s(time.monotonic())
+                if due_s is not None and due_s <= 0:
+                    return self._outbox.take()
+                self._idle += 1
+                try:
+                    self._changed.wait(due_s)
+                finally:
+                    self._idle -= 1
+            return None
+
+    def _deliver(self, batch: Batch) -> Sequence[Batch]:
+        """Send a batch. Gives its halves where it is too large, or where one of its events cannot be sent."""
+        began = time.monotonic()
+        try:
+            table = batch.table(self._table_of)
+            with self._lanes.borrow() as key:
+                batch.key = key
+                reply = self._connection.send(self._call_of(table, *key), self._retry, self._stopped.wait)
+            calls.receipt(reply)
+        except (BodyTooLargeError, InvalidEventError) as error:
+            if batch.count > 1 and (batch.key[0] is None or isinstance(error, BodyTooLargeError)):
+                with self._changed:
+                    if isinstance(error, BodyTooLargeError):
+                        self._outbox.too_large(batch)
+                return batch.halves()
+            self._fail(batch, error)
+        except EsdbError as error:
+            self._fail(batch, error)
+        except Exception as error:  # noqa: BLE001  # its events are told of, and those behind them go on
+            self._fail(batch, unforeseen(error))
+        else:
+            with self._changed:
+                self._outbox.acknowledge(batch, took_s=time.monotonic() - began, refusals=reply.refusals)
+        return ()
+
+    def _fail(self, batch: Batch, error: EsdbError) -> None:
+        with self._changed:
+            self._outbox.fail(batch, error)

@@ -1,0 +1,191 @@
+"""What the operand of a condition on events means: the time, the message, a path into it, a field or a column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aggregator.lql.errors import LqlError, Mark
+from aggregator.lql.parse.tree import (
+    SYMBOLS,
+    WORDS,
+    Call,
+    Condition,
+    Expression,
+    Name,
+    Operand,
+    Place,
+    Value,
+    conditions,
+)
+from aggregator.lql.text import glob, times
+from aggregator.lql.text.predicate import pattern_steps
+from aggregator.lql.text.quantity import parse_number
+from aggregator.lql.text.regex import RegexError
+
+MAX_CONDITIONS = 2_000  # of one expression
+MAX_PATTERN_STEPS = 20_000  # of all regular expressions and globs of one expression, compiled
+MAX_PATH = 100  # steps of a path into a message
+_PATTERNS = ("LIKE", "MATCHES")
+_ORDERING = ("<", "<=", ">", ">=")
+_FIELD_PREFIXES = ("fields:", "fields.")
+_A_CLOCK_NS = 1_700_000_000_000_000_000  # any time will do to see whether a text is one
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """`ts`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """`msg`."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPath:
+    """A place in a message that is JSON: keys of objects, positions in arrays. Digits without quotes are both."""
+
+    steps: tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """`fields:name`: absent fields are empty."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the topic by its own name: it has to be there."""
+
+    name: str
+
+
+Target = Timestamp | Message | JsonPath | Field | Column
+
+
+def innermost(operand: Operand) -> tuple[Name, tuple[str, ...]]:
+    """The name that the operand is about, and the functions around it, the first to apply first."""
+    functions: list[str] = []
+    while isinstance(operand, Call):
+        functions.append(operand.function)
+        operand = operand.operand
+    return operand, tuple(reversed(functions))
+
+
+def target_of(name: Name) -> Target:
+    """What a name means in WHERE and GROUP BY. Raises LqlError."""
+    text, lower = name.text, name.text.lower()
+    if lower.startswith(_FIELD_PREFIXES) and not name.steps:
+        if lower in _FIELD_PREFIXES:
+            raise LqlError(f"{text} names no field", mark=name.mark, hint="write fields:name")
+        return Field(text[len(_FIELD_PREFIXES[0]) :])
+    if lower == "ts" and not name.steps:
+        return Timestamp()
+    if lower == "msg" and not name.steps:
+        return Message()
+    if lower == "msg" or lower.startswith("msg."):
+        dotted = tuple(text.split(".")[1:])
+        if not all(dotted):
+            raise LqlError("a path has a name between two dots", mark=name.mark, hint='write msg.a.b or msg["a"][0]')
+        steps = (*dotted, *name.steps)
+        if len(steps) > MAX_PATH:
+            raise LqlError(f"the path has {len(steps)} steps, more than {MAX_PATH}", mark=name.mark)
+        return JsonPath(steps)
+    if name.steps:
+        raise LqlError(f"{text} has no parts", mark=name.mark, hint="brackets follow msg: msg.items[0].id")
+    return Column(text)
+
+
+def check_where(where: Expression) -> None:
+    """Find what can be found without the columns of a topic. Raises LqlError."""
+    patterns = []
+    for condition in _bounded(where):
+        name, functions = innermost(condition.operand)
+        target = target_of(name)
+        if isinstance(target, Timestamp):
+            _check_time(condition, name, functions)
+        elif isinstance(target, Message) and condition.op in _ORDERING:
+            raise LqlError(
+                f"msg cannot be compared with {condition.op}", mark=name.mark, hint=f"use {', '.join(WORDS)}, = or !="
+            )
+        elif condition.op in _PATTERNS:
+            patterns.append(condition)
+        elif condition.value.number and condition.op in SYMBOLS and not isinstance(target, Message):
+            _check_number(condition.value)
+    _check_patterns(patterns)
+
+
+def check_tags(expression: Expression) -> None:
+    """The same for an expression over tags."""
+    found = _bounded(expression)
+    for condition in found:
+        name, _ = innermost(condition.operand)
+        if name.steps:
+            raise LqlError("tags have no parts", mark=name.mark)
+    _check_patterns([condition for condition in found if condition.op in _PATTERNS])
+
+
+def _check_patterns(found: list[Condition]) -> None:
+    """Raises LqlError for what is no glob or regular expression, and where all of them together are too large."""
+    steps = 0
+    for condition in found:
+        op, value = condition.op, condition.value
+        try:
+            steps += pattern_steps(op, value.text)
+        except glob.GlobError as error:
+            raise LqlError(f"{error} (character {error.at + 1} of the glob)", mark=value.mark) from None
+        except RegexError as error:
+            raise LqlError(str(error), mark=_place_in(value, error)) from None
+        except ValueError as error:
+            raise LqlError(str(error), mark=value.mark) from None
+        if steps > MAX_PATTERN_STEPS:
+            raise LqlError(
+                f"up to here the regular expressions and globs make more than {MAX_PATTERN_STEPS:,} steps together",
+                mark=value.mark, hint="write fewer, or smaller ones",
+            )  # fmt: skip
+
+
+def _place_in(value: Value, error: RegexError) -> Place:
+    """Where in the statement a pattern is wrong; all of the pattern where it was written with escapes."""
+    mark, at = value.mark, error.at
+    if mark is None or at is None or mark.text[mark.start + 1 : mark.end - 1] != value.text:
+        return mark
+    return Mark(mark.text, mark.start + 1 + at, mark.start + 1 + at + error.length)
+
+
+def resolve_time(text: str, now_ns: int, mark: Mark | None) -> int:
+    """As `times.resolve`, but raises LqlError at `mark`."""
+    try:
+        return times.resolve(text, now_ns)
+    except ValueError as error:
+        raise LqlError(str(error), mark=mark) from None
+
+
+def check_time(text: str, mark: Mark | None) -> None:
+    """Raises LqlError where `text` is no time, whatever the clock says."""
+    resolve_time(text, _A_CLOCK_NS, mark)
+
+
+def _bounded(expression: Expression) -> list[Condition]:
+    found = list(conditions(expression))
+    if len(found) > MAX_CONDITIONS:
+        name, _ = innermost(found[MAX_CONDITIONS].operand)
+        raise LqlError(f"the expression has {len(found)} conditions, more than {MAX_CONDITIONS}", mark=name.mark)
+    return found
+
+
+def _check_number(value: Value) -> None:
+    try:
+        parse_number(value.text)
+    except ValueError as error:
+        raise LqlError(str(error), mark=value.mark) from None
+
+
+def _check_time(condition: Condition, name: Name, functions: tuple[str, ...]) -> None:
+    if functions:
+        raise LqlError(f"{functions[-1]} takes text; ts is a time", mark=name.mark)
+    if condition.op not in SYMBOLS:
+        raise LqlError(f"ts cannot be compared with {condition.op}", mark=name.mark, hint=f"use {', '.join(SYMBOLS)}")
+    check_time(condition.value.text, condition.value.mark)

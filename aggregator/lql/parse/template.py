@@ -1,0 +1,250 @@
+"""Format strings: `{ts} {vars:name}: {msg}`, compiled once, rendered a batch at a time, only when asked.
+
+{msg}  {msg.json()}          the message; the message as a JSON string
+{ts}  {ts.format(LAYOUT)}    the time, RFC 3339 in whole seconds or as the layout says (see `layout`)
+{vars}  {vars:NAME}          all tags and fields; one of them, a field before a tag, nothing where there is none
+{{  {}                       {  }
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator.lql.errors import LqlError, Mark
+from aggregator.lql.parse.columns import Columns, as_text, decoded
+from aggregator.lql.parse.tag_set import TagSet, bare
+from aggregator.lql.text.layout import Layout
+from aggregator.lql.text.quoting import quote
+
+MAX_PIECES = 200
+MAX_LENGTH = 4_000  # characters, layouts of times included
+_PIECE = re.compile(r"(?P<open>\{\{)|(?P<close>\{\})|\{(?P<what>[^{}]+)\}|(?P<text>[^{}]+|\})|(?P<wrong>\{)", re.DOTALL)
+_SECONDS = "2006-01-02T15:04:05Z07:00"
+_TS = re.compile(r"ts\.format\((.*)\)", re.DOTALL | re.IGNORECASE)
+_OWN = ("\0timestamp", "\0message", "\0tags")  # column names that no field has
+_NEEDS_ESCAPE = r'[\x00-\x1f"\\\x7f]'
+_PLAIN = r"\A[0-9A-Za-z_./:@%+*?!#$&()<>|~^;\[\]-]+\z"  # what certainly stands without quotes
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one piece of a format string prints, and the columns that it looks at."""
+
+    render: Callable[[pa.RecordBatch, Columns], pa.Array | pa.Scalar]
+    reads: Callable[[Columns], set[str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A compiled format string."""
+
+    text: str
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def compile(cls, text: str, mark: Mark | None = None) -> Self:
+        """Raises LqlError, at `mark` where that is given."""
+        if len(text) > MAX_LENGTH:
+            raise LqlError(f"the format string has {len(text)} characters, more than {MAX_LENGTH}", mark=mark)
+        parts: list[Part] = []
+        literal = ""
+        for found in _PIECE.finditer(text):
+            if found["what"] is None and found["wrong"] is None:
+                literal += "{" if found["open"] else "}" if found["close"] else found["text"]
+                continue
+            if literal:
+                parts.append(_literal(literal))
+                literal = ""
+            parts.append(_part(found, mark))
+        if literal or not parts:
+            parts.append(_literal(literal))
+        if len(parts) > MAX_PIECES:
+            raise LqlError(f"the format string has {len(parts)} parts, more than {MAX_PIECES}", mark=mark)
+        return cls(text, tuple(parts))
+
+    def reads(self, columns: Columns) -> list[str]:
+        """Names of the columns that `render` looks at, in the order of the schema."""
+        read = set[str | None]().union(*(part.reads(columns) for part in self.parts))
+        return [name for name in columns.schema.names if name in read]
+
+    def render(self, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+        """One text per row, large_string without nulls."""
+        made = [part.render(batch, columns) for part in self.parts]
+        texts = [
+            pa.repeat(part.cast(pa.large_string()), batch.num_rows) if isinstance(part, pa.Scalar)
+            else part.cast(pa.large_string()).fill_null("") for part in made
+        ]  # fmt: skip
+        return texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, pa.scalar("", pa.large_string()))
+
+    def render_event(
+        self, timestamp_us: int, message: bytes | str, tags: TagSet, fields: Mapping[str, object] | None = None
+    ) -> str:
+        """The text of one event; for many, `render` is a hundred times faster."""
+        given = {name: value for name, value in (fields or {}).items() if value is not None}
+        stored = message if isinstance(message, bytes) else message.encode()
+        arrays = [
+            pa.array([timestamp_us], pa.int64()), pa.array([stored], pa.binary()), pa.array([str(tags)]),
+            *(pa.array([value]) for value in given.values()),
+        ]  # fmt: skip
+        batch = pa.RecordBatch.from_arrays(arrays, [*_OWN, *given])
+        return str(self.render(batch, Columns(batch.schema, *_OWN, hidden=frozenset()))[0])
+
+
+def check_template(text: str, mark: Mark | None) -> None:
+    """Raises LqlError where `text` is no format string."""
+    Template.compile(text, mark)
+
+
+def _part(found: re.Match[str], mark: Mark | None) -> Part:
+    what = (found["what"] or "").strip()
+    lower = what.lower()
+    if found["wrong"] is not None:
+        raise LqlError(f"{{ at character {found.start() + 1} of the format string is not closed", mark=mark,
+                       hint="write {{ for a brace")  # fmt: skip
+    if lower == "msg":
+        return Part(_message, lambda columns: {columns.message})
+    if lower in ("msg.json", "msg.json()"):
+        return Part(_json, lambda columns: {columns.message})
+    if lower == "ts":
+        return _times(Layout.of(_SECONDS))
+    layout = _TS.fullmatch(what)
+    if layout is not None:
+        try:
+            return _times(Layout.of(layout[1].strip("\"'")))
+        except ValueError as error:
+            raise LqlError(f"{error} in {{{what}}}", mark=mark) from None
+    if lower == "vars":
+        return Part(_all_vars, lambda columns: {columns.tags, columns.extra, *columns.fields})
+    if lower.startswith("vars:"):
+        name = what[len("vars:") :].strip()
+        if not name:
+            raise LqlError("{vars:} names no tag or field", mark=mark, hint="write {vars:name}, or {vars} for all")
+        return _var(name)
+    raise LqlError(
+        f"{{{what}}} means nothing in a format string", mark=mark,
+        hint="use {msg}, {msg.json()}, {ts}, {ts.format(2006-01-02)}, {vars} or {vars:name}, and {{ for a brace",
+    )  # fmt: skip
+
+
+def _literal(text: str) -> Part:
+    return Part(lambda batch, columns: pa.scalar(text), lambda columns: set())
+
+
+def _message(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+    return as_text(batch.column(columns.message))
+
+
+def _json(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+    texts = as_text(batch.column(columns.message)).cast(pa.large_string()).fill_null("")
+    mark, nothing = pa.scalar('"', pa.large_string()), pa.scalar("", pa.large_string())
+    quoted = pc.binary_join_element_wise(mark, texts, mark, nothing)
+    special = pc.match_substring_regex(texts, _NEEDS_ESCAPE)
+    if special.true_count == 0:
+        return quoted
+    escaped = [json.dumps(text, ensure_ascii=False) for text in texts.filter(special).to_pylist()]
+    return pc.replace_with_mask(quoted, special, pa.array(escaped, pa.large_string()))
+
+
+def _times(layout: Layout) -> Part:
+    return Part(
+        lambda batch, columns: layout.render(micros(batch.column(columns.timestamp))),
+        lambda columns: {columns.timestamp},
+    )
+
+
+def micros(times: pa.Array) -> pa.Array:
+    """Timestamps of any unit, or integers that are microseconds already, as int64 microseconds."""
+    if pa.types.is_timestamp(times.type):
+        return times.cast(pa.timestamp("us", times.type.tz), safe=False).cast(pa.int64())
+    return times.cast(pa.int64())
+
+
+def _var(name: str) -> Part:
+    def render(batch: pa.RecordBatch, columns: Columns) -> pa.Array | pa.Scalar:
+        found = var_text(batch, columns, name)
+        return pa.scalar("") if found is None else found
+
+    return Part(render, lambda columns: {columns.tags, columns.extra, *({name} & set(columns.fields))})
+
+
+def var_text(batch: pa.RecordBatch, columns: Columns, name: str) -> pa.Array | None:
+    """The field, or else the tag of each row's stream, as text, null where neither is; None where no row has it.
+
+    An empty field gives way to a tag.
+    """
+    tag = _by_tag_set(batch, columns, lambda tags: tags.as_dict().get(name))
+    value = field_text(batch, columns, name)
+    if tag is None or value is None:
+        return value if tag is None else tag
+    tag, value = tag.cast(pa.large_string()), value.cast(pa.large_string())
+    return pc.coalesce(pc.if_else(pc.equal(value, ""), None, value), tag, value)
+
+
+def _all_vars(batch: pa.RecordBatch, columns: Columns) -> pa.Array | pa.Scalar:
+    """Tags, then fields that are there, written as in a tag list, without its braces."""
+    parts = [_by_tag_set(batch, columns, lambda tags: str(tags)[1:-1] or None)]
+    parts += [_assignments(name, as_text(batch.column(name))) for name in columns.fields]
+    if columns.extra is not None:
+        parts.append(_mapped(batch.column(columns.extra)))
+    there = [part.cast(pa.large_string()) for part in parts if part is not None]
+    if len(there) < 2:  # of one array alone Arrow leaves the nulls out
+        return there[0] if there else pa.scalar("")
+    return pc.binary_join_element_wise(*there, pa.scalar(",", pa.large_string()), null_handling="skip")
+
+
+def _by_tag_set(batch: pa.RecordBatch, columns: Columns, text_of: Callable[[TagSet], str | None]) -> pa.Array | None:
+    """`text_of` of the tag set of each row, worked out once per stream; None where batches do not tell the stream."""
+    if columns.tags is None or columns.tags not in batch.schema.names:
+        return None
+    streams = decoded(batch.column(columns.tags)).dictionary_encode()
+    known = [None if name is None else text_of(TagSet.parse(name)) for name in as_text(streams.dictionary).to_pylist()]
+    return pa.array(known, pa.string()).take(streams.indices)
+
+
+def field_text(batch: pa.RecordBatch, columns: Columns, name: str) -> pa.Array | None:
+    """The field as text, null where it is absent; None where no row has it."""
+    column = as_text(batch.column(name)) if name in columns.fields else None
+    if columns.extra is None:
+        return column
+    mapped = batch.column(columns.extra)
+    extra = as_text(pc.map_lookup(mapped, pa.scalar(name, mapped.type.key_type), "first"))
+    return extra if column is None else pc.coalesce(column.cast(extra.type), extra)
+
+
+def _assignments(name: str, texts: pa.Array) -> pa.Array:
+    """name=value per row, null where the value is."""
+    return _joined(pa.scalar(name if bare(name) else quote(name), pa.large_string()), _written(texts))
+
+
+def _mapped(maps: pa.MapArray) -> pa.Array:
+    """name=value of all that is in each map, with commas; null where that is nothing."""
+    bounds = np.asarray(maps.offsets)
+    first, last = int(bounds[0]), int(bounds[-1])
+    names, values = maps.keys.slice(first, last - first), maps.items.slice(first, last - first)
+    texts = _joined(_written(as_text(names)), _written(as_text(values).fill_null("")))
+    lists = pa.ListArray.from_arrays(pa.array(bounds - first), texts, mask=maps.is_null())
+    joined = pc.binary_join(lists, pa.scalar(",", pa.large_string()))
+    return pc.if_else(pc.equal(joined, ""), None, joined)
+
+
+def _joined(names: pa.Array | pa.Scalar, values: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(names, values, pa.scalar("=", pa.large_string()))
+
+
+def _written(texts: pa.Array) -> pa.Array:
+    """Texts with quotes where they need them in a tag list, as large_string; nulls stay."""
+    texts = texts.cast(pa.large_string())
+    odd = pc.invert(pc.match_substring_regex(texts, _PLAIN)).fill_null(False)
+    if odd.true_count == 0:
+        return texts
+    encoded = texts.filter(odd).dictionary_encode()
+    quoted = [text if bare(text) else quote(text) for text in encoded.dictionary.to_pylist()]
+    return pc.replace_with_mask(texts, odd, pa.array(quoted, pa.large_string()).take(encoded.indices))

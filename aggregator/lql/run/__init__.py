@@ -1,0 +1,1 @@
+"""Conditions, groups and measures, applied to batches."""

@@ -1,0 +1,357 @@
+"""WHERE, compiled: an expression over events as a mask over Arrow batches, vectorised, reading only what it needs.
+
+What is absent: a text field is empty; a number, time or truth value compares as unequal to everything. A mask has no
+nulls, so NOT means the opposite and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator.base.allowance import check
+from aggregator.lql.errors import LqlError
+from aggregator.lql.parse.columns import Columns, as_text, changed_case, decoded, is_text
+from aggregator.lql.parse.operand import (
+    Column,
+    Field,
+    JsonPath,
+    Message,
+    Target,
+    Timestamp,
+    check_where,
+    innermost,
+    resolve_time,
+    target_of,
+)
+from aggregator.lql.parse.template import field_text, micros, var_text
+from aggregator.lql.parse.tokens import did_you_mean
+from aggregator.lql.parse.tree import SYMBOLS, And, Condition, Expression, Name, Not, Or, Value
+from aggregator.lql.run.json_path import path_test
+from aggregator.lql.run.pace import Pace
+from aggregator.lql.text import integer
+from aggregator.lql.text.number import number_test
+from aggregator.lql.text.predicate import Test, text_test
+from aggregator.lql.text.quantity import parse_number
+from aggregator.lql.text.times import NANOS_PER_MICRO
+
+_INT64 = (-(2**63), 2**63 - 1)
+_FEW = 4  # where a mask leaves less than one row in so many, what follows looks at those rows alone
+_NUMBER_COST, _TEXT_COST, _REGEX_COST, _JSON_COST = range(4)
+Mask = Callable[["_Rows"], pa.BooleanArray]
+
+
+class _Rows:
+    """A batch, or chosen rows of it; operands are made once for all conditions that ask for them."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.batch = batch
+        self.made: dict[object, pa.Array] = {}
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    def make(self, key: object, maker: Callable[[pa.RecordBatch], pa.Array]) -> pa.Array:
+        if key not in self.made:
+            self.made[key] = maker(self.batch)
+        return self.made[key]
+
+    def take(self, rows: pa.Array) -> _Rows:
+        return _Rows(self.batch.take(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """A part of the expression: its mask, what it costs, the columns that it reads."""
+
+    mask: Mask
+    cost: int
+    columns: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A compiled condition. `columns`: those that it reads; a batch may have others, in any order."""
+
+    columns: frozenset[str]
+    _mask: Mask = field(repr=False)
+    _pace: Pace | None = field(default=None, repr=False, compare=False)  # None: quick whatever the batch
+
+    @classmethod
+    def compile(cls, where: Expression | None, columns: Columns, now_ns: int) -> Self:
+        """Compile `where` (None: everything) for batches that lie as `columns` says; relative times from `now_ns`.
+
+        Raises LqlError where a column does not exist, or cannot be compared like this.
+        """
+        if where is None:
+            return cls(frozenset(), lambda rows: pa.repeat(pa.scalar(True), len(rows)))
+        check_where(where)
+        term = _compile(where, columns, now_ns)
+        read = term.columns or frozenset({columns.timestamp})  # whoever reads no column is not asked about its rows
+        return cls(read, term.mask, Pace() if term.cost >= _REGEX_COST else None)
+
+    def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """True for each row that matches; no nulls. Linear in the batch. Raises what `Allowance.check` does."""
+        needed = [name for name in batch.schema.names if name in self.columns]
+        looked_at = batch.select(needed) if needed else batch
+        if self._pace is None:
+            check()
+            return self._mask(_Rows(looked_at))
+        masks = [self._mask(_Rows(part)) for part in self._pace.parts(looked_at)]
+        return masks[0] if len(masks) == 1 else pa.concat_arrays(masks)
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that match, in their order."""
+        mask = self.mask(batch)
+        matching = mask.true_count
+        return batch if matching == len(batch) else batch.slice(0, 0) if matching == 0 else batch.filter(mask)
+
+
+# ---------------------------------------------------------------- AND, OR, NOT
+
+
+def _compile(where: Expression, columns: Columns, now_ns: int) -> _Term:
+    match where:
+        case Condition():
+            return _comparison(where, columns, now_ns)
+        case Not(inner):
+            term = _compile(inner, columns, now_ns)
+            return _Term(lambda rows: pc.invert(term.mask(rows)), term.cost, term.columns)
+        case And(inner) | Or(inner):
+            terms = sorted((_compile(one, columns, now_ns) for one in inner), key=lambda term: term.cost)
+            masks = [term.mask for term in terms]
+            read = frozenset[str]().union(*(term.columns for term in terms))
+            undecided = isinstance(where, And)  # the mask whose rows the next term decides: still true, or not yet
+            return _Term(lambda rows: _chain(masks, rows, undecided=undecided), terms[-1].cost, read)
+
+
+def _chain(masks: list[Mask], rows: _Rows, *, undecided: bool) -> pa.BooleanArray:
+    """AND (`undecided` True) or OR of masks, each asked only about rows that those before it left undecided."""
+    mask = masks[0](rows)
+    for i in range(1, len(masks)):
+        left = mask.true_count if undecided else len(mask) - mask.true_count
+        if left == 0:
+            return mask
+        if left * _FEW < len(mask):
+            open_rows = pc.indices_nonzero(mask if undecided else pc.invert(mask))
+            decided = _chain(masks[i:], rows.take(open_rows), undecided=undecided)
+            result = np.full(len(mask), not undecided)
+            result[np.asarray(open_rows)] = np.asarray(decided)
+            return pa.array(result)
+        mask = pc.and_(mask, masks[i](rows)) if undecided else pc.or_(mask, masks[i](rows))
+    return mask
+
+
+# ---------------------------------------------------------------- comparisons
+
+
+def _comparison(condition: Condition, columns: Columns, now_ns: int) -> _Term:
+    name, functions = innermost(condition.operand)
+    target, op, value = target_of(name), condition.op, condition.value
+    if isinstance(target, Timestamp):
+        return _times(columns.timestamp, op, value, now_ns)
+    if isinstance(target, JsonPath):
+        if functions:
+            raise LqlError(f"{functions[-1]} takes msg, fields and columns", mark=name.mark)
+        test = path_test(target.steps, op, value)
+        return _Term(
+            lambda rows: test(rows.make(columns.message, lambda batch: _present(batch.column(columns.message)))),
+            _JSON_COST, frozenset({columns.message}),
+        )  # fmt: skip
+    typed = _typed_column(name, target, functions, columns)
+    if typed is not None and isinstance(target, Field) and not value.number and _is_number(_value_type(typed.type)):
+        typed = None  # text in quotes, which a field compares with as text wherever its value lies
+    if typed is not None and (op in SYMBOLS or pa.types.is_null(typed.type)):
+        if isinstance(target, Field) and columns.extra is not None:
+            return _typed_or_text(typed, condition, now_ns, columns)
+        return _typed(typed, condition, now_ns)
+    return _text(target, functions, op, value, columns)
+
+
+def _times(column: str, op: str, value: Value, now_ns: int) -> _Term:
+    micros_since = Fraction(resolve_time(value.text, now_ns, value.mark), NANOS_PER_MICRO)
+    test, absent = integer.bound(op, micros_since, *_INT64), op == "!="
+    return _Term(
+        lambda rows: integer.run(test, rows.make(("us", column), _micros_of(column))).fill_null(absent),
+        _NUMBER_COST,
+        frozenset({column}),
+    )
+
+
+def _micros_of(column: str) -> Callable[[pa.RecordBatch], pa.Array]:
+    return lambda batch: micros(batch.column(column))
+
+
+def _typed_column(name: Name, target: Target, functions: tuple[str, ...], columns: Columns) -> pa.Field | None:
+    """The column that is compared by its own type; None: compare text. Raises LqlError for one that is not there."""
+    if not isinstance(target, Column | Field):
+        return None
+    if target.name not in columns.names:
+        if isinstance(target, Column) and not _may_be_tag(target.name, columns):
+            hint = did_you_mean(target.name, ["ts", "msg", *columns.names])
+            raise LqlError(
+                f"unknown column {target.name!r}", mark=name.mark,
+                hint=hint or f"write fields:{target.name} for a field that may be absent",
+            )  # fmt: skip
+        return None
+    column = columns.schema.field(target.name)
+    return None if functions or is_text(_value_type(column.type)) else column
+
+
+def _may_be_tag(name: str, columns: Columns) -> bool:
+    """Whether a name that is no column can be a field or a tag, as in GROUP BY."""
+    return columns.tags is not None and (columns.extra is not None or name in columns.tag_names)
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
+
+
+def _value_type(type_: pa.DataType) -> pa.DataType:
+    while pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+        type_ = type_.value_type
+    return type_
+
+
+def _text(target: Target, functions: tuple[str, ...], op: str, value: Value, columns: Columns) -> _Term:
+    as_number = value.number and op in SYMBOLS and not isinstance(target, Message)
+    test = (number_test if as_number else text_test)(op, value.text)
+    cost = _REGEX_COST if functions or as_number or op not in SYMBOLS else _TEXT_COST
+    source, read = _text_source(target, columns)
+    return _Term(lambda rows: _test_text(rows, test, (target, functions), source), cost, frozenset(read))
+
+
+def _text_source(target: Target, columns: Columns) -> tuple[Callable[[pa.RecordBatch], pa.Array | None], set[str]]:
+    """How to get the text from a batch (None: no row has it), and the columns for that."""
+    if isinstance(target, Message):
+        return lambda batch: batch.column(columns.message), {columns.message}
+    assert isinstance(target, Field | Column)
+    name = target.name
+    own = {name} & set(columns.names)
+    if own and (columns.extra is None or isinstance(target, Column)):
+        return lambda batch: _text_column(batch.column(name)), own
+    extra = {columns.extra} if columns.extra is not None else set()
+    if isinstance(target, Column):  # a field, or else a tag
+        tags = {columns.tags} if columns.tags is not None else set()
+        return lambda batch: var_text(batch, columns, name), extra | tags
+    return lambda batch: field_text(batch, columns, name), own | extra
+
+
+def _text_column(column: pa.Array) -> pa.Array:
+    return column if is_text(_value_type(column.type)) else as_text(column)
+
+
+def _test_text(
+    rows: _Rows, test: Test, key: tuple[Target, tuple[str, ...]], source: Callable[[pa.RecordBatch], pa.Array | None]
+) -> pa.BooleanArray:
+    """Test each text, or each distinct one where the column is a dictionary; what is absent is empty."""
+
+    def operand(batch: pa.RecordBatch) -> pa.Array:
+        texts = source(batch)
+        if texts is None:
+            return pa.repeat(pa.scalar(""), batch.num_rows).dictionary_encode()
+        if not pa.types.is_dictionary(texts.type) or len(texts.dictionary) > len(texts):
+            return _applied(key[1], _present(texts))
+        values = _applied(key[1], _present(texts.dictionary))
+        return pa.DictionaryArray.from_arrays(texts.indices, values)
+
+    texts = rows.make(key, operand)
+    if not pa.types.is_dictionary(texts.type):
+        return test(texts)
+    absent = test(pa.array([""]))[0].as_py()
+    return test(texts.dictionary).take(texts.indices).fill_null(absent)
+
+
+def _applied(functions: tuple[str, ...], texts: pa.Array) -> pa.Array:
+    for function in functions:
+        texts = changed_case(texts, function)
+    return texts
+
+
+def _present(texts: pa.Array) -> pa.Array:
+    texts = decoded(texts)
+    return texts if texts.null_count == 0 else texts.fill_null("" if not _is_binary(texts.type) else b"")
+
+
+def _is_binary(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(type_) or pa.types.is_large_binary(type_))
+
+
+# ---------------------------------------------------------------- columns with types
+
+
+def _typed(column: pa.Field, condition: Condition, now_ns: int) -> _Term:
+    op, value = condition.op, condition.value
+    test = _typed_test(column, op, value, now_ns)
+    absent = op == "!="
+    name = column.name
+    return _Term(
+        lambda rows: test(rows.make(name, lambda batch: decoded(batch.column(name)))).fill_null(absent),
+        _NUMBER_COST, frozenset({name}),
+    )  # fmt: skip
+
+
+def _typed_or_text(column: pa.Field, condition: Condition, now_ns: int, columns: Columns) -> _Term:
+    """A field: the column of its name in the rows that have a value there, else the text in the map of the rest."""
+    target, op, value = Field(column.name), condition.op, condition.value
+    text = _text(target, (), op, value, columns)
+    try:
+        typed = _typed(column, condition, now_ns)
+    except LqlError:  # the value is none of the column's type: no text form of one equals it either
+        return text
+
+    def mask(rows: _Rows) -> pa.BooleanArray:
+        there = rows.make(("there", column.name), lambda batch: batch.column(column.name).is_valid())
+        return pc.if_else(there, typed.mask(rows), text.mask(rows))
+
+    return _Term(mask, text.cost, typed.columns | text.columns)
+
+
+def _typed_test(column: pa.Field, op: str, value: Value, now_ns: int) -> Test:
+    """Compile the comparison for the column's type. Raises LqlError where the value does not fit it."""
+    type_ = _value_type(column.type)
+    if pa.types.is_null(type_):
+        always = pa.scalar(op == "!=")
+        return lambda values: pa.repeat(always, len(values))
+    if pa.types.is_boolean(type_):
+        return _truth(column, op, value)
+    if pa.types.is_timestamp(type_):
+        nanos = resolve_time(value.text, now_ns, value.mark)
+        unit = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}[type_.unit]
+        stamps = integer.bound(op, Fraction(nanos, unit), *_INT64)
+        return lambda values: integer.run(stamps, values.cast(pa.int64()))
+    if not _is_number(type_):
+        raise LqlError(f"column {column.name!r} is of type {type_}, which cannot be compared", mark=value.mark)
+    number = _number(column, value)
+    if pa.types.is_integer(type_):
+        wide, limits = (pa.uint64(), (0, 2**64 - 1)) if pa.types.is_uint64(type_) else (pa.int64(), _INT64)
+        whole = integer.bound(op, number, *limits)
+        return lambda values: integer.run(whole, values.cast(wide))
+    if pa.types.is_decimal(type_) and type_.scale >= 0:  # Arrow compares no others
+        most, step = 10**type_.precision - 1, Fraction(10) ** -type_.scale
+        steps = integer.bound(op, Fraction(number) / step, -most, most)
+        return lambda values: integer.run(steps, values, type_.scale)
+    compare, real = integer.COMPARE[op], pa.scalar(float(number))
+    return lambda values: compare(values.cast(pa.float64()), real)
+
+
+def _number(column: pa.Field, value: Value) -> Decimal:
+    try:
+        return parse_number(value.text)
+    except ValueError as error:
+        raise LqlError(f"{error}, and column {column.name!r} holds numbers", mark=value.mark) from None
+
+
+def _truth(column: pa.Field, op: str, value: Value) -> Test:
+    known = {"true": True, "false": False}
+    if op not in ("=", "!=") or value.text.lower() not in known:
+        raise LqlError(f"column {column.name!r} is true or false", mark=value.mark, hint=f"write {column.name} = true")
+    wanted = known[value.text.lower()] == (op == "=")
+    return lambda values: values if wanted else pc.invert(values)

@@ -1,0 +1,1 @@
+"""Log records of OpenTelemetry."""

@@ -1,0 +1,82 @@
+"""A record of OTLP as a record of a stream, whichever encoding it came in: what becomes a field, and its name. Pure."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Container, Iterable, Mapping
+from typing import Any
+
+import orjson
+
+from aggregator.server.bodies.shared.records import free_name
+from esformat import InvalidEventError
+
+DEEPEST = 64
+"""Of nested values."""
+_SEVERITIES = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")  # four numbers each, from 1
+_RESERVED = ("ts", "msg")
+
+
+def add_times(made: dict[str, Any], nanos: int) -> None:
+    """The time of a record, and all of its digits where microseconds lose some."""
+    if nanos:
+        made["ts"] = nanos // 1000
+        if nanos % 1000:
+            made["ts_ns"] = nanos
+
+
+def add_severity(made: dict[str, Any], text: str, number: int) -> None:
+    """How bad it is: the sender's word, or else the one for its number; and the number."""
+    if text or number:
+        made["severity"] = text or _SEVERITIES[min(max(number - 1, 0) // 4, 5)]
+    if number:
+        made["severity_number"] = number
+
+
+def add_attributes(made: dict[str, Any], attributes: Iterable[tuple[str, Any]]) -> None:
+    """Attributes under their own names, unless something else has it already."""
+    for name, value in attributes:
+        made[name if name not in made and name not in _RESERVED else f"attributes.{name}"] = value
+
+
+def split(attributes: Iterable[tuple[str, Any]], names: Container[str]) -> tuple[dict[str, str], dict[str, Any]]:
+    """The attributes of a resource: those with these names as tags, and the others."""
+    tags: dict[str, str] = {}
+    rest: dict[str, Any] = {}
+    for name, value in attributes:
+        if name in names:
+            tags[name] = as_text(value)
+        else:
+            rest[name] = value
+    return tags, rest
+
+
+def add_shared(made: dict[str, Any], shared: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    """Attributes of the scope and the resource under their own names, or with a prefix where the record has them."""
+    for prefix, attributes in shared:
+        if made.keys().isdisjoint(attributes) and "ts" not in attributes:
+            made.update(attributes)
+            continue
+        for name, value in attributes.items():
+            made[free_name(name, prefix, made)] = value
+
+
+def check_depth(depth: int) -> None:
+    """Raises InvalidEventError for values that nest too deeply."""
+    if depth > DEEPEST:
+        raise InvalidEventError(f"a value nests deeper than {DEEPEST} levels")
+
+
+def plain(value: bytes | float) -> str | float:
+    """As JSON has it: bytes become base64, numbers that it does not have become texts."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value if math.isfinite(value) else str(value)
+
+
+def as_text(value: Any) -> str:
+    """A value as the text of a message or a tag."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()

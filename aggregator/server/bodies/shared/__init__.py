@@ -1,0 +1,1 @@
+"""What bodies of several formats share: media types, errors, times, records."""

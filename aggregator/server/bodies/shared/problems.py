@@ -1,0 +1,140 @@
+"""Errors as answers: which status each one has, and its body, as RFC 9457 has it, or plateau, or Elasticsearch."""
+
+from __future__ import annotations
+
+import http
+import json
+import logging
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+import aggregator
+from aggregator.server.bodies.shared.elastic import CHALLENGE, PRODUCT, error_body, is_elastic
+from aggregator.server.bodies.shared.schemas import PROBLEM_JSON
+from esformat import ClosedError, EsdbError, InvalidEventError, UnknownIndexError, UsageError
+
+_log = logging.getLogger("aggregator.server")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a request was not done. `kind` names it for programs; `detail` and `hint` are for people."""
+
+    status: int
+    kind: str
+    detail: str
+    hint: str | None = None
+    retry_after_s: float | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The status in words."""
+        return http.HTTPStatus(self.status).phrase
+
+
+class ProblemError(Exception):
+    """A problem that a route has found itself."""
+
+    def __init__(self, status: int, kind: str, detail: str, hint: str | None = None, **headers: str) -> None:
+        super().__init__(detail)
+        named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+        self.problem = Problem(status, kind, detail, hint, headers=named)
+
+
+# The first class that fits decides. Messages of the others are about files of the server, which callers need not see.
+_CALLERS = (
+    (aggregator.DiskFullError, 429, "disk-full"),
+    (aggregator.OverloadedError, 429, "overloaded"),
+    (aggregator.TopicNotFoundError, 404, "no-such-topic"),
+    (aggregator.TopicExistsError, 409, "topic-exists"),
+    (aggregator.SequenceConflictError, 409, "sequence-conflict"),
+    (aggregator.ReadOnlyError, 403, "read-only"),
+    (aggregator.InvalidRequestError, 400, "invalid-request"),
+    (InvalidEventError, 400, "invalid-event"),
+    (UnknownIndexError, 404, "unknown-index"),
+    (aggregator.QueryLimitError, 400, "query-limit"),
+    (aggregator.QueryCancelledError, 503, "cancelled"),
+    (ClosedError, 503, "stopping"),
+    (UsageError, 400, "invalid-request"),
+)
+_SERVERS = (
+    (aggregator.LogFailedError, 503, "log-failed", "the log cannot be written"),
+    (aggregator.ManifestFailedError, 503, "manifest-failed", "the manifest cannot be read or written just now"),
+    (EsdbError, 500, "damaged", "stored data cannot be read"),
+)
+
+
+def problem_of(error: BaseException) -> Problem:
+    """The problem that an error is. What the server has to answer for is logged, and told without its insides."""
+    if isinstance(error, ProblemError):
+        return error.problem
+    if isinstance(error, HTTPException):
+        headers = tuple((error.headers or {}).items())
+        return Problem(error.status_code, http.HTTPStatus(error.status_code).name.lower().replace("_", "-"),
+                       error.detail, headers=headers)  # fmt: skip
+    for kind, status, name in _CALLERS:
+        if isinstance(error, kind):
+            retry = error.retry_after_s if isinstance(error, aggregator.OverloadedError) else None
+            return Problem(status, name, error.message, error.hint, 1.0 if status == 503 else retry)
+    _log.error("a request failed", exc_info=error)
+    for server_kind, status, name, detail in _SERVERS:
+        if isinstance(error, server_kind):
+            return Problem(status, name, detail, "the server's log says more", 5.0 if status == 503 else None)
+    return Problem(500, "internal", "the server made a mistake", "the server's log says more")
+
+
+def answer(problem: Problem, path: str) -> Response:
+    """The answer to a request for `path` that ran into a problem."""
+    headers = dict(problem.headers)
+    if problem.retry_after_s is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after_s)))
+    if is_plateau(path):
+        return _plateaus(problem, headers)
+    if is_elastic(path):
+        headers |= PRODUCT | ({"WWW-Authenticate": CHALLENGE} if problem.status == 401 else {})
+        return Response(json.dumps(error_body(problem.status, _sentence(problem))), problem.status, headers,
+                        "application/json")  # fmt: skip
+    body: dict[str, Any] = {
+        "type": f"/problems/{problem.kind}", "title": problem.title, "status": problem.status,
+        "detail": problem.detail,
+    }  # fmt: skip
+    if problem.hint is not None:
+        body["hint"] = problem.hint
+    if problem.retry_after_s is not None:
+        body["retry_after_ms"] = math.ceil(problem.retry_after_s * 1000)
+    return Response(json.dumps(body), problem.status, headers, PROBLEM_JSON)
+
+
+def _plateaus(problem: Problem, headers: dict[str, str]) -> Response:
+    """A problem in plateau's words, which its programs look at; what is to be done about it stands beside them."""
+    if problem.status == 413:
+        return Response("payload too large", 413, headers, "text/plain")
+    status, message, hint = problem.status, problem.detail, problem.hint
+    if problem.kind == "disk-full":
+        status, message, hint = 500, "insufficient disk space", _sentence(problem)
+    elif status == 429:
+        message, hint = "writer busy", None
+    elif status == 500:
+        message, hint = "unknown error", _sentence(problem)
+    body = {"message": message, "code": status} | ({} if hint is None else {"hint": hint})
+    return Response(json.dumps(body), status, headers, "application/json")
+
+
+def is_plateau(path: str) -> bool:
+    """Whether a path is one of plateau's, whose clients know its kind of errors."""
+    return path in ("/ok", "/topics") or path.startswith("/topic/")
+
+
+def _sentence(problem: Problem) -> str:
+    return f"{problem.detail}; {problem.hint}" if problem.hint else problem.detail
+
+
+async def handle(request: Request, error: Exception) -> Response:
+    """An exception handler of Starlette's."""
+    return answer(problem_of(error), request.scope.get("path", ""))

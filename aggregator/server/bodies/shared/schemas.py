@@ -1,0 +1,117 @@
+"""JSON schemas of what routes take and answer, for the API's description; tests hold answers against them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aggregator.server.bodies.shared.media import JSON
+
+Schema = dict[str, Any]
+PROBLEM_JSON = "application/problem+json"
+BINARY: Schema = {"schema": {"type": "string", "format": "binary"}}
+"""Content that is bytes in a format of its own."""
+WHOLE: Schema = {"type": "integer", "minimum": 0}
+_NUMBER_OR_NONE: Schema = {"type": ["integer", "null"]}
+_FLAG: Schema = {"type": "boolean"}
+_TEXT: Schema = {"type": "string"}
+_TEXTS: Schema = {"type": "array", "items": _TEXT}
+
+
+def shape(needed: Mapping[str, Schema], perhaps: Mapping[str, Schema] | None = None, *, more: Any = False) -> Schema:
+    """An object with members that it needs and others that it may have. more: what any other member may be."""
+    made: Schema = {"type": "object", "properties": {**needed, **(perhaps or {})}, "additionalProperties": more}
+    return made | ({"required": list(needed)} if needed else {})
+
+
+def each(names: str, schema: Schema) -> dict[str, Schema]:
+    """The same schema for several members."""
+    return dict.fromkeys(names.split(), schema)
+
+
+def ref(name: str) -> Schema:
+    """One of SCHEMAS."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def many(of: Schema) -> Schema:
+    """A list."""
+    return {"type": "array", "items": of}
+
+
+def by_name(of: Schema) -> Schema:
+    """An object with any names."""
+    return {"type": "object", "additionalProperties": of}
+
+
+def json_answer(description: str, schema: Schema, example: Any = None) -> Schema:
+    """A response in JSON."""
+    content = {"schema": schema} | ({} if example is None else {"example": example})
+    return {"description": description, "content": {JSON: content}}
+
+
+def text(format_: str, example: str) -> Schema:
+    """Content that is text in a format that a schema can only name."""
+    return {"schema": {"type": "string", "format": format_}, "example": example}
+
+
+_SUMS = "rows bytes segments sealed_rows sealed_bytes unsealed_rows unsealed_bytes quarantined_rows quarantined_bytes"
+_TIMES = "min_timestamp max_timestamp oldest_unsealed_us"
+_PARTITION = shape(each(f"{_SUMS} first_index end_index", WHOLE) | each(_TIMES, _NUMBER_OR_NONE))
+_LIMITS = "bytes age_us segments partition_bytes partition_segments"
+_POLICIES = {
+    "roll": shape(each("rows bytes age_us", WHOLE) | each("frame_bytes", _NUMBER_OR_NONE)),
+    "retention": shape(each(_LIMITS, _NUMBER_OR_NONE)),
+}
+_FIGURES = {
+    **each(f"{_SUMS} schemas erasing truncating", WHOLE), **each(_TIMES, _NUMBER_OR_NONE), **_POLICIES,
+    "catalog": _TEXT, "partitions": by_name(_PARTITION),
+}  # fmt: skip
+_DEFINED = {"topic": _TEXT, "schema": by_name(_TEXT), "indexes": _TEXTS, "keys": {"enum": ["text", "binary"]}}
+_SPAN = shape(each("start end", WHOLE))
+
+SCHEMAS: Mapping[str, Schema] = {
+    "Problem": {
+        "description": "RFC 9457 problem details.",
+        **shape(
+            {"type": _TEXT, "title": _TEXT, "status": {"type": "integer"}, "detail": _TEXT},
+            {"hint": _TEXT, "retry_after_ms": {"type": "integer"}},
+        ),
+    },
+    "PlateauError": shape({"message": _TEXT, "code": {"type": "integer"}}, {"hint": _TEXT}),
+    "ElasticError": shape({"error": {"type": "object"}, "status": {"type": "integer"}}),
+    "Status": {"description": "A google.rpc.Status.", **shape({"message": _TEXT}, more=True)},
+    "Receipt": shape(
+        {"topic": _TEXT, "partition": _TEXT, "first": WHOLE, "last": {"type": "integer"}},
+        {"repeated": _FLAG, "assumed_time_units": _TEXTS},
+    ),
+    "Names": shape({"topics": many(shape({"name": _TEXT}))}),
+    "Topic": shape({**_DEFINED, **_POLICIES}),
+    "TopicFigures": shape({**_DEFINED, **_FIGURES}),
+    "Stats": shape(
+        {
+            **each("rows segments problems quarantined", WHOLE),
+            **each("disk clock memory log scans since_open", by_name({"type": ["number", "boolean", "null"]})),
+            "topics": by_name(shape({"topic": _TEXT, **_FIGURES, "segments_to_merge": WHOLE})),
+            "pipes": many({"type": "object"}), "background": {"type": ["string", "null"]}, "swept": _TEXTS,
+        }
+    ),
+    "RetentionReport": shape(
+        {"removed": many({"type": "object"}), **each("disk_bytes waiting_bytes", WHOLE), "dry_run": _FLAG}
+    ),
+    "CompactionReport": shape(
+        {**each("merged made written_bytes rewritten", WHOLE), "erased": _TEXTS, "still_erasing": _TEXTS}
+    ),
+    "Erased": shape({"erased": many(shape({"space": _TEXT, "events": WHOLE}))}),
+    "Partitions": shape({"partitions": by_name(_SPAN), "bytes": WHOLE}),
+    "Span": shape({"span": _SPAN}),
+    "BulkAnswer": shape(
+        {"took": WHOLE, "errors": _FLAG, "items": many({"type": "object", "minProperties": 1, "maxProperties": 1})}
+    ),
+}  # fmt: skip
+"""Components of the document, by name."""
+
+PROBLEM: Schema = {PROBLEM_JSON: {"schema": ref("Problem")}}
+"""Content of errors: of our own routes, and of what is refused before a route is reached."""
+PLATEAU_ERROR: Schema = {JSON: {"schema": ref("PlateauError")}}
+ELASTIC_ERROR: Schema = {JSON: {"schema": ref("ElasticError")}, **PROBLEM}
