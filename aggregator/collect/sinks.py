@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
 
-from aggregator.base.names import check_host
+from aggregator.base.web import Peer
 from aggregator.catalog import Catalog
 from aggregator.errors import (
     AggregatorError,
@@ -109,25 +109,15 @@ class ServerSink:
         self, address: str, topic: str, partition: str, token: str | None, sleep: Sleep,
         patience: Patience | None = None,
     ) -> None:  # fmt: skip
-        try:
-            parts = urlsplit(address)
-            host, port = parts.hostname, parts.port
-            check_host(host)
-        except ValueError:
-            host = None
-        if not host or parts.scheme not in ("http", "https") or parts.username:
-            raise InvalidRequestError(f"invalid server address {address!r}", hint="write http://host:port")
-        self._secure, self._host, self._port = parts.scheme == "https", host, port
-        self._topic = f"{parts.path.rstrip('/')}/v1/topics/{quote(topic, safe='')}"
+        self._peer = Peer(address, TIMEOUT_S, {"Authorization": f"Bearer {token}"} if token else {})
+        self._topic = f"{urlsplit(address).path.rstrip('/')}/v1/topics/{quote(topic, safe='')}"
         self._target = f"{self._topic}/events?partition={quote(partition, safe='')}"
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._address, self._partition, self._sleep, self._patience = address, partition, sleep, patience or Patience()
-        self._connection: http.client.HTTPConnection | None = None
 
     def standing(self) -> tuple[str, int] | None:
         """Which catalog it is, and where its records end; None where the server does not tell."""
         try:
-            status, answer, _ = self._request("GET", self._topic, b"", {})
+            status, _, answer, _ = self._peer.request("GET", self._topic, b"")
             told = json.loads(answer)
             if status == 404 and told["type"] == "/problems/no-such-topic":
                 return "", 0
@@ -144,9 +134,9 @@ class ServerSink:
         wait, made, began_s = FIRST_WAIT_S, False, self._patience.clock()
         while True:
             try:
-                status, answer, after_s = self._request("POST", self._target, body.getvalue(), headers)
+                status, _, answer, after_s = self._peer.request("POST", self._target, body.getvalue(), headers)
                 if status == 404 and not made:
-                    status, answer, after_s = self._request("PUT", self._topic, b"{}", _JSON)
+                    status, _, answer, after_s = self._peer.request("PUT", self._topic, b"{}", _JSON)
                     made = status < 300 or status == 409
                     if made:
                         continue
@@ -165,28 +155,9 @@ class ServerSink:
             self._sleep(pause)
             wait = min(LONGEST_WAIT_S, 2 * wait)
 
-    def _request(
-        self, method: str, target: str, body: bytes, headers: dict[str, str]
-    ) -> tuple[int, bytes, float | None]:
-        if self._connection is None:
-            kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-            self._connection = kind(self._host, self._port, timeout=TIMEOUT_S)
-        try:
-            self._connection.request(method, target, body, self._headers | headers)
-            response = self._connection.getresponse()
-            answer = response.read(1 << 20)
-        except BaseException:
-            self.close()
-            raise
-        if response.will_close or not response.isclosed():  # the rest of a long answer would be taken for the next
-            self.close()
-        return response.status, answer, seconds_of(response.getheader("Retry-After"))
-
     def close(self) -> None:
         """Hang up."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._peer.close()
 
 
 def _standing(facts: Mapping[str, Any], partition: str) -> tuple[str, int]:
@@ -200,11 +171,6 @@ def _end_of(answer: bytes) -> int | None:
         return int(json.loads(answer)["last"]) + 1
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def seconds_of(given: str | None) -> float | None:
-    """What Retry-After says, where it says seconds."""
-    return float(given) if given is not None and given.isascii() and given.isdigit() and len(given) < 6 else None
 
 
 def _told(status: int, answer: bytes) -> str:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from aggregator.base.names import check_host
+from aggregator.base.web import Peer
 from aggregator.errors import AggregatorError, InvalidRequestError
 from aggregator.forward.rendering import Sender, contents, framed, json_lines, lines, syslog_messages
 from aggregator.lql import Columns, Template
@@ -178,12 +179,10 @@ class HttpDestination:
 
     def __init__(self, address: str, template: Template | None, headers: Mapping[str, str] | None = None) -> None:
         parts = urlsplit(address)
-        self._secure, self._host, self._port = parts.scheme == "https", parts.hostname or "", parts.port
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._template = template
         kind = "application/x-ndjson" if template is None else "text/plain; charset=utf-8"
-        self._headers = {"Content-Type": kind, **(headers or {})}
-        self._connection: http.client.HTTPConnection | None = None
+        self._peer = Peer(address, TIMEOUT_S, {"Content-Type": kind, **(headers or {})})
         self._sent: tuple[pa.RecordBatch, int] | None = None  # a batch that was begun, and how many rows it took
 
     def send(self, batch: pa.RecordBatch, columns: Columns) -> None:
@@ -195,32 +194,19 @@ class HttpDestination:
         self._sent = None
 
     def _post(self, body: bytes) -> None:
-        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-        self._connection = self._connection or kind(self._host, self._port, timeout=TIMEOUT_S)
         try:
-            self._connection.request("POST", self._target, body, self._headers)
-            response = self._connection.getresponse()
-            response.read(1 << 20)
+            status, reason, _, after_s = self._peer.request("POST", self._target, body)
         except (http.client.HTTPException, OSError) as error:
-            self.close()
             raise OSError(f"no answer: {error or type(error).__name__}") from error
-        if response.will_close or not response.isclosed():  # the rest of a long answer would be taken for the next
-            self.close()
-        if 200 <= response.status < 300:
+        if 200 <= status < 300:
             return
-        if response.status in (408, 425, 429) or response.status >= 500:
-            after = response.getheader("Retry-After") or ""
-            seconds = float(after) if after.isascii() and after.isdigit() and len(after) < 6 else None
-            raise TryLaterError(f"the server answered {response.status}", after_s=seconds)
-        raise AggregatorError(
-            f"the server answered {response.status} {response.reason}", hint="forwarding waits until this is fixed"
-        )
+        if status in (408, 425, 429) or status >= 500:
+            raise TryLaterError(f"the server answered {status}", after_s=after_s)
+        raise AggregatorError(f"the server answered {status} {reason}", hint="forwarding waits until this is fixed")
 
     def close(self) -> None:
         """Hang up."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._peer.close()
 
 
 def _lines(batch: pa.RecordBatch, columns: Columns, template: Template | None) -> pa.Array:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
-from aggregator.client import Client, Page, RemoteSelection, RemoteTail, RemoteTopic, Retry
+from aggregator.client import Client, Page, RemoteTail, Retry
 from aggregator.errors import InvalidRequestError
 from aggregator.lql import TagSet, parse_statement, to_text
 from aggregator.lql.parse.tree import Select
@@ -22,76 +22,43 @@ _TIMEOUT_S = 300.0  # a statement may read for long before its first record
 _FIRST_RECORDS = 10_000
 
 
-class RemoteCatalog:
+class RemoteCatalog(Client):
     """The verbs of `aggregator.Catalog` that commands use, through a server."""
 
     def __init__(self, url: str, token: str | None, ca_file: str | None) -> None:
         """Nothing is sent yet. Raises InvalidRequestError, OSError (a file of certificates)."""
         self.path = url.rstrip("/")
         options: dict[str, Any] = {"token": token, "ca_file": ca_file, "timeout_s": _TIMEOUT_S}
-        self._client = Client(url, retry=_BRIEF, **options)
+        super().__init__(url, retry=_BRIEF, **options)
         self._patient = Client(url, retry=_PATIENT, **options)
         self.arrivals = Arrivals()
         """Never ends: nobody here closes the server."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
+    def close(self) -> None:
+        """Close every connection."""
+        super().close()
         self._patient.close()
-
-    def topics(self) -> tuple[str, ...]:
-        """Names of the topics that the token may see."""
-        return self._client.topics()
-
-    def topic(self, name: str) -> RemoteTopic:
-        """A topic."""
-        return self._client.topic(name)
-
-    def create_topic(
-        self, name: str, *, indexes: Sequence[str], keys: str, roll: Mapping[str, Any] | None,
-        retention: Mapping[str, Any] | None,
-    ) -> RemoteTopic:  # fmt: skip
-        """Make a topic."""
-        return self._client.create_topic(name, indexes=indexes, keys=keys, roll=roll, retention=retention)
-
-    def alter_topic(
-        self, name: str, *, roll: Mapping[str, Any] | None, retention: Mapping[str, Any] | None
-    ) -> RemoteTopic:
-        """Give a topic other policies."""
-        return self._client.alter_topic(name, roll=roll, retention=retention)
-
-    def rename_topic(self, name: str, new_name: str) -> RemoteTopic:
-        """Give a topic another name."""
-        return self._client.rename_topic(name, new_name)
-
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic."""
-        self._client.delete_topic(name)
 
     def stats(self) -> dict[str, Any]:
         """What the catalog holds and takes; its address stands for the path, which is the server's own."""
-        return {"path": self.path, **self._client.stats()}
+        return {"path": self.path, **super().stats()}
 
     def streams(self) -> list[dict[str, str]]:
         """The tags of each stream."""
-        table = self._client.query("SHOW PARTITIONS")
+        table = self.query("SHOW PARTITIONS")
         assert isinstance(table, pa.Table)
         return [TagSet.parse(tags).as_dict() for tags in table.column("tags").to_pylist()]
 
-    def query(self, text: str) -> RemoteSelection | pa.Table:
-        """Run a statement."""
-        return self._client.query(text)
-
-    def tail(self, text: str, timeout_s: float | None = None) -> RemoteFollowing:
+    def tail(  # type: ignore[override]  # as `Catalog.tail`: the statement says where it begins
+        self, text: str, timeout_s: float | None = None
+    ) -> RemoteFollowing:
         """Follow a SELECT from where its POSITION says, or from now on. Raises InvalidRequestError."""
         select = parse_statement(text)
         if not isinstance(select, Select):
             raise InvalidRequestError("only a SELECT can be followed", hint="run other statements with query")
         if select.count or select.newest_first:
             raise InvalidRequestError("a tail gives records in the order of time", hint="leave COUNT and ORDER BY out")
-        return RemoteFollowing(self._client.page, self._patient.page, select, timeout_s)
+        return RemoteFollowing(self.page, self._patient.page, select, timeout_s)
 
 
 class RemoteFollowing:
