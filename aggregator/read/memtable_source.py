@@ -18,8 +18,10 @@ import pyarrow.compute as pc
 from aggregator.base.merge import PLACE, numbers
 from aggregator.model import RECORD_INDEX
 from aggregator.read.query import Question
-from aggregator.read.segment_source import FIRST_WINDOW_ROWS, WINDOW_ROWS, View
-from aggregator.storage.memtable.memtable import I64, Lookup, Rows
+from aggregator.read.segment_source import FIRST_WINDOW_ROWS, WINDOW_ROWS
+from aggregator.read.view import View
+from aggregator.storage.memtable.lookup import Lookup, Rows
+from aggregator.storage.memtable.piece import I64
 from aggregator.storage.state.state import Snapshot
 from esformat.parts import can_hold
 

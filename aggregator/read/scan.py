@@ -19,7 +19,8 @@ from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
 from aggregator.read.history import Part, merge_history, ties_are_clear
 from aggregator.read.memtable_source import Group, lookup_groups, unsealed_batches
 from aggregator.read.query import Question, check_columns, check_conditions
-from aggregator.read.segment_source import View, count_segment, segment_batches, segment_part
+from aggregator.read.segment_source import count_segment, segment_batches, segment_part
+from aggregator.read.view import View
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import Snapshot

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,15 +13,14 @@ import pyarrow as pa
 
 import esformat
 from aggregator.base.allowance import Allowance, Holding, check, current, unpaused
-from aggregator.base.common_type import in_common_type
 from aggregator.base.merge import numbers, sort_order
 from aggregator.base.window_budget import LEAST_BYTES, LEAST_OF_SPACE_BYTES, Window
-from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
+from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.read.history import Part
 from aggregator.read.query import Question
+from aggregator.read.view import Keep, View
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.row_indexes import rows_near
-from aggregator.storage.state.tombstones import Hidden, without_hidden
 from esformat import UsageError
 from esformat.parts import scan_rows
 
@@ -47,63 +46,6 @@ FEW_EVENTS = 32
 """A history of no more is read as events and put into columns: a tenth of the work of decoding columns."""
 PLAIN = ["space", "grouping", "timestamp", "data", RECORD_INDEX]
 """Columns of a topic without others: events have them by themselves, or as a number."""
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What every source gives: the columns `target`, of events that `hidden` does not name."""
-
-    question: Question
-    target: pa.Schema
-    hidden: Hidden
-
-    @property
-    def by(self) -> str:
-        """The column that orders the answer."""
-        return RECORD_INDEX if self.question.by_index else "timestamp"
-
-    def needed(self, present: Sequence[str]) -> list[str]:
-        """Columns to read of those that a source has."""
-        wanted = {*self.target.names, "timestamp", RECORD_INDEX}
-        if self.hidden:
-            wanted.add("space")
-        if self.question.grouping is not None and self.question.by_index:
-            wanted.add("grouping")
-        return [name for name in present if name in wanted]
-
-    def shape(self, table: pa.Table | pa.RecordBatch, partition: str | pa.Array) -> pa.RecordBatch:
-        """A table in the columns that are asked for: what a source lacks is null, older types become the common one.
-
-        partition: the name, or that of each row where nothing is hidden.
-        """
-        table = without_hidden(table, self.hidden)
-        present = set(table.schema.names)
-        arrays = []
-        for field in self.target:
-            if field.name == PARTITION:
-                named = isinstance(partition, str)
-                arrays.append(pa.repeat(pa.scalar(partition, pa.string()), len(table)) if named else partition)
-            elif field.name not in present:
-                arrays.append(pa.nulls(len(table), field.type))
-            else:
-                arrays.append(_one_array(table.column(field.name), field))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.target)
-
-
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """Which rows are wanted, of batches in the columns that are asked for; `columns` are those that `mask` looks at."""
-
-    columns: frozenset[str]
-    mask: Callable[[pa.RecordBatch], pa.BooleanArray]
-
-
-def _one_array(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> pa.Array:
-    """A column of a family in the common type; its neighbours do not matter: fewer rows have the same values."""
-    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    if column.type != field.type:
-        chunks = [in_common_type(chunk, field.type) for chunk in chunks]
-    return chunks[0] if len(chunks) == 1 else pa.chunked_array(chunks, field.type).combine_chunks()
 
 
 # ------------------------------------------------------------ segments

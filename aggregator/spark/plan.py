@@ -16,10 +16,10 @@ from aggregator.base.merge import numbers
 from aggregator.errors import SegmentMissingError
 from aggregator.model import PARTITION, RECORD_INDEX, Cut, SchemaInfo, SegmentInfo
 from aggregator.read.query import Question
-from aggregator.read.segment_source import View
+from aggregator.read.view import View
 from aggregator.spark.replaced import KEY_COLUMNS, RowKey, Share, key_of, opened_now
 from aggregator.storage.files.layout import Layout
-from aggregator.storage.memtable.memtable import Piece
+from aggregator.storage.memtable.piece import Piece
 from aggregator.storage.segments.table import Bounds as TableBounds
 from aggregator.storage.segments.table import SegmentView
 from aggregator.storage.state.schema import union_schema

@@ -7,29 +7,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
-import numpy as np
 import pyarrow as pa
 
 from aggregator.base.allowance import check
-from aggregator.base.merge import numbers
 from aggregator.base.result import Answer
 from aggregator.errors import InvalidRequestError
-from aggregator.lql import Columns, Counter, Filter, LqlError, Template, range_span, resolve_time, time_span
-from aggregator.lql.parse.operand import Column, Field, Target, innermost, target_of
+from aggregator.lql import Counter, Filter, LqlError, Template, range_span, resolve_time, time_span
 from aggregator.lql.parse.tokens import did_you_mean
-from aggregator.lql.parse.tree import Every, Select, conditions
+from aggregator.lql.parse.tree import Select
 from aggregator.lql.text.times import NANOS_PER_MICRO
-from aggregator.model import RECORD_INDEX
 from aggregator.read.segment_source import FIRST_WINDOW_ROWS
-from aggregator.storage.manifest.lineage import Lineage
-from aggregator.storage.segments.table import Bounds
-from aggregator.storage.state.state import Snapshot
-from aggregator.streams import position as positions
-from aggregator.streams.event_tags import EVENT_TAGS, EventTags
-from aggregator.streams.gaps import gone_between
-from aggregator.streams.index_condition import index_conditions
-from aggregator.streams.position import Key, Position
-from aggregator.streams.windows import Material, Round, Tally, TopicPart, hold, last_key, read_round, read_unordered
+from aggregator.streams.reading import position as positions
+from aggregator.streams.reading.event_tags import EVENT_TAGS, EventTags
+from aggregator.streams.reading.named import index_conditions, named_fields, names_beside
+from aggregator.streams.reading.places import first_after, gone_between, lineage_of
+from aggregator.streams.reading.position import Position
+from aggregator.streams.reading.sift import Round
+from aggregator.streams.reading.windows import Material, Tally, TopicPart, hold, last_key, read_round, read_unordered
 from aggregator.topic import Backend
 from esformat import Event
 from esformat.parts import rows_of_batch
@@ -321,28 +315,13 @@ class Selection(Answer):
         columns = material.columns
         if not material.parts:
             return []
-        unknown = sorted(self._names_beside(columns) - set(self._backend.streams.tag_names()) - EVENT_TAGS)
+        unknown = sorted(names_beside(self._select, columns) - set(self._backend.streams.tag_names()) - EVENT_TAGS)
         if columns.extra is not None:
             near = ((name, did_you_mean(name, columns.names)) for name in unknown)
             return [f"no topic that is read has a column {name!r}: {hint}" for name, hint in near if hint]
-        told = [f"no topic that is read has a field {name!r}" for name in sorted(self._fields() - set(columns.names))]
+        fields = sorted(named_fields(self._select) - set(columns.names))
+        told = [f"no topic that is read has a field {name!r}" for name in fields]
         return told + [f"no topic that is read has a column, field or tag {name!r}" for name in unknown]
-
-    def _fields(self) -> set[str]:
-        """Fields that the statement names."""
-        return {target.name for target in self._targets() if isinstance(target, Field)}
-
-    def _names_beside(self, columns: Columns) -> set[str]:
-        """Names in the statement that are no columns: of fields or tags."""
-        return {each.name for each in self._targets() if isinstance(each, Column)} - set(columns.names)
-
-    def _targets(self) -> Iterator[Target]:
-        """What conditions, keys and measures name."""
-        select = self._select
-        operands = [] if select.where is None else [each.operand for each in conditions(select.where)]
-        operands += [key for key in select.group_by if not isinstance(key, Every)]
-        operands += [measure.operand for measure in select.measures if measure.operand is not None]
-        return (target_of(innermost(operand)[0]) for operand in operands)
 
     def _all_parts(self, material: Material) -> list[TopicPart]:
         """Every topic of texts: positions count all of them."""
@@ -356,7 +335,7 @@ class Selection(Answer):
 
     def _filter(self, material: Material) -> Filter:
         columns, where = material.columns, self._select.where
-        if self._names_beside(columns):
+        if names_beside(self._select, columns):
             columns = replace(columns, tag_names=frozenset(self._backend.streams.tag_names()) | EVENT_TAGS)
         return Filter.compile(where, columns, self._now_ns)
 
@@ -385,7 +364,7 @@ class Selection(Answer):
             self._standing = self._first_standing() if limit == 0 else None
             skip = plan.skip
             for around in plan.rounds if limit != 0 else ():
-                self._standing = _standing_of(around)
+                self._standing = around.standing
                 hint = None if limit is None else limit + skip
                 for whole in self._merged(material, around, names, reverse=select.newest_first, limit=hint):
                     batch = whole.slice(skip)
@@ -420,40 +399,3 @@ def _rendered_at_once(batch: pa.RecordBatch, parts: int) -> Iterator[pa.RecordBa
     row_bytes = max(1, batch.nbytes // len(batch))
     rows = max(_RENDERED_ROWS, min(_RENDERED_PARTS, _RENDERED_BYTES // row_bytes) // parts)
     return (batch.slice(first, rows) for first in range(0, len(batch), rows))
-
-
-def lineage_of(backend: Backend) -> Lineage:
-    """What positions name of the catalog. Raises InvalidRequestError for one that was never opened for writing."""
-    lineage = backend.state.lineage
-    if not lineage.identity or not lineage.names:
-        raise InvalidRequestError("this catalog gives no positions yet", hint="open it once for writing")
-    return lineage
-
-
-def _standing_of(around: Round) -> Position:
-    return Position(around.begin) if around.after is None else Position(around.begin, around.end, around.after)
-
-
-def first_after(snapshot: Snapshot, number: int, standing: Position, key: Key, backend: Backend) -> int:
-    """The first record index of a partition whose record comes after `key` in the round."""
-    begin, end = standing.begin.get(number, 0), standing.end.get(number, 0)
-    first = end
-    for info in snapshot.segments.select(Bounds(partition=number, first_index=begin, end_index=end)):
-        if info.min_timestamp > key[0]:
-            first = min(first, info.first_index)
-        elif info.max_timestamp >= key[0]:
-            table = backend.pool.get(info).scan(start=key[0], columns=["timestamp", RECORD_INDEX]).to_table()
-            first = min(first, _least(table, number, key, begin))
-    for part in snapshot.unsealed:
-        for piece in part.pieces if part.partition == number else ():
-            if piece.max_timestamp >= key[0] and piece.end_index > begin and piece.first_index < end:
-                columns = {"timestamp": piece.batch.column("timestamp"), RECORD_INDEX: piece.record_indexes()}
-                first = min(first, _least(pa.table(columns), number, key, begin))
-    return max(first, begin)
-
-
-def _least(table: pa.Table, number: int, key: Key, begin: int) -> int:
-    times, indexes = numbers(table, "timestamp"), numbers(table, RECORD_INDEX)
-    ties = (times == key[0]) & ((number > key[1]) | ((number == key[1]) & (indexes > key[2])))
-    mine = indexes[((times > key[0]) | ties) & (indexes >= begin)]
-    return int(mine.min()) if len(mine) else int(np.iinfo(np.int64).max)

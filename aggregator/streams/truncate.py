@@ -19,7 +19,8 @@ from aggregator.lql.text.times import NANOS_PER_MICRO
 from aggregator.model import LAST, PARTITION, RECORD_INDEX, Cut
 from aggregator.read.memtable_source import Group, unsealed_batches
 from aggregator.read.query import Question
-from aggregator.read.segment_source import View, segment_batches
+from aggregator.read.segment_source import segment_batches
+from aggregator.read.view import View
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.streams import Stream

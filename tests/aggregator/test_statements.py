@@ -13,7 +13,7 @@ import pytest
 import aggregator
 from aggregator.lql import TagSet
 from aggregator.storage.state.notify import Arrivals
-from aggregator.streams import windows as rounds
+from aggregator.streams.reading import windows as rounds
 
 TAGS = [{"app": app, "zone": zone} for app in ("web", "db", "it's") for zone in ("eu", "us")]
 

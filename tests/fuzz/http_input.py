@@ -21,7 +21,8 @@ from aggregator.server.bodies.otlp import message as otlp
 from aggregator.server.bodies.shared import media
 from aggregator.server.bodies.shared.media import ARROW_FILE, ARROW_STREAM, CSV, INPUTS, JSON, LINES, choose, media_of
 from aggregator.server.bodies.shared.problems import ProblemError
-from aggregator.server.bodies.syslog import Framer, read_message
+from aggregator.server.bodies.syslog import read_message
+from aggregator.server.bodies.syslog_framing import Framer
 from aggregator.server.http.body import decompress
 from aggregator.server.http.params import Asked, idempotency_key
 from aggregator.server.plateau import parameters

@@ -8,7 +8,7 @@ from contextlib import suppress
 from aggregator.errors import InvalidRequestError
 from aggregator.storage.files.checksum import checksum64
 from aggregator.storage.manifest.lineage import BEFORE, Lineage
-from aggregator.streams.position import Position, decode, encode
+from aggregator.streams.reading.position import Position, decode, encode
 
 PAST = Lineage(bytes(range(8)), (BEFORE, b"mine"), {})
 _PLACES = (

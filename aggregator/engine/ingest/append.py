@@ -22,7 +22,7 @@ from aggregator.errors import SequenceConflictError
 from aggregator.model import ProducerEntry, Receipt, SchemaInfo
 from aggregator.storage.log.entry import Entry
 from aggregator.storage.log.frame import EventsPrefix
-from aggregator.storage.memtable.memtable import make_piece
+from aggregator.storage.memtable.piece import make_piece
 from aggregator.storage.parts import Storage
 from aggregator.storage.state.schema import choose_schema, newest_of_families, widened
 from aggregator.storage.state.state import PRODUCER_WINDOW, Partition, Topic

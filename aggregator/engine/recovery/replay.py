@@ -17,7 +17,7 @@ from aggregator.storage.log.frame import EventsPrefix, FrameKind
 from aggregator.storage.log.recovery import Recovered, recover
 from aggregator.storage.manifest import Manifest
 from aggregator.storage.manifest.facts import stored_magnitudes
-from aggregator.storage.memtable.memtable import make_piece
+from aggregator.storage.memtable.piece import make_piece
 from aggregator.storage.state.state import CatalogState
 from esformat.parts import EventSchema
 

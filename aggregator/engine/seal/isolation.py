@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aggregator.model import SchemaInfo
-from aggregator.storage.memtable.memtable import Piece
+from aggregator.storage.memtable.piece import Piece
 
 MAX_TRIALS = 200
 """So often parts of one batch are tried: enough to find five rows in a million. What then still fails is one piece."""

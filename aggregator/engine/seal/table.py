@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggregator.model import RECORD_INDEX, SchemaInfo
-from aggregator.storage.memtable.memtable import Piece, make_piece
+from aggregator.storage.memtable.piece import Piece, make_piece
 from aggregator.storage.segments.file import arrow_schema
 from aggregator.storage.state.schema import newest_of_families
 from aggregator.storage.state.tombstones import Hidden, without_hidden

@@ -13,7 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Condition, Thread
 
-from aggregator.engine.seal.sealer import Sealer, choose_to_seal, next_due_us
+from aggregator.engine.seal.due import choose_to_seal, next_due_us
+from aggregator.engine.seal.sealer import Sealer
 from aggregator.policy import Limits
 from aggregator.storage.parts import Storage
 from esformat import EsdbError

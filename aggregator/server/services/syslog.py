@@ -18,7 +18,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from aggregator import AggregatorError, InvalidRequestError, OverloadedError
 from aggregator.model import STREAMS_TOPIC
 from aggregator.server.bodies.shared.records import Target, make_stream_topic, store
-from aggregator.server.bodies.syslog import Framer, read_message
+from aggregator.server.bodies.syslog import read_message
+from aggregator.server.bodies.syslog_framing import Framer
 from aggregator.server.config.address import is_loopback, split_address
 from aggregator.server.config.settings import Settings
 from aggregator.server.context import Context

@@ -17,7 +17,9 @@ from aggregator.model import Cut, PartitionInfo, ProducerEntry, SchemaInfo, Segm
 from aggregator.storage.files.pins import Pin, Pins
 from aggregator.storage.manifest import Contents
 from aggregator.storage.manifest.lineage import Lineage
-from aggregator.storage.memtable.memtable import Lookup, Piece, Unsealed, look_up
+from aggregator.storage.memtable.lookup import Lookup, look_up
+from aggregator.storage.memtable.memtable import Unsealed
+from aggregator.storage.memtable.piece import Piece
 from aggregator.storage.segments.table import SegmentTable, SegmentView
 from aggregator.storage.state.notify import Arrivals
 from aggregator.storage.state.schema import union_schema

@@ -19,7 +19,7 @@ from aggregator.lql.parse.tree import Source
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.manifest import Manifest
-from aggregator.storage.memtable.memtable import Piece
+from aggregator.storage.memtable.piece import Piece
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import CatalogState, Snapshot, Topic

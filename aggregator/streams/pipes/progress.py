@@ -9,9 +9,9 @@ from aggregator.engine.follower import Following
 from aggregator.errors import CorruptManifestError
 from aggregator.model import PipeInfo, ProducerEntry
 from aggregator.storage.manifest.lineage import Lineage
-from aggregator.streams import position as positions
 from aggregator.streams.pipes.round import visible_ends
-from aggregator.streams.position import Position
+from aggregator.streams.reading import position as positions
+from aggregator.streams.reading.position import Position
 from aggregator.topic import Backend
 
 

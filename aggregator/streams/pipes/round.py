@@ -18,9 +18,10 @@ from aggregator.lql import Filter, TimeSpan, time_span
 from aggregator.lql.parse.tree import Expression, Source
 from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import Snapshot
-from aggregator.streams.gaps import gone_between
-from aggregator.streams.position import Position
-from aggregator.streams.windows import Material, Round, TopicPart, hold, last_key, read_round
+from aggregator.streams.reading.places import gone_between
+from aggregator.streams.reading.position import Position
+from aggregator.streams.reading.sift import Round
+from aggregator.streams.reading.windows import Material, TopicPart, hold, last_key, read_round
 from aggregator.topic import Backend
 
 PIPE_TAG = "logrange.pipe"

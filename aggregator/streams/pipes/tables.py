@@ -9,11 +9,12 @@ import pyarrow as pa
 from aggregator.errors import CorruptManifestError
 from aggregator.lql.parse.tree import ShowPipes
 from aggregator.storage.manifest import PipeRows
-from aggregator.streams.gaps import distance
+from aggregator.streams.pipes.pipe import Pipe, pipe_stream
 from aggregator.streams.pipes.progress import Progress, stored_progress
 from aggregator.streams.pipes.round import visible_ends
-from aggregator.streams.pipes.worker import Pipe, Pipes, no_pipe, pipe_stream
-from aggregator.streams.position import Position
+from aggregator.streams.pipes.worker import Pipes, no_pipe
+from aggregator.streams.reading.places import distance
+from aggregator.streams.reading.position import Position
 from aggregator.topic import Backend
 
 _STAMP = pa.timestamp("us", "UTC")

@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -27,8 +27,8 @@ from aggregator.model import DEFAULT_PARTITION, PipeInfo
 from aggregator.storage.manifest import PipeRows
 from aggregator.storage.state.state import Topic
 from aggregator.storage.state.streams import tags_of
-from aggregator.streams.gaps import distance, gone_between
 from aggregator.streams.pipes.copy import copied_events, slices
+from aggregator.streams.pipes.pipe import Pipe
 from aggregator.streams.pipes.progress import Progress, newest_batch, stored_progress
 from aggregator.streams.pipes.round import (
     PIPE_TAG,
@@ -39,8 +39,8 @@ from aggregator.streams.pipes.round import (
     fresh_streams,
     visible_ends,
 )
-from aggregator.streams.position import Position
-from aggregator.streams.selection import first_after, lineage_of
+from aggregator.streams.reading.places import distance, first_after, gone_between, lineage_of
+from aggregator.streams.reading.position import Position
 from esformat import ClosedError, EsdbError
 
 logger = logging.getLogger("aggregator")
@@ -66,35 +66,6 @@ KEPT_STREAMS = 10_000
 
 class _Interrupted(Exception):  # noqa: N818  it is no error
     """The round is given up where it stands: the catalog closes, the pipe is deleted, or there is no room."""
-
-
-@dataclass(slots=True, eq=False)
-class Pipe:
-    """A pipe as the process knows it. state: "level", "behind", "waiting" (for room) or "failing"."""
-
-    info: PipeInfo
-    progress: Progress
-    kept: Progress
-    lock: threading.Lock = field(default_factory=threading.Lock)  # held while a batch is appended, or it is deleted
-    deleted: bool = False
-    state: str = "behind"
-    problem: str | None = None
-    not_before: float = 0.0
-    back_off_s: float = 0.0
-    level_us: int | None = None
-    chosen: Chosen | None = None
-    resting: bool = False
-    """Level, and not asked again before one of its streams gets records: it stands where all that rest do, too."""
-
-    @property
-    def space(self) -> str:
-        """The stream that it writes to."""
-        return pipe_stream(self.info.name)
-
-
-def pipe_stream(name: str) -> str:
-    """The stream that the pipe of that name writes to."""
-    return str(TagSet.of({PIPE_TAG: name}))
 
 
 class Pipes:

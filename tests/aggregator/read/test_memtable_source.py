@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import aggregator
 from aggregator.read import memtable_source as unsealed_source
-from aggregator.storage.memtable import memtable as unsealed
+from aggregator.storage.memtable import lookup as unsealed
 from aggregator.storage.memtable import space_index
 
 ROLL = {"rows": 1 << 40, "bytes": 1 << 40, "age": "1d"}

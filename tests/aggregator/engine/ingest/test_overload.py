@@ -11,7 +11,7 @@ from crash_image import crash_image
 
 import aggregator
 from aggregator.engine.seal import sealer as sealing_module
-from aggregator.engine.seal.sealer import Load, choose_to_seal, sealed_at_once
+from aggregator.engine.seal.due import Load, choose_to_seal, sealed_at_once
 from aggregator.engine.upkeep.upkeep import Housekeeping
 from aggregator.policy import Limits, Retention, Tuning
 from esformat import InvalidEventError

@@ -10,7 +10,8 @@ from effort import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from aggregator.server.bodies.syslog import Framer, read_message
+from aggregator.server.bodies.syslog import read_message
+from aggregator.server.bodies.syslog_framing import Framer
 
 NOW = dt.datetime(2026, 3, 1, 12, tzinfo=dt.timezone(dt.timedelta(hours=1)))
 PEER = {"host": "10.0.0.9"}

@@ -12,8 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.model import SchemaInfo
+from aggregator.storage.memtable import lookup as lookup_module
 from aggregator.storage.memtable import memtable as module
-from aggregator.storage.memtable.memtable import Rows, Unsealed, look_up, make_piece, times_of
+from aggregator.storage.memtable.lookup import Rows, look_up
+from aggregator.storage.memtable.memtable import Unsealed
+from aggregator.storage.memtable.piece import make_piece, times_of
 from esformat.parts import default_schema
 
 SCHEMAS = [SchemaInfo(number, 1, 1, default_schema([], binary_keys=False)) for number in (1, 2)]
@@ -46,12 +49,12 @@ def test_lookups(steps):
     """Every event once, in order, whatever the sizes, the schemas and the gaps between record indexes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MERGED", 3)
-        patch.setattr(module, "MAX_LOOKUP_ROWS", 5)
-        patch.setattr(module, "FEW_RUNS", 2)
-        patch.setattr(module, "NEWEST_ROWS", 3)
-        patch.setattr(module, "INDEXED_ROWS", 2)
-        patch.setattr(module, "ASKED_OFTEN", 1)
-        patch.setattr(module, "COMMON", 1)
+        patch.setattr(lookup_module, "MAX_LOOKUP_ROWS", 5)
+        patch.setattr(lookup_module, "FEW_RUNS", 2)
+        patch.setattr(lookup_module, "NEWEST_ROWS", 3)
+        patch.setattr(lookup_module, "INDEXED_ROWS", 2)
+        patch.setattr(lookup_module, "ASKED_OFTEN", 1)
+        patch.setattr(lookup_module, "COMMON", 1)
         unsealed = Unsealed.empty()
         expected = []
         at = 0

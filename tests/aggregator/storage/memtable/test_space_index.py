@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.model import SchemaInfo
-from aggregator.storage.memtable.memtable import ASKED_OFTEN, INDEXED_ROWS, Lookup, make_piece
+from aggregator.storage.memtable.lookup import ASKED_OFTEN, INDEXED_ROWS, Lookup
+from aggregator.storage.memtable.piece import make_piece
 from aggregator.storage.memtable.space_index import SpaceIndex
 from esformat.parts import default_schema
 

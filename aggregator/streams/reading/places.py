@@ -1,4 +1,4 @@
-"""Records that are gone: record indexes that were given, and whose records no segment and no unsealed batch shows.
+"""Places among records: what lies behind one, and record indexes that were given and whose records are gone.
 
 Whatever took them counts: retention, TRUNCATE, an erasure, also while what they hid still lies on disk.
 """
@@ -11,12 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from aggregator.base.merge import numbers
+from aggregator.errors import InvalidRequestError
 from aggregator.model import RECORD_INDEX, SegmentInfo
-from aggregator.storage.memtable.memtable import Piece
+from aggregator.storage.manifest.lineage import Lineage
+from aggregator.storage.memtable.piece import Piece
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import CatalogState, Snapshot
 from aggregator.storage.state.tombstones import Hidden, count_hidden, hidden_in, hidden_rows
+from aggregator.streams.reading.position import Key, Position
+from aggregator.topic import Backend
 
 
 def gone_between(snapshot: Snapshot, begin: Mapping[int, int], end: Mapping[int, int], pool: SegmentPool) -> int:
@@ -80,3 +84,36 @@ def distance(state: CatalogState, begin: Mapping[int, int], end: Mapping[int, in
     """How many records there are between the two places, at most."""
     spans = (state.partitions[number][1].outside_holes(begin.get(number, 0), last) for number, last in end.items())
     return sum(last - first for mine in spans for first, last in mine)
+
+
+def lineage_of(backend: Backend) -> Lineage:
+    """What positions name of the catalog. Raises InvalidRequestError for one that was never opened for writing."""
+    lineage = backend.state.lineage
+    if not lineage.identity or not lineage.names:
+        raise InvalidRequestError("this catalog gives no positions yet", hint="open it once for writing")
+    return lineage
+
+
+def first_after(snapshot: Snapshot, number: int, standing: Position, key: Key, backend: Backend) -> int:
+    """The first record index of a partition whose record comes after `key` in the round."""
+    begin, end = standing.begin.get(number, 0), standing.end.get(number, 0)
+    first = end
+    for info in snapshot.segments.select(Bounds(partition=number, first_index=begin, end_index=end)):
+        if info.min_timestamp > key[0]:
+            first = min(first, info.first_index)
+        elif info.max_timestamp >= key[0]:
+            table = backend.pool.get(info).scan(start=key[0], columns=["timestamp", RECORD_INDEX]).to_table()
+            first = min(first, _least(table, number, key, begin))
+    for part in snapshot.unsealed:
+        for piece in part.pieces if part.partition == number else ():
+            if piece.max_timestamp >= key[0] and piece.end_index > begin and piece.first_index < end:
+                columns = {"timestamp": piece.batch.column("timestamp"), RECORD_INDEX: piece.record_indexes()}
+                first = min(first, _least(pa.table(columns), number, key, begin))
+    return max(first, begin)
+
+
+def _least(table: pa.Table, number: int, key: Key, begin: int) -> int:
+    times, indexes = numbers(table, "timestamp"), numbers(table, RECORD_INDEX)
+    ties = (times == key[0]) & ((number > key[1]) | ((number == key[1]) & (indexes > key[2])))
+    mine = indexes[((times > key[0]) | ties) & (indexes >= begin)]
+    return int(mine.min()) if len(mine) else int(np.iinfo(np.int64).max)

@@ -19,16 +19,18 @@ from aggregator.lql import Columns, Filter, TimeSpan
 from aggregator.model import PARTITION, RECORD_INDEX, SchemaInfo, SegmentInfo
 from aggregator.read.memtable_source import Group, lookup_groups, unsealed_batches
 from aggregator.read.query import Question
-from aggregator.read.segment_source import FIRST_WINDOW_ROWS, Keep, View, segment_batches, segment_blocks
+from aggregator.read.segment_source import FIRST_WINDOW_ROWS, segment_batches, segment_blocks
+from aggregator.read.view import View
 from aggregator.storage.files.pins import Pin
-from aggregator.storage.memtable.memtable import Piece
+from aggregator.storage.memtable.piece import Piece
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.records import FIELD_MAP, FIELDS
 from aggregator.storage.state.schema import union_schema
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.tombstones import hidden_in
-from aggregator.streams.event_tags import EventTags, Streams, streams_of, tag_texts
-from aggregator.streams.position import Key
+from aggregator.streams.reading.event_tags import EventTags, Streams, streams_of, tag_texts
+from aggregator.streams.reading.position import Key
+from aggregator.streams.reading.sift import Round, Sift
 from esformat.parts import default_schema
 
 FEW_STREAMS = 32
@@ -38,16 +40,6 @@ FEW_SPACES = 16
 FRESH_ROWS, FRESH_PIECES, FRESH_BYTES = 1 << 15, 1 << 10, 2 << 20
 """So many unsealed events and batches are looked through as they are; what they hold waits for slow readers."""
 Bools = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """Record indexes [begin, end) by partition; of those the records after one key, or up to one."""
-
-    begin: dict[int, int]
-    end: dict[int, int]
-    after: Key | None = None
-    up_to: Key | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +210,8 @@ def _sources(
         hidden = hidden_in(snapshot.tombstones, partition)
         tags = partial(tag_texts, topic, name, streams=streams) if asks_tags else None
         mine = tags if part.spaces is None else None  # of streams the space is the text
-        looked_up: list[tuple[bytes | None, _Sift]] = [
-            (space, _Sift(partition, around, where, chosen, first, end, tags=mine)) for space in spaces
+        looked_up: list[tuple[bytes | None, Sift]] = [
+            (space, Sift(partition, around, where, chosen, first, end, tags=mine)) for space in spaces
         ]
         if part.others is not None and (told := part.others.told(name)) is not False:
             others = part.others if told is None or part.streams else None
@@ -227,7 +219,7 @@ def _sources(
             looked_up.append(
                 (
                     None if only is None else only.encode(),
-                    _Sift(partition, around, where, None, first, end, others, name, tags),
+                    Sift(partition, around, where, None, first, end, others, name, tags),
                 )
             )
         for space, sift in looked_up:
@@ -240,7 +232,7 @@ def _sources(
             yield from _unsealed_sources(snapshot, view, sift, tally)
 
 
-def _unsealed_sources(snapshot: Snapshot, view: View, sift: _Sift, tally: Tally) -> Iterator[Source]:
+def _unsealed_sources(snapshot: Snapshot, view: View, sift: Sift, tally: Tally) -> Iterator[Source]:
     question, partition = view.question, sift.partition
     fresh = _fresh(snapshot, question)
     if fresh is not None:
@@ -256,7 +248,7 @@ def _unsealed_sources(snapshot: Snapshot, view: View, sift: _Sift, tally: Tally)
 
 
 def _of_segment(
-    pool: SegmentPool, info: SegmentInfo, view: View, sift: _Sift, unordered: frozenset[str] | None
+    pool: SegmentPool, info: SegmentInfo, view: View, sift: Sift, unordered: frozenset[str] | None
 ) -> Callable[[], Iterator[pa.RecordBatch]]:
     inside = sift.first <= info.first_index and info.last_index < sift.end
 
@@ -276,7 +268,7 @@ def _all_chosen(streams: Streams, segment: esformat.Segment) -> bool:
     return all(space in streams.names for space in segment.spaces())
 
 
-def _of_unsealed(group: Group, view: View, sift: _Sift) -> Callable[[], Iterator[pa.RecordBatch]]:
+def _of_unsealed(group: Group, view: View, sift: Sift) -> Callable[[], Iterator[pa.RecordBatch]]:
     return lambda: (sift(batch, True) for batch in unsealed_batches(group, view, str(sift.partition)))
 
 
@@ -307,7 +299,7 @@ def _by_schema(pieces: list[Piece]) -> list[list[Piece]]:
     return list(groups.values())
 
 
-def _of_pieces(pieces: list[Piece], view: View, sift: _Sift) -> Callable[[], Iterator[pa.RecordBatch]]:
+def _of_pieces(pieces: list[Piece], view: View, sift: Sift) -> Callable[[], Iterator[pa.RecordBatch]]:
     def batches() -> Iterator[pa.RecordBatch]:
         question = view.question
         names = pieces[0].batch.schema.names
@@ -327,77 +319,6 @@ def _of_pieces(pieces: list[Piece], view: View, sift: _Sift) -> Callable[[], Ite
             yield sift(view.shape(table, str(sift.partition)), True)
 
     return batches
-
-
-@dataclass(frozen=True, slots=True)
-class _Sift:
-    """Keeps of a source's batches what belongs to the round, to the streams, and matches."""
-
-    partition: int
-    around: Round
-    where: Filter
-    chosen: Streams | None
-    first: int
-    end: int
-    others: EventTags | None = None
-    """Of events that belong to no stream, those are kept; `name` is the partition's."""
-    name: str = ""
-    tags: Callable[[pa.RecordBatch], pa.Array] | None = None
-    """Gives the text of each record's tags, where the condition asks for that and it is not the space."""
-
-    def keep(self, inside: bool) -> Keep | None:
-        """What is kept, for a source to ask while it reads; None for everything. inside: as in a call."""
-        columns = set(self.where.columns)
-        if self.chosen is not None:
-            columns.add("space")
-        if self.others is not None or self.tags is not None:
-            columns |= {"space", "grouping"}
-        if not inside:
-            columns.add(RECORD_INDEX)
-        if self.around.after is not None or self.around.up_to is not None:
-            columns |= {"timestamp", RECORD_INDEX}
-        return Keep(frozenset(columns), lambda batch: self.mask(batch, inside)) if columns else None
-
-    def mask(self, batch: pa.RecordBatch, inside: bool) -> pa.BooleanArray:
-        """True for what is kept; the condition is asked only about what the rest leaves."""
-        masks: list[Bools] = []
-        if not inside:
-            indexes = numbers(batch, RECORD_INDEX)
-            masks += [indexes >= self.first, indexes < self.end]
-        if self.around.after is not None:
-            masks.append(self._beyond(batch, self.around.after))
-        if self.around.up_to is not None:
-            masks.append(~self._beyond(batch, self.around.up_to))
-        if self.chosen is not None:
-            masks.append(self.chosen.mask(batch.column("space")))
-        if self.others is not None:
-            masks.append(self.others.mask(self.name, batch))
-        mask = np.logical_and.reduce(masks) if masks else np.ones(len(batch), np.bool_)
-        if mask.all():
-            return self._matching(batch)
-        rows = np.flatnonzero(mask)
-        mask[rows] = np.asarray(self._matching(batch.take(pa.array(rows))))
-        return pa.array(mask)
-
-    def _matching(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        if self.tags is not None:
-            batch = batch.set_column(batch.schema.get_field_index("space"), "space", self.tags(batch))
-        return self.where.mask(batch)
-
-    def __call__(self, batch: pa.RecordBatch, inside: bool) -> pa.RecordBatch:
-        """inside: all of the batch lies between the record indexes of the round."""
-        mask = self.mask(batch, inside)
-        matching = mask.true_count
-        return batch if matching == len(batch) else batch.slice(0, 0) if matching == 0 else batch.filter(mask)
-
-    def _beyond(self, batch: pa.RecordBatch, key: Key) -> Bools:
-        """Records that come after a key."""
-        time, partition, index = key
-        times: npt.NDArray[np.int64] = numbers(batch, "timestamp")
-        if self.partition != partition:
-            return times >= time if self.partition > partition else times > time
-        beyond: Bools = (times > time) | ((times == time) & (numbers(batch, RECORD_INDEX) > index))
-        return beyond
 
 
 def last_key(batch: pa.RecordBatch) -> Key:

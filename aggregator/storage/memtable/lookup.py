@@ -1,0 +1,223 @@
+"""Rows of unsealed batches by space, time and record index, for those who ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import accumulate, chain, pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator.model import RECORD_INDEX
+from aggregator.storage.memtable.piece import I64, Piece, times_of
+from aggregator.storage.memtable.space_index import SpaceIndex
+
+FEW_RUNS = 16
+"""Up to so many stretches of rows are taken as slices, which copies nothing; one costs 2 µs, taking them all 25 µs."""
+MAX_LOOKUP_ROWS = 1 << 17
+"""Lookups grow together up to so many rows."""
+INDEXED_ROWS = 1 << 12
+"""Lookups of so many rows get an index of their spaces,"""
+ASKED_OFTEN = 16
+"""when they were asked for one so often."""
+COMMON = 16
+"""Where one row in so many may be of the space, comparing all keys is as quick as the index."""
+NEWEST_ROWS = 2048
+"""So many of the newest rows have a lookup of their own, for readers who want the newest few."""
+
+
+class Lookup:
+    """Rows of some pieces of one schema, numbered from 0 over all of them, by space and by time.
+
+    Cheap to make: the columns of the pieces are put together when somebody looks into them.
+    """
+
+    def __init__(self, pieces: tuple[Piece, ...]) -> None:
+        self.pieces = pieces
+        self.rows = sum(piece.rows for piece in pieces)
+        self.min_timestamp = min(piece.min_timestamp for piece in pieces)
+        self.max_timestamp = max(piece.max_timestamp for piece in pieces)
+        self._asked = 0
+
+    @classmethod
+    def joined(cls, first: Lookup, second: Lookup) -> Lookup:
+        """The rows of two, with what of both was put together already."""
+        self = cls.__new__(cls)
+        self.pieces = (*first.pieces, *second.pieces)
+        self.rows = first.rows + second.rows
+        self.min_timestamp = min(first.min_timestamp, second.min_timestamp)
+        self.max_timestamp = max(first.max_timestamp, second.max_timestamp)
+        self._asked = max(first._asked, second._asked)
+        known = vars(first)
+        if "times" in known:
+            self.times = np.concatenate([first.times, second.times])
+        if "edges" in known:
+            self.edges = np.concatenate([first.edges, second.edges[1:] + first.rows])
+        if "_index" in known:
+            self._index = first._index.followed_by(second._index)
+        return self
+
+    @cached_property
+    def _spaces(self) -> Any:
+        return pa.chunked_array([piece.batch.column("space") for piece in self.pieces])
+
+    @cached_property
+    def times(self) -> I64:
+        """The timestamp of each row."""
+        return np.concatenate([times_of(piece.batch) for piece in self.pieces])
+
+    @cached_property
+    def edges(self) -> I64:
+        """The row at which each piece begins, and the number of rows."""
+        return np.cumsum([0, *(piece.rows for piece in self.pieces)])
+
+    @cached_property
+    def _index(self) -> SpaceIndex:
+        return SpaceIndex.of(self._spaces.combine_chunks())
+
+    def follows(self, other: Lookup) -> bool:
+        """Whether the two are put together: of one schema, and the other not much larger."""
+        same = self.pieces[0].schema is other.pieces[0].schema
+        return same and other.rows <= 2 * self.rows and other.rows + self.rows <= MAX_LOOKUP_ROWS
+
+    def find(self, space: pa.Scalar) -> I64:
+        """Rows, ascending, of a space, and now and then one of another: see `SpaceIndex.find`.
+
+        Every key is compared: 3 ns each. An index costs as much as ASKED_OFTEN such calls; it is made of many rows,
+        when that often somebody has asked.
+        """
+        self._asked += 1
+        if self.rows >= INDEXED_ROWS and self._asked > ASKED_OFTEN:
+            rows = self._index.find(space.as_buffer().to_pybytes())
+            if len(rows) * COMMON < self.rows:
+                return rows
+        return np.flatnonzero(pc.equal(self._spaces, space).to_numpy())
+
+    def within(self, first_index: int | None, end_index: int | None) -> I64:
+        """Rows, ascending, of the pieces that have record indexes between those: all such rows, and others."""
+        low, high = 0, self.rows
+        if first_index is not None:
+            ends = np.array([piece.end_index for piece in self.pieces])
+            low = int(self.edges[np.searchsorted(ends, first_index, side="right")])
+        if end_index is not None:
+            firsts = np.array([piece.first_index for piece in self.pieces])
+            high = int(self.edges[np.searchsorted(firsts, end_index)])
+        return np.arange(low, high)
+
+
+class Rows:
+    """The rows of lookups of one schema, numbered from 0 over all of them."""
+
+    def __init__(self, lookups: Sequence[Lookup]) -> None:
+        self.bases = [0, *accumulate(lookup.rows for lookup in lookups)]
+        self._lookups = lookups
+
+    def lookups_of(self, rows: I64) -> I64:
+        """Which lookup has each row."""
+        return np.searchsorted(np.array(self.bases), rows, side="right") - 1
+
+    @cached_property
+    def _pieces(self) -> list[Piece]:
+        return list(chain.from_iterable(lookup.pieces for lookup in self._lookups))
+
+    @cached_property
+    def _edges(self) -> I64:
+        return np.concatenate(
+            [lookup.edges[:-1] + base for lookup, base in zip(self._lookups, self.bases, strict=False)]
+        )
+
+    def take(self, rows: I64, names: Sequence[str]) -> pa.RecordBatch:
+        """Those rows in that order, at least one: the columns `names`, which the pieces have, and the record index."""
+        owners = self.lookups_of(rows)
+        owner = int(owners[0])
+        if (owners == owner).all():
+            return _take(self._lookups[owner].pieces, self._lookups[owner].edges, rows - self.bases[owner], names)
+        return _take(self._pieces, self._edges, rows, names)
+
+
+def _take(pieces: Sequence[Piece], edges: I64, rows: I64, names: Sequence[str]) -> pa.RecordBatch:
+    """Rows of pieces of which each begins at a row of `edges`."""
+    places = np.searchsorted(edges, rows, side="right") - 1
+    mine = rows - edges[places]
+    fresh = np.append(True, places[1:] != places[:-1])  # a piece begins
+    count = int(fresh.sum())
+    if count > FEW_RUNS and count > 2 * len(np.unique(places)):  # to and fro between them
+        order = np.argsort(rows)
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return _take(pieces, edges, rows[order], names).take(pa.array(back))
+    apart = fresh | np.append(False, mine[1:] != mine[:-1] + 1)  # rows that do not adjoin begin
+    runs = apart.nonzero()[0] if int(apart.sum()) <= FEW_RUNS else fresh.nonzero()[0]
+    batches, indexes = [], []
+    for first, last in pairwise([*runs.tolist(), len(rows)]):
+        piece, some = pieces[places[first]], mine[first:last]
+        batch = piece.batch if piece.batch.schema.names == names else piece.batch.select(names)
+        adjoining = not apart[first + 1 : last].any()
+        batches.append(batch.slice(int(some[0]), len(some)) if adjoining else batch.take(pa.array(some)))
+        indexes.append(piece.first_index + some if piece.indexes is None else piece.indexes[some])
+    batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    column = pa.array(np.concatenate(indexes))
+    return pa.RecordBatch.from_arrays([*batch.columns, column], [*names, RECORD_INDEX])
+
+
+def look_up(pieces: Sequence[Piece], known: Sequence[Lookup]) -> tuple[Lookup, ...]:
+    """Lookups that cover all pieces in order: those that are known and still fit, and new ones for the rest.
+
+    Lookups of about equal size are put together, so that there are few however many batches came. The newest pieces,
+    NEWEST_ROWS rows or one piece, stand apart.
+    """
+    kept = _still_good(pieces, known)
+    if sum(len(lookup.pieces) for lookup in kept) == len(pieces):
+        return tuple(kept)
+    if kept and kept[-1].rows <= NEWEST_ROWS:
+        kept.pop()
+    fresh = pieces[sum(len(lookup.pieces) for lookup in kept) :]
+    newest = _newest(fresh)
+    for group in _groups(fresh[:-newest]):
+        kept.append(Lookup(tuple(group)))
+        while len(kept) > 1 and kept[-1].follows(kept[-2]):
+            last = kept.pop()
+            kept[-1] = Lookup.joined(kept[-1], last)
+    kept.append(Lookup(tuple(fresh[-newest:])))
+    return tuple(kept)
+
+
+def _newest(pieces: Sequence[Piece]) -> int:
+    """How many of the last pieces have NEWEST_ROWS rows together and one schema; at least one."""
+    rows = 0
+    for count, piece in enumerate(reversed(pieces)):
+        rows += piece.rows
+        if rows > NEWEST_ROWS or piece.schema is not pieces[-1].schema:
+            return max(1, count)
+    return len(pieces)
+
+
+def _still_good(pieces: Sequence[Piece], known: Sequence[Lookup]) -> list[Lookup]:
+    """Lookups that are still those of the first pieces."""
+    kept: list[Lookup] = []
+    at = 0
+    for lookup in known:
+        if at + len(lookup.pieces) > len(pieces) or lookup.pieces[0] is not pieces[at]:
+            break
+        if lookup.pieces[-1] is not pieces[at + len(lookup.pieces) - 1]:
+            break
+        kept.append(lookup)
+        at += len(lookup.pieces)
+    return kept
+
+
+def _groups(pieces: Iterable[Piece]) -> Iterable[list[Piece]]:
+    """Pieces in groups of up to MAX_LOOKUP_ROWS rows, each of one schema."""
+    group: list[Piece] = []
+    rows = 0
+    for piece in pieces:
+        if group and (piece.schema is not group[0].schema or rows + piece.rows > MAX_LOOKUP_ROWS):
+            yield group
+            group, rows = [], 0
+        group.append(piece)
+        rows += piece.rows
+    if group:
+        yield group

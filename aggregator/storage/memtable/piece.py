@@ -1,0 +1,112 @@
+"""One unsealed batch of a partition, or several that were put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from aggregator.model import SchemaInfo
+
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """A batch in a partition: its events have the record indexes [first_index, first_index + rows), or `indexes`.
+
+    ends: of batches that were put together, the rows behind their last ones. Only there may it be cut for sealing: the
+    log is read back by whole batches.
+    """
+
+    first_index: int
+    schema: SchemaInfo
+    batch: pa.RecordBatch
+    min_timestamp: int
+    max_timestamp: int
+    size_bytes: int
+    arrived_us: int
+    joined: int = 0  # how often it was put together
+    indexes: I64 | None = None
+    ends: I64 | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many events."""
+        return int(self.batch.num_rows)
+
+    @property
+    def end_index(self) -> int:
+        """The record index after the last event."""
+        return self.first_index + self.rows if self.indexes is None else int(self.indexes[-1]) + 1
+
+    def at(self, first_index: int) -> Piece:
+        """The same events with other record indexes."""
+        return replace(self, first_index=first_index)
+
+    def from_index(self, index: int) -> Piece:
+        """The events from a record index on; there is at least one."""
+        first = int(np.searchsorted(self.record_indexes(), index))
+        return self.part(first, self.rows)
+
+    def part(self, first: int, end: int) -> Piece:
+        """The events in rows [first, end); there is at least one."""
+        indexes = self.record_indexes()
+        return replace(
+            self, first_index=int(indexes[first]), batch=self.batch.slice(first, end - first),
+            size_bytes=self.size_bytes * (end - first) // self.rows,
+            indexes=None if self.indexes is None else indexes[first:end],
+            ends=None if self.ends is None else self.ends[(self.ends > first) & (self.ends <= end)] - first,
+        )  # fmt: skip
+
+    def cut_at(self, size_bytes: int) -> tuple[Piece, Piece] | None:
+        """The first batches that were put together, of about so many bytes, and the others; None without two."""
+        if self.ends is None:
+            return None
+        ends = self.ends[self.ends < self.rows]
+        if not len(ends):
+            return None
+        place = min(int(np.searchsorted(ends, size_bytes * self.rows // max(1, self.size_bytes))), len(ends) - 1)
+        row = int(ends[place])
+        first = self.part(0, row)
+        return first, replace(self.part(row, self.rows), size_bytes=self.size_bytes - first.size_bytes)
+
+    def record_indexes(self) -> I64:
+        """The record index of each event."""
+        if self.indexes is not None:
+            return self.indexes
+        return np.arange(self.first_index, self.first_index + self.rows, dtype=np.int64)
+
+
+def make_piece(first_index: int, schema: SchemaInfo, batch: pa.RecordBatch, size_bytes: int, now_us: int) -> Piece:
+    """A piece of a batch that is not empty."""
+    times = times_of(batch)
+    return Piece(first_index, schema, batch, int(times.min()), int(times.max()), size_bytes, now_us)
+
+
+def times_of(batch: pa.RecordBatch) -> I64:
+    """The timestamps of a batch's events."""
+    return np.asarray(batch.column("timestamp").view(pa.int64()).to_numpy())
+
+
+def join(pieces: Sequence[Piece]) -> Piece:
+    """Adjacent pieces of one schema as one."""
+    follow = all(a.end_index == b.first_index for a, b in pairwise(pieces))
+    whole = follow and all(piece.indexes is None for piece in pieces)
+    return Piece(
+        pieces[0].first_index, pieces[0].schema, pa.concat_batches([piece.batch for piece in pieces]),
+        min(piece.min_timestamp for piece in pieces), max(piece.max_timestamp for piece in pieces),
+        sum(piece.size_bytes for piece in pieces), pieces[0].arrived_us, pieces[0].joined + 1,
+        None if whole else np.concatenate([piece.record_indexes() for piece in pieces]), _ends(pieces),
+    )  # fmt: skip
+
+
+def _ends(pieces: Sequence[Piece]) -> I64:
+    """The rows behind each batch of pieces that are put together."""
+    mine = [np.array([piece.rows]) if piece.ends is None else piece.ends for piece in pieces]
+    bases = accumulate((piece.rows for piece in pieces[:-1]), initial=0)
+    return np.concatenate([ends + base for ends, base in zip(mine, bases, strict=True)])

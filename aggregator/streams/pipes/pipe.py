@@ -1,0 +1,43 @@
+"""One pipe as the process knows it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from aggregator.lql import TagSet
+from aggregator.model import PipeInfo
+from aggregator.streams.pipes.progress import Progress
+from aggregator.streams.pipes.round import (
+    PIPE_TAG,
+    Chosen,
+)
+
+
+@dataclass(slots=True, eq=False)
+class Pipe:
+    """A pipe as the process knows it. state: "level", "behind", "waiting" (for room) or "failing"."""
+
+    info: PipeInfo
+    progress: Progress
+    kept: Progress
+    lock: threading.Lock = field(default_factory=threading.Lock)  # held while a batch is appended, or it is deleted
+    deleted: bool = False
+    state: str = "behind"
+    problem: str | None = None
+    not_before: float = 0.0
+    back_off_s: float = 0.0
+    level_us: int | None = None
+    chosen: Chosen | None = None
+    resting: bool = False
+    """Level, and not asked again before one of its streams gets records: it stands where all that rest do, too."""
+
+    @property
+    def space(self) -> str:
+        """The stream that it writes to."""
+        return pipe_stream(self.info.name)
+
+
+def pipe_stream(name: str) -> str:
+    """The stream that the pipe of that name writes to."""
+    return str(TagSet.of({PIPE_TAG: name}))

@@ -1,0 +1,1 @@
+"""Rounds of records: which, from where, in what order."""

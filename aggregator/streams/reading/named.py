@@ -1,0 +1,60 @@
+"""What a statement names: columns, fields and tags, and which comparisons indexes of a topic can look up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from aggregator.lql import Columns, equalities
+from aggregator.lql.parse.operand import Column, Field, Target, innermost, target_of
+from aggregator.lql.parse.tree import Every, Expression, Select, Value, conditions
+from aggregator.storage.state.state import Snapshot
+
+
+def index_conditions(snapshot: Snapshot, where: Expression | None) -> tuple[tuple[str, object], ...]:
+    """Equalities that indexes of the topic can look up, where every schema of it has the column with one type."""
+    found: list[tuple[str, object]] = []
+    indexes = snapshot.topic.indexes
+    if where is None or not indexes:
+        return ()
+    targets = (target_of(innermost(each.operand)[0]) for each in conditions(where))
+    fields = {target.name for target in targets if isinstance(target, Field)}
+    for name, values in equalities(where).items():
+        if name not in indexes or name in fields or len(values) != 1:
+            continue
+        types = {s.schema.arrow.field(name).type if name in s.schema.positions else None for s in snapshot.schemas}
+        value = _typed(next(iter(values)), types.pop()) if len(types) == 1 else None
+        if value is not None:
+            found.append((name, value))
+    return tuple(found)
+
+
+def _typed(value: Value, kind: pa.DataType | None) -> object:
+    """A value as an index of that type holds it; None where that is not plain, as for a number among texts."""
+    text = value.text
+    if kind is None:
+        return None
+    if pa.types.is_string(kind):
+        return None if value.number else text
+    if pa.types.is_integer(kind) and text.isascii() and text.removeprefix("-").isdigit() and len(text) < 19:
+        return int(text)
+    return None
+
+
+def named_fields(select: Select) -> set[str]:
+    """Fields that the statement names."""
+    return {target.name for target in _targets(select) if isinstance(target, Field)}
+
+
+def names_beside(select: Select, columns: Columns) -> set[str]:
+    """Names in the statement that are no columns: of fields or tags."""
+    return {each.name for each in _targets(select) if isinstance(each, Column)} - set(columns.names)
+
+
+def _targets(select: Select) -> Iterator[Target]:
+    """What conditions, keys and measures name."""
+    operands = [] if select.where is None else [each.operand for each in conditions(select.where)]
+    operands += [key for key in select.group_by if not isinstance(key, Every)]
+    operands += [measure.operand for measure in select.measures if measure.operand is not None]
+    return (target_of(innermost(operand)[0]) for operand in operands)

@@ -1,0 +1,105 @@
+"""What of a source belongs to a round: by record index, key, stream and condition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from aggregator.base.merge import numbers
+from aggregator.lql import Filter
+from aggregator.model import RECORD_INDEX
+from aggregator.read.view import Keep
+from aggregator.streams.reading.event_tags import EventTags, Streams
+from aggregator.streams.reading.position import Key, Position
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Record indexes [begin, end) by partition; of those the records after one key, or up to one."""
+
+    begin: dict[int, int]
+    end: dict[int, int]
+    after: Key | None = None
+    up_to: Key | None = None
+
+    @property
+    def standing(self) -> Position:
+        """Where it begins."""
+        return Position(self.begin) if self.after is None else Position(self.begin, self.end, self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class Sift:
+    """Keeps of a source's batches what belongs to the round, to the streams, and matches."""
+
+    partition: int
+    around: Round
+    where: Filter
+    chosen: Streams | None
+    first: int
+    end: int
+    others: EventTags | None = None
+    """Of events that belong to no stream, those are kept; `name` is the partition's."""
+    name: str = ""
+    tags: Callable[[pa.RecordBatch], pa.Array] | None = None
+    """Gives the text of each record's tags, where the condition asks for that and it is not the space."""
+
+    def keep(self, inside: bool) -> Keep | None:
+        """What is kept, for a source to ask while it reads; None for everything. inside: as in a call."""
+        columns = set(self.where.columns)
+        if self.chosen is not None:
+            columns.add("space")
+        if self.others is not None or self.tags is not None:
+            columns |= {"space", "grouping"}
+        if not inside:
+            columns.add(RECORD_INDEX)
+        if self.around.after is not None or self.around.up_to is not None:
+            columns |= {"timestamp", RECORD_INDEX}
+        return Keep(frozenset(columns), lambda batch: self.mask(batch, inside)) if columns else None
+
+    def mask(self, batch: pa.RecordBatch, inside: bool) -> pa.BooleanArray:
+        """True for what is kept; the condition is asked only about what the rest leaves."""
+        masks: list[Bools] = []
+        if not inside:
+            indexes = numbers(batch, RECORD_INDEX)
+            masks += [indexes >= self.first, indexes < self.end]
+        if self.around.after is not None:
+            masks.append(self._beyond(batch, self.around.after))
+        if self.around.up_to is not None:
+            masks.append(~self._beyond(batch, self.around.up_to))
+        if self.chosen is not None:
+            masks.append(self.chosen.mask(batch.column("space")))
+        if self.others is not None:
+            masks.append(self.others.mask(self.name, batch))
+        mask = np.logical_and.reduce(masks) if masks else np.ones(len(batch), np.bool_)
+        if mask.all():
+            return self._matching(batch)
+        rows = np.flatnonzero(mask)
+        mask[rows] = np.asarray(self._matching(batch.take(pa.array(rows))))
+        return pa.array(mask)
+
+    def _matching(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        if self.tags is not None:
+            batch = batch.set_column(batch.schema.get_field_index("space"), "space", self.tags(batch))
+        return self.where.mask(batch)
+
+    def __call__(self, batch: pa.RecordBatch, inside: bool) -> pa.RecordBatch:
+        """inside: all of the batch lies between the record indexes of the round."""
+        mask = self.mask(batch, inside)
+        matching = mask.true_count
+        return batch if matching == len(batch) else batch.slice(0, 0) if matching == 0 else batch.filter(mask)
+
+    def _beyond(self, batch: pa.RecordBatch, key: Key) -> Bools:
+        """Records that come after a key."""
+        time, partition, index = key
+        times: npt.NDArray[np.int64] = numbers(batch, "timestamp")
+        if self.partition != partition:
+            return times >= time if self.partition > partition else times > time
+        beyond: Bools = (times > time) | ((times == time) & (numbers(batch, RECORD_INDEX) > index))
+        return beyond
