@@ -24,7 +24,7 @@ from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.syslog import read_message
 from aggregator.server.bodies.syslog_framing import Framer
 from aggregator.server.http.body import decompress
-from aggregator.server.http.params import Asked, idempotency_key
+from aggregator.server.http.params import Params, idempotency_key
 from aggregator.server.plateau import parameters
 from esformat import EsdbError
 
@@ -40,7 +40,7 @@ def _request(query: bytes = b"", headers: tuple[tuple[bytes, bytes], ...] = ()) 
 
 
 def _asked(data: bytes) -> None:
-    asked = Asked(_request(data), _KNOWN)
+    asked = Params(_request(data), _KNOWN)
     asked.text("space")
     questions: tuple[Callable[[], object], ...] = (
         lambda: asked.flag("reverse"), lambda: asked.number("limit", low=-5), lambda: asked.seconds("wait", high=60),

@@ -22,7 +22,7 @@ _WHOLE = re.compile(r"-?[0-9]{1,19}")
 _TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no", "")
 
 
-class Asked:
+class Params:
     """The query parameters of a request, each at most once."""
 
     def __init__(self, request: Request, known: Iterable[str]) -> None:
@@ -110,9 +110,9 @@ class Asked:
             raise wrong(f"{name}_base64 is not base64") from None
 
 
-def names_in(asked: Asked) -> Names:
+def names_in(params: Params) -> Names:
     """What a body calls the time (`ts`) and the message (`msg`). Raises ProblemError: 400."""
-    names = Names(asked.text("ts") or None, asked.text("msg") or None)
+    names = Names(params.text("ts") or None, params.text("msg") or None)
     keys = ("space", "grouping")
     if names.time in keys or names.message in keys or (names.time is not None and names.time == names.message):
         raise wrong("ts and msg name the same column, or that of a key", "name a column for each")

@@ -30,7 +30,7 @@ from aggregator.server.bodies.shared.schemas import ELASTIC_ERROR, json_answer, 
 from aggregator.server.context import Context
 from aggregator.server.control.operation import F, bound, operation, parameter
 from aggregator.server.http.body import read_body
-from aggregator.server.http.params import Asked, idempotency_key
+from aggregator.server.http.params import Params, idempotency_key
 
 _JSON = "application/json"
 _COMPATIBLE = "application/vnd.elasticsearch+json"
@@ -161,10 +161,10 @@ async def _send_document(context: Context, request: Request, verb: str) -> Respo
 async def _stored(
     context: Context, request: Request, read: Callable[[bytes], list[Action]]
 ) -> tuple[list[Action], list[Outcome | Wrong]]:
-    asked = Asked(request, ["topic", "partition", *_IGNORED])
-    topic = asked.text("topic") or STREAMS_TOPIC
+    params = Params(request, ["topic", "partition", *_IGNORED])
+    topic = params.text("topic") or STREAMS_TOPIC
     request.state.access.require("write", topic)
-    target = Target(topic, asked.text("partition") or "0", *idempotency_key(request))
+    target = Target(topic, params.text("partition") or "0", *idempotency_key(request))
     body = await read_body(request, context.settings.http)
 
     def work() -> tuple[list[Action], list[Outcome | Wrong]]:

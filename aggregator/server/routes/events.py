@@ -21,7 +21,7 @@ from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.answers import media_for, stream_scan
 from aggregator.server.http.body import read_body
-from aggregator.server.http.params import Asked, idempotency_key, names_in, wrong
+from aggregator.server.http.params import Params, idempotency_key, names_in, wrong
 
 _KEYS_AND_PAYLOAD = ("space", "grouping", "timestamp", "data")
 _LINE = '{"space": "customer-1", "timestamp": "2026-03-01T08:00:00Z", "data": "{\\"url\\": \\"/\\"}", "type": "page"}\n'
@@ -109,8 +109,8 @@ def routes(context: Context) -> list[Route]:
           CSV: text("event-csv", _CSV), **dict.fromkeys(INPUTS[:2], BINARY)},
 )  # fmt: skip
 async def append_events(context: Context, request: Request) -> Response:
-    asked = Asked(request, ["partition", "time_unit", "ts", "msg"])
-    names, times = names_in(asked), TimeReader(asked.time_unit())
+    params = Params(request, ["partition", "time_unit", "ts", "msg"])
+    names, times = names_in(params), TimeReader(params.time_unit())
     producer, sequence = idempotency_key(request)
     media = input_media(request, INPUTS)
     body = await read_body(request, context.settings.http)
@@ -123,7 +123,7 @@ async def append_events(context: Context, request: Request) -> Response:
                 max_bytes=body.max_bytes, names=names, times=times,
             )
         )  # fmt: skip
-        return topic.append(events, asked.text("partition", "0") or "", producer=producer, sequence=sequence)
+        return topic.append(events, params.text("partition", "0") or "", producer=producer, sequence=sequence)
 
     return receipt_answer(await context.appends.run(store), times)
 
@@ -152,13 +152,13 @@ async def scan_index(context: Context, request: Request) -> Response:
                 *(known for known in _QUESTION if known["name"] in ("limit", "reverse", "columns"))),
 )  # fmt: skip
 async def read_partition(context: Context, request: Request) -> Response:
-    asked = Asked(request, ["from", "limit", "reverse", "columns"])
+    params = Params(request, ["from", "limit", "reverse", "columns"])
     options: dict[str, Any] = {
-        "limit": asked.number("limit"),
-        "reverse": asked.flag("reverse"),
-        "columns": asked.names("columns"),
+        "limit": params.number("limit"),
+        "reverse": params.flag("reverse"),
+        "columns": params.names("columns"),
     }
-    first = asked.number("from")
+    first = params.number("from")
 
     def make() -> Scan:
         topic = context.catalog.topic(request.path_params["topic"])
@@ -200,22 +200,22 @@ def _types(topic: Topic, media: str) -> Mapping[str, pa.DataType]:
 
 async def _scan(context: Context, request: Request, facts: Mapping[str, str]) -> Response:
     names = [known["name"] for known in _QUESTION]
-    asked = Asked(request, [*names, "value", "type"] if "index" in facts else names)
-    if "index" in facts and asked.text("value") is None:
+    params = Params(request, [*names, "value", "type"] if "index" in facts else names)
+    if "index" in facts and params.text("value") is None:
         raise wrong("the parameter value is missing", "give the value to look for, such as ?value=purchase")
     options: dict[str, Any] = {
-        "start": asked.time("start"), "end": asked.time("end"), "reverse": asked.flag("reverse"),
-        "limit": asked.number("limit"), "columns": asked.names("columns"), "partition": asked.text("partition"),
+        "start": params.time("start"), "end": params.time("end"), "reverse": params.flag("reverse"),
+        "limit": params.number("limit"), "columns": params.names("columns"), "partition": params.text("partition"),
     }  # fmt: skip
 
     def make() -> Scan:
         topic = context.catalog.topic(request.path_params["topic"])
-        keys = {name: asked.key(name, binary=topic.keys == "binary") for name in ("space", "grouping")}
+        keys = {name: params.key(name, binary=topic.keys == "binary") for name in ("space", "grouping")}
         if "index" not in facts:
             return topic.scan(**keys, **options)
         name = facts["index"]
         return topic.scan_index(
-            name, _value(topic, name, asked.text("value") or "", asked.text("type")), **keys, **options
+            name, _value(topic, name, params.text("value") or "", params.text("type")), **keys, **options
         )
 
     return await stream_scan(context.reads, make, media_for(request))

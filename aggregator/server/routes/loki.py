@@ -17,7 +17,7 @@ from aggregator.server.bodies.shared.schemas import BINARY, PROBLEM
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.body import read_body
-from aggregator.server.http.params import Asked, header, idempotency_key
+from aggregator.server.http.params import Params, header, idempotency_key
 
 TENANT = "X-Scope-OrgID"
 _EXAMPLE: dict[str, Any] = {
@@ -58,10 +58,10 @@ async def push_logs(context: Context, request: Request) -> Response:
 
 
 async def _stored(context: Context, request: Request) -> None:
-    asked = Asked(request, ["topic", "partition"])
-    topic = asked.text("topic") or header(request, TENANT) or STREAMS_TOPIC
+    params = Params(request, ["topic", "partition"])
+    topic = params.text("topic") or header(request, TENANT) or STREAMS_TOPIC
     request.state.access.require("write", topic)
-    target = Target(topic, asked.text("partition") or "0", *idempotency_key(request))
+    target = Target(topic, params.text("partition") or "0", *idempotency_key(request))
     as_json = media_of(request.headers.get("content-type")) == JSON
     snappy = not as_json and request.headers.get("content-encoding", "").strip().lower() == "snappy"
     most = context.settings.http.max_append_bytes

@@ -19,7 +19,7 @@ from aggregator.server.bodies.shared.schemas import BINARY, PROBLEM, ref
 from aggregator.server.context import Context
 from aggregator.server.control.operation import F, bound, operation, parameter
 from aggregator.server.http.body import read_body
-from aggregator.server.http.params import Asked, idempotency_key
+from aggregator.server.http.params import Params, idempotency_key
 
 TOPIC = parameter("topic", "Topic of the streams; it is made where it is absent", default=STREAMS_TOPIC, maxLength=1024)
 PARTITION = parameter("partition", "Name of a partition", default="0")
@@ -75,10 +75,10 @@ async def export_logs(context: Context, request: Request) -> Response:
 
 
 async def _stored(context: Context, request: Request, media: str) -> bytes:
-    asked = Asked(request, ["topic", "partition"])
-    topic = asked.text("topic") or STREAMS_TOPIC
+    params = Params(request, ["topic", "partition"])
+    topic = params.text("topic") or STREAMS_TOPIC
     request.state.access.require("write", topic)
-    target = Target(topic, asked.text("partition") or "0", *idempotency_key(request))
+    target = Target(topic, params.text("partition") or "0", *idempotency_key(request))
     body = await read_body(request, context.settings.http, may_be_empty=media == PROTOBUF)  # an export of nothing
 
     def work() -> bytes:

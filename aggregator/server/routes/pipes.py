@@ -17,7 +17,7 @@ from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.schemas import json_answer, many, shape
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
-from aggregator.server.http.params import Asked, json_object, wrong
+from aggregator.server.http.params import Params, json_object, wrong
 
 _PIPE = {"name": "errors", "from": "{app=web}", "where": 'msg CONTAINS "ERROR"', "backfill": True}
 _SHOWN = {"name": "errors", "from": "{app=web}", "where": 'msg CONTAINS "ERROR"', "copied": 12, "lag": 0, "gone": 0,
@@ -48,7 +48,7 @@ def routes(context: Context) -> list[Route]:
     answers={"200": json_answer("the pipes, and how far they are", _LIST, {"pipes": [_SHOWN]})},
 )
 async def list_pipes(context: Context, request: Request) -> Response:
-    Asked(request, [])
+    Params(request, [])
     return JSONResponse({"pipes": await context.reads.run(_rows, context.catalog, ShowPipes())})
 
 
@@ -61,7 +61,7 @@ async def list_pipes(context: Context, request: Request) -> Response:
              "409": {"description": "it is there already, with another definition"}},
 )  # fmt: skip
 async def create_pipe(context: Context, request: Request) -> Response:
-    Asked(request, [])
+    Params(request, [])
     asked = await json_object(request, context, ("name", "from", "where", "backfill"))
     for name in ("name", "from", "where"):
         if not isinstance(asked.get(name, "x"), str):
@@ -88,7 +88,7 @@ async def create_pipe(context: Context, request: Request) -> Response:
     answers={"200": json_answer("the pipe", {"type": "object"}, _SHOWN), "404": {"description": "no such pipe"}},
 )  # fmt: skip
 async def get_pipe(context: Context, request: Request) -> Response:
-    Asked(request, [])
+    Params(request, [])
     return JSONResponse(await context.reads.run(_described, context.catalog, request.path_params["name"]))
 
 
@@ -97,7 +97,7 @@ async def get_pipe(context: Context, request: Request) -> Response:
     answers={"200": json_answer("ended", {"type": "object"}), "404": {"description": "no such pipe"}},
 )  # fmt: skip
 async def delete_pipe(context: Context, request: Request) -> Response:
-    Asked(request, [])
+    Params(request, [])
     name = request.path_params["name"]
 
     def end() -> dict[str, Any]:

@@ -33,7 +33,7 @@ from aggregator.server.http.answers import (
     stream_scan,
 )
 from aggregator.server.http.body import read_plain
-from aggregator.server.http.params import Asked, wrong
+from aggregator.server.http.params import Params, wrong
 from aggregator.server.services.paging import Page, limited, parse_select, read_page, select_at
 from aggregator.streams.selection import Selection
 
@@ -97,7 +97,7 @@ def routes(context: Context) -> list[Route]:
           TEXT: {"schema": _LQL, "example": _EXAMPLE["query"]}},
 )  # fmt: skip
 async def query(context: Context, arrived: Arrived, request: Request) -> Response:
-    Asked(request, [])
+    Params(request, [])
     asked = await _question(request, context)
     if asked.position is not None:
         return await _page(context, arrived, request, asked, media_for(request))
@@ -155,11 +155,11 @@ async def _page(context: Context, arrived: Arrived, request: Request, asked: _Qu
                      "content": {"text/event-stream": {"example": f"id: p1XNm…\ndata: {_RECORD}\n"}}}},
 )  # fmt: skip
 async def tail(context: Context, arrived: Arrived, request: Request) -> Response:
-    asked = Asked(request, ["query", "position"])
-    text = asked.text("query")
+    params = Params(request, ["query", "position"])
+    text = params.text("query")
     if text is None:
         raise wrong("the parameter query is missing", "such as ?query=SELECT%20FROM%20%7Bapp%3Dweb%7D")
-    position = request.headers.get("last-event-id") or asked.text("position") or "tail"
+    position = request.headers.get("last-event-id") or params.text("position") or "tail"
     select = await context.reads.run(parse_select, text)
     standing = await context.reads.run(lambda: select_at(context.catalog, select, position).position)
     if position.lower() == "tail" and not select.offset:  # there it stands before the client is told so

@@ -27,7 +27,7 @@ from aggregator.server.bodies.shared.times import TimeReader
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.body import read_body
-from aggregator.server.http.params import Asked, header, idempotency_key, names_in, wrong
+from aggregator.server.http.params import Params, header, idempotency_key, names_in, wrong
 from aggregator.server.routes.events import (
     JSON_ROWS,
     KEY,
@@ -80,11 +80,11 @@ def routes(context: Context) -> list[Route]:
 
 
 async def _write(context: Context, request: Request, known: tuple[str, ...]) -> Response:
-    asked = Asked(request, ["topic", "partition", "tags", "time_unit", "ts", "msg"])
-    called, times = names_in(asked), TimeReader(asked.time_unit())
-    topic = asked.text("topic") or STREAMS_TOPIC
+    params = Params(request, ["topic", "partition", "tags", "time_unit", "ts", "msg"])
+    called, times = names_in(params), TimeReader(params.time_unit())
+    topic = params.text("topic") or STREAMS_TOPIC
     request.state.access.require("write", topic)
-    tags = asked.text("tags", header(request, "tags"))
+    tags = params.text("tags", header(request, "tags"))
     if tags is None:
         raise wrong("the tags of the stream are missing", "give ?tags={app=web}, or a header tags")
     names = TagSet.parse(tags).as_dict()
@@ -107,7 +107,7 @@ async def _write(context: Context, request: Request, known: tuple[str, ...]) -> 
             raise ProblemError(400, "invalid-event", "with an Idempotency-Key each record needs a ts",
                                "else its repetition would be another record")  # fmt: skip
         make_stream_topic(context.catalog, topic, context.settings)
-        partition = asked.text("partition") or "0"
+        partition = params.text("partition") or "0"
         return context.catalog.write(names, records, topic, partition=partition, producer=producer, sequence=sequence)
 
     return receipt_answer(await context.appends.run(store), times)
@@ -149,8 +149,8 @@ async def append_lines(context: Context, request: Request) -> Response:
           ONE: {"schema": _CLOUD_EVENT, "example": _EVENT}, "*/*": BINARY},
 )  # fmt: skip
 async def append_cloud_events(context: Context, request: Request) -> Response:
-    asked = Asked(request, ["topic", "partition"])
-    name = asked.text("topic") or _EVENTS_TOPIC
+    params = Params(request, ["topic", "partition"])
+    name = params.text("topic") or _EVENTS_TOPIC
     request.state.access.require("write", name)
     producer, sequence = idempotency_key(request)
     headers = request.scope["headers"]
@@ -170,7 +170,7 @@ async def append_cloud_events(context: Context, request: Request) -> Response:
                 with contextlib.suppress(TopicExistsError):
                     roll, retention = context.settings.roll, context.settings.retention
                     context.catalog.create_topic(name, indexes=INDEXES, roll=roll, retention=retention)
-            partition = asked.text("partition") or "0"
+            partition = params.text("partition") or "0"
             return context.catalog.topic(name).append(events, partition, producer=producer, sequence=sequence)
 
     return receipt_answer(await context.appends.run(store))

@@ -17,7 +17,7 @@ from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.schemas import by_name, json_answer, ref, shape
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
-from aggregator.server.http.params import Asked, json_object, wrong
+from aggregator.server.http.params import Params, json_object, wrong
 
 _TOPIC = parameter("topic", "Name of a topic", where="path", example="activity", minLength=1, maxLength=1024)
 _DRY_RUN = parameter("dry_run", "Only tell what would be removed", kind="boolean", default=False)
@@ -100,7 +100,7 @@ def routes(context: Context) -> list[Route]:
     answers={"200": json_answer("the topics", ref("Names"), {"topics": [{"name": "activity"}]})},
 )  # fmt: skip
 async def list_topics(context: Context, request: Request) -> Response:
-    Asked(request, [])
+    Params(request, [])
     names = await context.reads.run(context.catalog.topics)
     return JSONResponse({"topics": [{"name": name} for name in names if context.may_see(request, name)]})
 
@@ -115,7 +115,7 @@ async def list_topics(context: Context, request: Request) -> Response:
     },
 )  # fmt: skip
 async def put_topic(context: Context, request: Request) -> Response:
-    Asked(request, [])
+    Params(request, [])
     name = request.path_params["topic"]
     asked = await json_object(request, context, ("schema", "indexes", "keys", "roll", "retention"))
     schema = read_columns(asked.get("schema"))
@@ -157,7 +157,7 @@ async def put_topic(context: Context, request: Request) -> Response:
     answers={"200": json_answer("the topic as it is now", ref("Topic")), "404": {"description": "no such topic"}},
 )  # fmt: skip
 async def patch_topic(context: Context, request: Request) -> Response:
-    Asked(request, [])
+    Params(request, [])
     asked = await json_object(request, context, ("roll", "retention"))
     roll = Roll.of(_mapping(asked, "roll")) if "roll" in asked else None
     retention = Retention.of(_mapping(asked, "retention")) if "retention" in asked else None
@@ -181,7 +181,7 @@ async def patch_topic(context: Context, request: Request) -> Response:
     },
 )  # fmt: skip
 async def rename_topic(context: Context, request: Request) -> Response:
-    Asked(request, [])
+    Params(request, [])
     new_name = (await json_object(request, context, ("name",))).get("name")
     if not isinstance(new_name, str):
         raise wrong("name must be a text: the topic's new name")
@@ -196,7 +196,7 @@ async def rename_topic(context: Context, request: Request) -> Response:
     answers={"204": {"description": "deleted"}, "404": {"description": "no such topic"}},
 )  # fmt: skip
 async def delete_topic(context: Context, request: Request) -> Response:
-    Asked(request, [])
+    Params(request, [])
     await context.appends.run(lambda: context.catalog.delete_topic(request.path_params["topic"]))
     return Response(status_code=204)
 
@@ -207,7 +207,7 @@ async def delete_topic(context: Context, request: Request) -> Response:
              "404": {"description": "no such topic"}},
 )  # fmt: skip
 async def get_topic(context: Context, request: Request) -> Response:
-    Asked(request, [])
+    Params(request, [])
 
     def look() -> dict[str, Any]:
         topic = context.catalog.topic(request.path_params["topic"])
@@ -221,7 +221,7 @@ async def get_topic(context: Context, request: Request) -> Response:
     description="It happens by itself as well.", answers=_report_of("RetentionReport"),
 )  # fmt: skip
 async def retain_topic(context: Context, request: Request) -> Response:
-    dry_run = Asked(request, ("dry_run",)).flag("dry_run")
+    dry_run = Params(request, ("dry_run",)).flag("dry_run")
     return await _upkeep(context, request, lambda topic: _report(topic.retain(dry_run=dry_run)))
 
 
@@ -230,7 +230,7 @@ async def retain_topic(context: Context, request: Request) -> Response:
     description="It happens by itself as well.", answers=_report_of("CompactionReport"),
 )  # fmt: skip
 async def compact_topic(context: Context, request: Request) -> Response:
-    Asked(request, [])
+    Params(request, [])
     return await _upkeep(context, request, lambda topic: _report(topic.compact()))
 
 
@@ -241,7 +241,7 @@ async def compact_topic(context: Context, request: Request) -> Response:
     answers=_report_of("Erased"),
 )  # fmt: skip
 async def erase_topic(context: Context, request: Request) -> Response:
-    Asked(request, [])
+    Params(request, [])
     asked = await json_object(request, context, ("spaces",))
     return await _upkeep(context, request, lambda topic: _erase(topic, asked))
 
@@ -257,7 +257,7 @@ async def _upkeep(context: Context, request: Request, work: Callable[[Topic], An
     answers={"200": json_answer("figures; times are µs since 1970, sizes bytes", ref("Stats"))},
 )  # fmt: skip
 async def stats(context: Context, request: Request) -> Response:
-    Asked(request, [])
+    Params(request, [])
     facts = await context.reads.run(context.catalog.stats)
     facts.pop("path", None)  # of the server's disk; nobody's business
     return JSONResponse(facts)
