@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
 from aggregator.base.interrupts import uninterrupted
 from aggregator.base.names import check_name
 from aggregator.base.reports import ClockReport, CompactionReport, RetentionReport
+from aggregator.base.result import Closing
 from aggregator.engine.follower import Following
 from aggregator.engine.inspection import damaged_segments, would_remove
 from aggregator.engine.leaving import close_at_exit, closed
@@ -53,7 +53,7 @@ def _check_not_streams(name: str, what: str) -> None:
         )
 
 
-class Catalog:
+class Catalog(Closing):
     """An open catalog. Safe to share between threads; close it, or use it as a context manager."""
 
     def __init__(self, backend: Backend) -> None:
@@ -470,11 +470,3 @@ class Catalog:
                 self._pipes.stop()
         finally:
             self._backend.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -1,10 +1,11 @@
-"""`Answer`: what every lazy answer can do, whether a catalog gives it or a server does."""
+"""`Answer`: what every lazy answer can do, whether a catalog gives it or a server does. `Closing`: what is closed."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -65,3 +66,19 @@ class Answer(ABC):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The events as an Arrow C stream, for DuckDB, Polars, pandas and others."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+class Closing(ABC):
+    """Something that is closed when it has been used, as by `with`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
+from aggregator.base.result import Closing
 from aggregator.client.http import calls
 from aggregator.client.http.connection import Connection, Options
 from aggregator.client.http.retry import Retry
@@ -22,7 +22,7 @@ from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Receipt
 from esformat import UsageError
 
 
-class Client:
+class Client(Closing):
     """A connection to a server. Safe to share between threads; close it, or use it as a context manager."""
 
     def __init__(
@@ -187,14 +187,6 @@ class Client:
     def close(self) -> None:
         """Close every connection. Writers must be closed before."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class RemoteTopic(Questions[RemoteScan]):

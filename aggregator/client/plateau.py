@@ -6,11 +6,11 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
+from aggregator.base.result import Closing
 from aggregator.client.http import calls
 from aggregator.client.http.connection import Connection, Options
 from aggregator.client.http.errors import TruncatedAnswerError
@@ -43,7 +43,7 @@ class PlateauPage:
     next: Mapping[str, int]
 
 
-class PlateauClient:
+class PlateauClient(Closing):
     """A connection to a server that speaks plateau's routes. Safe to share between threads; a context manager."""
 
     def __init__(
@@ -72,14 +72,6 @@ class PlateauClient:
     def close(self) -> None:
         """Close every connection."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class PlateauTopic:

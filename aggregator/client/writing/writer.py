@@ -7,11 +7,11 @@ import concurrent.futures.thread  # noqa: F401  # pandas, which pyarrow imports 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from threading import Condition, Event, Thread
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
+from aggregator.base.result import Closing
 from aggregator.client.http import calls
 from aggregator.client.http.connection import Connection
 from aggregator.client.http.errors import BodyTooLargeError, UnavailableError, unforeseen
@@ -33,7 +33,7 @@ ENDING_S = 0.1
 _AT_EXIT_S = 10.0
 
 
-class Writer:
+class Writer(Closing):
     """Collects events and sends them in the background. Safe to share between threads; a context manager.
 
     What `flush` or `close` return from was acknowledged. What cannot be delivered is raised as WriteFailedError by the
@@ -207,14 +207,6 @@ class Writer:
 
     def _at_exit(self) -> None:
         self.close(_AT_EXIT_S)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # ------------------------------------------------------------ sending
 
