@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         Traces,
     )
     from aggregator.catalog import Catalog
-    from aggregator.engine.bulk_add import Added
+    from aggregator.engine.bulk_load import Added
     from aggregator.errors import (
         AggregatorError,
         CatalogLockedError,
@@ -51,7 +51,7 @@ else:
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "aggregator.engine.bulk_add": "Added",
+            "aggregator.engine.bulk_load": "Added",
             "aggregator.base.allowance": "Allowance",
             "aggregator.catalog": "Catalog",
             "aggregator.errors": (

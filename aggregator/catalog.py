@@ -13,12 +13,12 @@ from aggregator.base.interrupts import uninterrupted
 from aggregator.base.names import check_name
 from aggregator.base.reports import ClockReport, CompactionReport, RetentionReport
 from aggregator.base.result import Closing
-from aggregator.engine.follower import Following
+from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.inspection import damaged_segments, would_remove
 from aggregator.engine.leaving import close_at_exit, closed
 from aggregator.engine.stats import disk_stats, memory_stats, scan_stats
 from aggregator.engine.upkeep.ages import stored_report
-from aggregator.engine.writer import Writing, now_us
+from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import InvalidRequestError, TopicExistsError, TopicNotFoundError
 from aggregator.lql import parse_source
 from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Problem, Receipt, TopicInfo
@@ -42,7 +42,7 @@ from esformat.parts import html_facts
 
 def _open_copy(path: str) -> Catalog:
     """The catalog that was pickled, for reading only."""
-    return Catalog(Following(Layout(Path(path)), now_us))
+    return Catalog(ReaderEngine(Layout(Path(path)), now_us))
 
 
 def _check_not_streams(name: str, what: str) -> None:
@@ -62,11 +62,11 @@ class Catalog(Closing):
         self._closed = False
         self._writes = StreamWrites(backend, self.topic, self.create_topic)
         try:
-            self._pipes = Pipes(backend, self._writes.pipe_target) if isinstance(backend, Writing) else None
+            self._pipes = Pipes(backend, self._writes.pipe_target) if isinstance(backend, WriterEngine) else None
         except BaseException:
             backend.close()
             raise
-        if isinstance(backend, Writing):
+        if isinstance(backend, WriterEngine):
             close_at_exit(self, self._rest)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -91,7 +91,7 @@ class Catalog(Closing):
 
         A catalog that was opened for reading only holds no lock, and tells nobody.
         """
-        if isinstance(self._backend, Writing):
+        if isinstance(self._backend, WriterEngine):
             self._backend.lock.announce(address)
 
     def _check_open(self) -> None:
@@ -153,7 +153,7 @@ class Catalog(Closing):
         wanted = topic_schema(schema if schema is not None else pa.schema([]), indexes, binary_keys=binary)
         info = TopicInfo(0, name, keys, tuple(indexes), Roll.of(roll), Retention.of(retention), now_us())
         try:
-            return Topic(self._backend, writing.housekeeping.topics.make(info, None if schema is None else wanted))
+            return Topic(self._backend, writing.upkeep.topics.make(info, None if schema is None else wanted))
         except TopicExistsError:
             if not exist_ok:
                 raise
@@ -183,7 +183,7 @@ class Catalog(Closing):
                 continue
             for partition in list(known.partitions.values()):
                 sealed += len(writing.sealer.seal(known, partition))
-        writing.maintenance.look_after()
+        writing.scheduler.run_chores()
         return sealed
 
     # ------------------------------------------------------------ streams
@@ -286,7 +286,7 @@ class Catalog(Closing):
             raise TopicExistsError(f"the name {new_name!r} is that of the streams' topic", hint="choose another one")
 
         if new_name != name:
-            writing.housekeeping.topics.rename(topic._topic, new_name)
+            writing.upkeep.topics.rename(topic._topic, new_name)
         return topic
 
     def delete_topic(self, name: str) -> None:
@@ -300,7 +300,7 @@ class Catalog(Closing):
         writing = writer_of(self._backend)
         topic = self.topic(name)
         _check_not_streams(name, "deleted")
-        writing.housekeeping.topics.delete(topic._topic)
+        writing.upkeep.topics.delete(topic._topic)
 
     def retain(self, topic: str | None = None, *, dry_run: bool = False) -> RetentionReport:
         """Remove what the topics' retention and the catalog's limits no longer keep, oldest first, now.
@@ -311,16 +311,16 @@ class Catalog(Closing):
         if topic is not None:
             return self.topic(topic).retain(dry_run=dry_run)
         self._check_open()
-        if dry_run and isinstance(self._backend, Following):
+        if dry_run and isinstance(self._backend, ReaderEngine):
             return would_remove(self._backend, self.topics(), now_us())
-        return writer_of(self._backend).housekeeping.retain(dry_run=dry_run)
+        return writer_of(self._backend).upkeep.retain(dry_run=dry_run)
 
     def compact(self, topic: str | None = None) -> CompactionReport:
         """Merge segments into larger ones and take what was erased off the disk, now, of one topic or of all."""
         if topic is not None:
             return self.topic(topic).compact()
         self._check_open()
-        return writer_of(self._backend).housekeeping.compact()
+        return writer_of(self._backend).upkeep.compact()
 
     def clock(self) -> ClockReport:
         """What is believed of the machine's clock, by which the ages of events are counted.
@@ -330,8 +330,8 @@ class Catalog(Closing):
         come that tell; or by `believe_clock`.
         """
         self._check_open()
-        if isinstance(self._backend, Writing):
-            return self._backend.housekeeping.ages.report()
+        if isinstance(self._backend, WriterEngine):
+            return self._backend.upkeep.ages.report()
         return stored_report(self._backend.manifest, now_us())
 
     def believe_clock(self) -> ClockReport:
@@ -340,8 +340,8 @@ class Catalog(Closing):
         """
         self._check_open()
         writing = writer_of(self._backend)
-        report = writing.housekeeping.ages.believe()
-        writing.maintenance.wake()
+        report = writing.upkeep.ages.believe()
+        writing.scheduler.wake()
         return report
 
     def stats(self) -> dict[str, Any]:
@@ -360,20 +360,20 @@ class Catalog(Closing):
             "clock": asdict(self.clock()), "topics": topics,
             "pipes": pipe_facts(self._backend, self._pipes), "scans": scan_stats(self._backend.pool.windows),
         }  # fmt: skip
-        if isinstance(self._backend, Writing):
+        if isinstance(self._backend, WriterEngine):
             budget = self._backend.budget
             facts["memory"] = memory_stats(budget.held_bytes, budget.limit_bytes)
             facts["log"] = {"bytes": self._backend.log.size_bytes, "limit": self._backend.limits.log_bytes}
             facts["since_open"] = {
                 "appended_rows": self._backend.ingest.appended_rows,
                 "appended_bytes": self._backend.ingest.appended_bytes,
-                "seals": self._backend.sealer.seals, "removed_segments": self._backend.housekeeping.removal.retired,
+                "seals": self._backend.sealer.seals, "removed_segments": self._backend.upkeep.removal.retired,
             }  # fmt: skip
             for name, mine in topics.items():
                 state = self._backend.state.topics.get(name)
-                waiting = 0 if state is None else self._backend.housekeeping.waiting_to_merge(state)
+                waiting = 0 if state is None else self._backend.upkeep.waiting_to_merge(state)
                 mine["segments_to_merge"] = waiting
-            facts["background"] = self._backend.maintenance.problem
+            facts["background"] = self._backend.scheduler.problem
             facts["swept"] = list(self._backend.startup.swept)
         return facts
 
@@ -388,10 +388,10 @@ class Catalog(Closing):
     def trouble(self) -> str | None:
         """Why appends or background work fail at the moment; None while all is well."""
         self._check_open()
-        if not isinstance(self._backend, Writing):
+        if not isinstance(self._backend, WriterEngine):
             return None
         failure = self._backend.log.failure or self._backend.reserve.trouble
-        return self._backend.maintenance.problem if failure is None else str(failure)
+        return self._backend.scheduler.problem if failure is None else str(failure)
 
     def verify(self) -> list[Problem]:
         """Read every segment file from end to end; gives the problems that the catalog knows of, new ones included.
@@ -402,7 +402,7 @@ class Catalog(Closing):
         nothing in it is changed. Raises OSError.
         """
         self._check_open()
-        if isinstance(self._backend, Following):
+        if isinstance(self._backend, ReaderEngine):
             self._backend.refresh()
             return [*self.problems(), *damaged_segments(self._backend, now_us())]
         writing = writer_of(self._backend)
@@ -459,7 +459,7 @@ class Catalog(Closing):
 
     def _rest(self) -> None:
         """End seals, upkeep and pipes that are under way, and begin no more; the end of a program calls it."""
-        if self._backend.owner.is_here and isinstance(self._backend, Writing):
+        if self._backend.owner.is_here and isinstance(self._backend, WriterEngine):
             if self._pipes is not None:
                 self._pipes.stop()
             self._backend.rest()

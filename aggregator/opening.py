@@ -10,9 +10,9 @@ from typing import Any
 
 from aggregator.base.reports import RebuildReport
 from aggregator.catalog import Catalog
-from aggregator.engine.follower import Following
+from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.recovery.rebuild import rebuild
-from aggregator.engine.writer import Writing, now_us
+from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import CatalogNotFoundError, InvalidRequestError
 from aggregator.policy import Durability, Limits, Tuning
 from aggregator.storage.files.layout import Layout
@@ -51,13 +51,13 @@ def open_catalog(
     """
     layout = _layout(path)
     if read_only:
-        return Catalog(Following(layout, now_us))
+        return Catalog(ReaderEngine(layout, now_us))
     if file_mode is not None:
         file_mode = parse_mode(file_mode)
     make_directory_tree(layout.root)
     checked = Limits.of(dict(limits) if isinstance(limits, Mapping) else limits)
     options: dict[str, Any] = {"sealing": sealing, "file_mode": file_mode, "tuning": tuning}
-    return Catalog(Writing(layout, Durability.of(durability), checked, now_us, **options))
+    return Catalog(WriterEngine(layout, Durability.of(durability), checked, now_us, **options))
 
 
 def rebuild_manifest(path: AnyPath, *, progress: Callable[[int, int], None] | None = None) -> RebuildReport:

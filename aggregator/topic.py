@@ -9,13 +9,13 @@ from typing import Any
 
 from aggregator.base.names import check_name
 from aggregator.base.reports import CompactionReport, Erasure, RetentionReport, Traces
-from aggregator.engine.bulk_add import Added, Adder, Batch
-from aggregator.engine.follower import Following
+from aggregator.engine.bulk_load import Added, Batch, BulkLoad
+from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.ingest.append import batch_key
 from aggregator.engine.inspection import would_remove
 from aggregator.engine.stats import topic_stats
 from aggregator.engine.upkeep.residue import look_for
-from aggregator.engine.writer import Writing, now_us
+from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import ReadOnlyError
 from aggregator.model import DEFAULT_PARTITION, Receipt
 from aggregator.policy import Retention, Roll
@@ -28,14 +28,14 @@ from aggregator.storage.state.state import Topic as TopicState
 from aggregator.storage.state.tombstones import erased_spaces
 from esformat.parts import html_facts, html_time
 
-Backend = Writing | Following
+Backend = WriterEngine | ReaderEngine
 """What stands behind an open catalog."""
 
 
-def writer_of(backend: Backend) -> Writing:
+def writer_of(backend: Backend) -> WriterEngine:
     """The backend where it may write. Raises ReadOnlyError."""
     backend.owner.check()
-    if isinstance(backend, Writing):
+    if isinstance(backend, WriterEngine):
         return backend
     raise ReadOnlyError(
         "the catalog was opened for reading only", path=str(backend.layout.root), hint="open it for writing"
@@ -150,7 +150,7 @@ class Topic(Scans[Scan]):
             segments are taken in.
         Raises esformat.UsageError, InvalidEventError, CorruptSegmentError (the files), and as `append`.
         """
-        adder = Adder(writer_of(self._backend), self._topic)
+        adder = BulkLoad(writer_of(self._backend), self._topic)
         return adder.add_files([os.fsdecode(path) for path in paths], partition, Batch(batch_key(producer, sequence)))
 
     # ------------------------------------------------------------ keeping house
@@ -175,23 +175,23 @@ class Topic(Scans[Scan]):
             with writing.state.view_lock:
                 self._topic.info = changed
         writing.manifest.keep_facts()
-        writing.maintenance.wake()
+        writing.scheduler.wake()
 
     def retain(self, *, dry_run: bool = False) -> RetentionReport:
         """Remove the segments that the topic's retention no longer keeps, now; it happens by itself as well.
 
         dry_run: only tell which. Scans that are open finish: files go when they have.
         """
-        if dry_run and isinstance(self._backend, Following):
+        if dry_run and isinstance(self._backend, ReaderEngine):
             return would_remove(self._backend, (self.name,), now_us())
-        return writer_of(self._backend).housekeeping.retain([self._topic], dry_run=dry_run)
+        return writer_of(self._backend).upkeep.retain([self._topic], dry_run=dry_run)
 
     def compact(self) -> CompactionReport:
         """Merge the topic's segments into larger ones, and take what was erased off the disk, now.
 
         Merging happens by itself as well, a level at a time. Record indexes stay as they are.
         """
-        return writer_of(self._backend).housekeeping.compact([self._topic])
+        return writer_of(self._backend).upkeep.compact([self._topic])
 
     def erase(self, space: str | bytes) -> Erasure:
         """Erase every event of a space that is visible now: hidden when this returns, and gone from disk soon.
@@ -203,8 +203,8 @@ class Topic(Scans[Scan]):
         writing = writer_of(self._backend)
         question = self._question(space=space)
         assert question.space is not None
-        erasure = writing.housekeeping.erasures.hide(self._topic, question.space, self.scan(space=space).count())
-        writing.maintenance.wake()
+        erasure = writing.upkeep.erasures.hide(self._topic, question.space, self.scan(space=space).count())
+        writing.scheduler.wake()
         return erasure
 
     def erasures(self) -> tuple[str | bytes, ...]:

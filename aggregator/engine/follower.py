@@ -28,7 +28,7 @@ from aggregator.storage.state.streams import StreamIndex
 _TRIES, _PAUSE_S = 50, 0.02  # until a manifest that is being rebuilt has its name: a moment
 
 
-class Following:
+class ReaderEngine:
     """What a reading process has of a catalog. Safe to share between threads."""
 
     def __init__(self, layout: Layout, clock: Callable[[], int]) -> None:

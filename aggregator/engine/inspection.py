@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from aggregator.base.reports import Removed, RetentionReport
-from aggregator.engine.follower import Following
+from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.upkeep.ages import stored_report
 from aggregator.engine.upkeep.retention import expired
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
@@ -14,7 +14,7 @@ from aggregator.storage.segments.file import file_checksum
 from aggregator.storage.state.state import Topic
 
 
-def damaged_segments(following: Following, now_us: int) -> Iterator[Problem]:
+def damaged_segments(following: ReaderEngine, now_us: int) -> Iterator[Problem]:
     """Read every segment file from end to end. Whoever opens the catalog for writing sets damaged ones aside."""
     for topic in list(following.state.topics.values()):
         for info in _segments(following, topic):
@@ -32,7 +32,7 @@ def damaged_segments(following: Following, now_us: int) -> Iterator[Problem]:
                 yield Problem(subject, f"the segment is {found} ({rows})", "reported", now_us)
 
 
-def would_remove(following: Following, names: Iterable[str], now_us: int) -> RetentionReport:
+def would_remove(following: ReaderEngine, names: Iterable[str], now_us: int) -> RetentionReport:
     """What the policies of topics no longer keep; the limits of the catalog as a whole are the writer's own."""
     believed_us = stored_report(following.manifest, now_us).believed_us
     batches, state, removed = following.manifest.quarantined(), following.state, []
@@ -61,6 +61,6 @@ def would_remove(following: Following, names: Iterable[str], now_us: int) -> Ret
     return RetentionReport(tuple(removed), usage.total, usage.waiting, dry_run=True)
 
 
-def _segments(following: Following, topic: Topic) -> list[SegmentInfo]:
+def _segments(following: ReaderEngine, topic: Topic) -> list[SegmentInfo]:
     with following.state.view_lock:
         return list(topic.segments.view())

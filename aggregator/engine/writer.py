@@ -15,13 +15,13 @@ from aggregator.base.memory_budget import Budget
 from aggregator.engine.ingest.append import Ingest
 from aggregator.engine.ingest.quota import Quota
 from aggregator.engine.ingest.reserve import where_written
-from aggregator.engine.recovery.check import Startup
+from aggregator.engine.recovery.check import ConsistencyCheck
 from aggregator.engine.recovery.replay import Replay
 from aggregator.engine.seal.poison import Quarantine
 from aggregator.engine.seal.process import POSSIBLE, PREFIX, SealingProcess
 from aggregator.engine.seal.sealer import Sealer
-from aggregator.engine.upkeep.scheduler import Maintenance
-from aggregator.engine.upkeep.upkeep import LOG_SHARE, Housekeeping
+from aggregator.engine.upkeep.scheduler import Scheduler
+from aggregator.engine.upkeep.upkeep import LOG_SHARE, Upkeep
 from aggregator.errors import CatalogLockedError, CorruptManifestError, InvalidRequestError
 from aggregator.model import Problem
 from aggregator.policy import Durability, Limits, Tuning
@@ -97,7 +97,7 @@ def _sealing_limits(limits: Limits) -> Limits:
     return limits if kept is None else replace(limits, log_bytes=min(limits.log_bytes, kept // LOG_SHARE))
 
 
-class Writing:
+class WriterEngine:
     """What a catalog has that is open for writing: the lock, the log, the threads."""
 
     def __init__(
@@ -177,7 +177,7 @@ class Writing:
         for entry in manifest.producers():
             self.state.partitions[entry.partition][1].keep_producer(entry)
         undo_adding(layout, {info.number for topic in self.state.topics.values() for info in topic.segments.view()})
-        self.startup = Startup(layout, self.state, manifest, clock, change)
+        self.startup = ConsistencyCheck(layout, self.state, manifest, clock, change)
         self.startup.check_manifest(noted)
         self.startup.check_segments()
         replay = Replay(self.state, manifest, clock)
@@ -211,13 +211,13 @@ class Writing:
 
     def _make_storage(self, unsealed_bytes: int) -> None:
         """What all that comes works on, and what it may take."""
-        self.budget = Budget(self.limits.memory_bytes, lambda: self.maintenance.sealing_problem())
+        self.budget = Budget(self.limits.memory_bytes, lambda: self.scheduler.sealing_problem())
         self.budget.take(unsealed_bytes)
         self._storage = Storage(
             self.layout, self.state, self.manifest, self.log, self.pins, self.pool, self.reserve, self.budget,
             self.limits, self.durability, self.tuning, self._clock,
         )  # fmt: skip
-        self.quota = Quota(self._storage, lambda: self.maintenance.wake())
+        self.quota = Quota(self._storage, lambda: self.scheduler.wake())
 
     def _make_sealing(self) -> None:
         """What makes segments, and what keeps them: housekeeping, and the index of their streams."""
@@ -232,7 +232,7 @@ class Writing:
             write=None if self.sealing_process is None else self.sealing_process.write_segment,
         )  # fmt: skip
         self.streams = StreamIndex(self.state, manifest, self.pool, self.snapshot)
-        self.housekeeping = Housekeeping(self._storage, self.quota, self.sealer, self.streams)
+        self.upkeep = Upkeep(self._storage, self.quota, self.sealer, self.streams)
 
     def _note_opening(self) -> None:
         """Note in the manifest how the catalog is written, and begin its next incarnation."""
@@ -248,9 +248,9 @@ class Writing:
 
     def _make_intake(self) -> None:
         """What seals in time, and what takes events."""
-        chores = (*self.housekeeping.chores(), self.streams.keep, self.facts.try_to_keep)
-        self.maintenance = Maintenance(self._storage, self.sealer, limits=_sealing_limits(self.limits), chores=chores)
-        self.ingest = Ingest(self._storage, self.quota, roll_bytes=self.sealer.roll_bytes, wake=self.maintenance.wake)
+        chores = (*self.upkeep.chores(), self.streams.keep, self.facts.try_to_keep)
+        self.scheduler = Scheduler(self._storage, self.sealer, limits=_sealing_limits(self.limits), chores=chores)
+        self.ingest = Ingest(self._storage, self.quota, roll_bytes=self.sealer.roll_bytes, wake=self.scheduler.wake)
 
     def _pass_over_reserved(self, recovered: Recovered) -> None:
         """Where the last run ended without closing and did not sync, events that it acknowledged may be gone: give
@@ -278,8 +278,8 @@ class Writing:
 
     def rest(self) -> None:
         """Stop the threads that work in the background. Appends are taken as long as there is room."""
-        self.housekeeping.stop()
-        self.maintenance.stop()
+        self.upkeep.stop()
+        self.scheduler.stop()
 
     def close(self) -> None:
         """Stop the threads, sync the log, let go of everything, whatever fails on the way."""
@@ -295,10 +295,10 @@ class Writing:
             with suppress(EsdbError, OSError):  # what the manifest lacks is looked up at the next opening
                 self.streams.keep(closing=True)
             with suppress(EsdbError, OSError):  # then it is what was noted a minute ago
-                self.housekeeping.ages.note()
+                self.upkeep.ages.note()
             self.facts.keep()
             with suppress(OSError):  # the next one who opens it tries again
-                self.housekeeping.keep_reserve()
+                self.upkeep.keep_reserve()
 
     def _close_log(self) -> None:
         try:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from aggregator.engine.follower import Following
+from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.writer import now_us
 from aggregator.errors import CatalogNotFoundError, TopicNotFoundError
 from aggregator.model import TopicInfo
@@ -51,7 +51,7 @@ def known_columns(options: CatalogReadOptions) -> tuple[pa.Schema, TopicInfo]:
     raise TopicNotFoundError(f"no topic {options.topic!r}", path=str(layout.root), hint=f"its topics: {known}")
 
 
-def topic_of(following: Following, name: str) -> Topic:
+def topic_of(following: ReaderEngine, name: str) -> Topic:
     """A topic as a reading process has it. Raises TopicNotFoundError."""
     following.refresh()
     found = following.state.topics.get(name)
@@ -60,9 +60,9 @@ def topic_of(following: Following, name: str) -> Topic:
     return found
 
 
-def follow_catalog(root: str) -> Following:
+def follow_catalog(root: str) -> ReaderEngine:
     """The catalog as a process sees it that only reads. Close it. Raises CatalogNotFoundError and others."""
-    return Following(Layout(Path(root)), now_us)
+    return ReaderEngine(Layout(Path(root)), now_us)
 
 
 def choose_columns(options: CatalogReadOptions) -> StructType:

@@ -19,8 +19,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from aggregator.catalog import Catalog
-from aggregator.engine.bulk_add import Added, Adder, Batch, StagedSegment, Target, find_target, stage
-from aggregator.engine.writer import Writing, now_us
+from aggregator.engine.bulk_load import Added, Batch, BulkLoad, StagedSegment, Target, find_target, stage
+from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import CatalogLockedError
 from aggregator.model import RESERVED_COLUMNS
 from aggregator.opening import make_directory_tree
@@ -83,7 +83,7 @@ class _Writer:
             if options.topic not in writing.state.topics:
                 keys = "binary" if self._columns.binary_keys else "text"
                 Catalog(writing).create_topic(options.topic, indexes=options.indexes, keys=keys)
-            adder = Adder(writing, writing.state.topics[options.topic])
+            adder = BulkLoad(writing, writing.state.topics[options.topic])
             return adder.prepare(options.partition, self._columns.arrow(self._arrow))
 
     def _stage(self, batches: Iterator[pa.RecordBatch], batch: Batch) -> TaskResult:
@@ -105,7 +105,7 @@ class _Writer:
             if not staged:
                 return None
             with _writing(self._layout) as writing:
-                adder = Adder(writing, writing.state.topics[self._options.topic])
+                adder = BulkLoad(writing, writing.state.topics[self._options.topic])
                 return adder.add(results[0].target, staged, results[0].batch)
         finally:
             self._clear(messages)
@@ -176,12 +176,12 @@ class CatalogStreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 
 @contextmanager
-def _writing(layout: Layout) -> Iterator[Writing]:
+def _writing(layout: Layout) -> Iterator[WriterEngine]:
     """The catalog open for writing, for a moment. Raises CatalogLockedError where another process has it for long."""
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
         try:
-            writing = Writing(layout, Durability.of("fsync"), Limits(), now_us)
+            writing = WriterEngine(layout, Durability.of("fsync"), Limits(), now_us)
             break
         except CatalogLockedError:
             if time.monotonic() > deadline:

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from aggregator.engine.follower import Following
+from aggregator.engine.follower import ReaderEngine
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.spark.admission import I64, Span, admit, uncovered
 from aggregator.spark.options import HEAD, TAIL, CatalogReadOptions
@@ -45,14 +45,14 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Raises UsageError, AggregatorError."""
         self._options = options
         self._request = make_request(options, schema)
-        self._following: Following | None = None
+        self._following: ReaderEngine | None = None
         self._pins: list[Pin] = []
         self._target: Ends | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_following": None, "_pins": [], "_target": None}
 
-    def _catalog(self) -> Following:
+    def _catalog(self) -> ReaderEngine:
         if self._following is None:
             self._following = follow_catalog(self._options.root)
         return self._following
@@ -210,7 +210,7 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._following = None
 
 
-def _indexes_of(catalog: Following, info: SegmentInfo) -> Callable[[], I64]:
+def _indexes_of(catalog: ReaderEngine, info: SegmentInfo) -> Callable[[], I64]:
     def load() -> I64:
         column = catalog.pool.get(info).scan(columns=[RECORD_INDEX]).to_table()[RECORD_INDEX]
         return np.asarray(column.to_numpy())

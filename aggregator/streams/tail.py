@@ -8,7 +8,7 @@ from itertools import chain
 
 import pyarrow as pa
 
-from aggregator.engine.writer import Writing
+from aggregator.engine.writer import WriterEngine
 from aggregator.errors import InvalidRequestError
 from aggregator.lql.parse.tree import Select
 from aggregator.streams.selection import Selection
@@ -71,7 +71,7 @@ class Tail:
             left = None if self._timeout_s is None else since + self._timeout_s - time.monotonic()
             if left is not None and left <= 0:
                 return False
-            if isinstance(self._backend, Writing):
+            if isinstance(self._backend, WriterEngine):
                 if arrivals.wait(seen, left):
                     return not arrivals.ended
             elif arrivals.wait(seen, _LOOK_S if left is None else min(_LOOK_S, left)):

@@ -189,8 +189,8 @@ def _apply(backend: Backend, streams: _Streams, trimmed: Sequence[Trimming]) -> 
             for partition, end in ends[topic].items():
                 tie = index + 1 if partition == last_partition else LAST if partition < last_partition else 0
                 cuts[partition, name.encode()] = Cut(end, time_us, tie)
-    writing.housekeeping.erasures.truncate(cuts)
-    writing.maintenance.look_after()
+    writing.upkeep.erasures.truncate(cuts)
+    writing.scheduler.run_chores()
 
 
 def _ends(snapshot: Snapshot) -> dict[int, int]:

@@ -137,7 +137,7 @@ class CatalogMachine(RuleBasedStateMachine):
         """Nothing changes but the files; and of what was erased nothing is left."""
         with self._crash_image("added", crash):
             if by_itself:
-                self.catalog._backend.housekeeping._compact_by_itself()
+                self.catalog._backend.upkeep._compact_by_itself()
             else:
                 report = self.catalog.compact()
                 assert report.still_erasing == ()
@@ -161,7 +161,7 @@ class CatalogMachine(RuleBasedStateMachine):
         self.catalog.seal()
         self.catalog._backend.log.roll()
         self.catalog._backend.sealer.release_log()
-        self.catalog._backend.housekeeping.removal.sweep()
+        self.catalog._backend.upkeep.removal.sweep()
         self.topic.set_policy(roll={"rows": rows}, retention=policy)
         known = (self.topic._topic.info, self.topic.partitions)
         erasing = set(self.topic.erasures())

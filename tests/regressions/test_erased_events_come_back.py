@@ -117,5 +117,5 @@ def test_a_reader_of_the_manifest_puts_off_what_is_overwritten(catalog):
         topic.erase("customer-1")
         assert topic.compact().erased == ("customer-1",)
         assert topic.traces("customer-1").manifest
-    writing.housekeeping._compact_by_itself()
+    writing.upkeep._compact_by_itself()
     assert not topic.traces("customer-1").manifest

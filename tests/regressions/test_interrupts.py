@@ -87,7 +87,7 @@ def test_retention(catalog, interrupt):
     with pytest.raises(KeyboardInterrupt):
         topic.retain()
     assert topic.stats()["segments"] == 1
-    catalog._backend.housekeeping.removal.sweep()
+    catalog._backend.upkeep.removal.sweep()
     assert [event.timestamp for event in topic.scan()] == [2]
 
 

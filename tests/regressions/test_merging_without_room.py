@@ -45,19 +45,19 @@ def test_no_room_below_a_topics_limit(catalog):
     seal_some(catalog, topic, FAN_IN)
     small = sum(segment.size_bytes for segment in segments(topic)[1:])
     topic.set_policy(retention={"bytes": 12 * small})
-    housekeeping = catalog._backend.housekeeping
+    upkeep = catalog._backend.upkeep
     scan = topic.scan().batches()
     next(scan)
-    housekeeping.removal.retire(topic._topic, large, "test")  # which the scan keeps on disk
-    looking = threading.Thread(target=housekeeping._compact_by_itself, daemon=True)
+    upkeep.removal.retire(topic._topic, large, "test")  # which the scan keeps on disk
+    looking = threading.Thread(target=upkeep._compact_by_itself, daemon=True)
     looking.start()
     looking.join(WAIT_S)
     assert not looking.is_alive()
     assert len(segments(topic)) == FAN_IN
     del scan
-    housekeeping.removal.sweep()
-    housekeeping._look_after = 0
-    housekeeping._compact_by_itself()
+    upkeep.removal.sweep()
+    upkeep._look_after = 0
+    upkeep._compact_by_itself()
     assert len(segments(topic)) == 1
 
 
@@ -68,13 +68,13 @@ def test_merged_after_an_erasure(catalog):
     seal_some(catalog, topic, FAN_IN)
     other.append(events(0))  # which keeps the log
     topic.erase("nobody")
-    housekeeping = catalog._backend.housekeeping
-    housekeeping._compact_by_itself()
+    upkeep = catalog._backend.upkeep
+    upkeep._compact_by_itself()
     assert topic.erasures() == ("nobody",)
     assert len(segments(topic)) == FAN_IN
     catalog.seal("other")
-    housekeeping._look_after = 0
-    housekeeping._compact_by_itself()
+    upkeep._look_after = 0
+    upkeep._compact_by_itself()
     assert topic.erasures() == ()
     assert len(segments(topic)) == 1
 
@@ -92,20 +92,20 @@ def test_a_damaged_segment_holds_up_nothing_else(catalog):
         writing.layout.segment(segment.number).unlink()
         writing.pool.forget(segment.number)
     for topic in (first, second):
-        writing.housekeeping.erasures.hide(topic._topic, b"customer", 1)
+        writing.upkeep.erasures.hide(topic._topic, b"customer", 1)
     with pytest.raises(aggregator.SegmentMissingError):
-        writing.housekeeping._compact_by_itself()
+        writing.upkeep._compact_by_itself()
     assert second.erasures() == ()
     assert first.erasures() == ("customer",)
-    writing.housekeeping._look_after = 0
+    writing.upkeep._look_after = 0
     with pytest.raises(aggregator.SegmentMissingError):
-        writing.housekeeping._compact_by_itself()
+        writing.upkeep._compact_by_itself()
     assert len(segments(second)) == 1
     with pytest.raises(aggregator.SegmentMissingError):
         catalog.compact()
     catalog.accept_losses()
-    writing.housekeeping._look_after = 0
-    writing.housekeeping._compact_by_itself()
+    writing.upkeep._look_after = 0
+    writing.upkeep._compact_by_itself()
     assert first.erasures() == ()
 
 
@@ -121,8 +121,8 @@ def test_a_segment_with_wrong_bytes_is_passed_over(catalog):
     stored[middle - 200 : middle + 200] = bytes(400)
     path.write_bytes(stored)
     for _ in range(2):
-        writing.housekeeping._look_after = 0
-        writing.housekeeping._compact_by_itself()
+        writing.upkeep._look_after = 0
+        writing.upkeep._compact_by_itself()
     assert sorted(segment.level for segment in segments(topic)) == [0, 1]
     (problem,) = catalog.problems()
     assert problem.subject.endswith(f"{bad.number:012d}.esdb")

@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 import aggregator
-from aggregator.engine.upkeep.scheduler import Maintenance
+from aggregator.engine.upkeep.scheduler import Scheduler
 
 _TESTS = str(Path(__file__).parents[1])
 _LIBRARY = str(Path(os.__file__).parent)
@@ -23,20 +23,20 @@ _WALKS = {"pathlib.Path.glob", "pathlib.Path.rglob"}
 
 def still(catalog: aggregator.Catalog) -> aggregator.Catalog:
     """End what a catalog does by itself: seals, merges, copies of the manifest. Calls do what they did before."""
-    catalog._backend.maintenance.stop()
+    catalog._backend.scheduler.stop()
     return catalog
 
 
 @contextlib.contextmanager
 def no_background() -> Iterator[None]:
     """Catalogs that are opened meanwhile do nothing by themselves from their first moment."""
-    begin = Maintenance.__init__
+    begin = Scheduler.__init__
 
-    def begin_and_end(self: Maintenance, *given: Any, **named: Any) -> None:
+    def begin_and_end(self: Scheduler, *given: Any, **named: Any) -> None:
         begin(self, *given, **named)
         self.stop()
 
-    with mock.patch.multiple(Maintenance, _run=mock.Mock(), __init__=begin_and_end):
+    with mock.patch.multiple(Scheduler, _run=mock.Mock(), __init__=begin_and_end):
         yield
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from aggregator.base.common_type import magnitudes_of, rounds_nothing
 from aggregator.base.names import check_name
-from aggregator.engine.ingest.batch import Fitting
+from aggregator.engine.ingest.batch import BatchAdapter
 from aggregator.engine.ingest.event_table import Rows, taken_in, to_table
 from aggregator.engine.ingest.fingerprint import fingerprint
 from aggregator.engine.ingest.quota import Quota
@@ -28,7 +28,7 @@ from aggregator.storage.state.schema import choose_schema, newest_of_families, w
 from aggregator.storage.state.state import PRODUCER_WINDOW, Partition, Topic
 from esformat import InvalidEventError
 
-MAX_FITTINGS = 256  # sets of columns remembered for each topic
+MAX_ADAPTERS = 256  # sets of columns remembered for each topic
 
 
 class Ingest:
@@ -51,7 +51,7 @@ class Ingest:
             0  # since this was made; only the log's leader, one at a time, counts
         )
         self._making = Lock()  # held while a partition or a schema is made
-        self._fittings: dict[int, dict[Any, tuple[SchemaInfo, Fitting]]] = {}  # by columns and their magnitudes
+        self._adapters: dict[int, dict[Any, tuple[SchemaInfo, BatchAdapter]]] = {}  # by columns and their magnitudes
 
     def append(
         self, topic: Topic, given: Any, partition: str, producer: str | None, sequence: int | None, note: str = ""
@@ -93,7 +93,7 @@ class Ingest:
             if widened(known.schema, table.schema, topic.info.indexes, magnitudes_of(table)) != known.schema:
                 continue
             with contextlib.suppress(InvalidEventError):  # a value that its columns do not take
-                batch = Fitting(table.schema, known.schema).apply(table)
+                batch = BatchAdapter(table.schema, known.schema).apply(table)
                 if fingerprint(batch, batch.serialize()) == entry.fingerprint:
                     return entry
         return None
@@ -185,33 +185,33 @@ class Ingest:
     def _fitted(self, topic: Topic, table: pa.Table | pa.RecordBatch) -> tuple[SchemaInfo, pa.RecordBatch]:
         """The schema that a batch is stored in, and the batch in its columns. Raises InvalidEventError."""
         magnitudes = magnitudes_of(table)
-        fittings = self._fittings.setdefault(topic.info.number, {})
+        adapters = self._adapters.setdefault(topic.info.number, {})
         key = (table.schema, tuple(magnitudes.items()))
         try:
-            schema, fitting = fittings[key]
+            schema, adapter = adapters[key]
         except (KeyError, TypeError):  # TypeError: an extension type of the caller's own has no hash
             try:
-                schema, fitting = self._make_fitting(topic, table, magnitudes)
+                schema, adapter = self._make_adapter(topic, table, magnitudes)
             except InvalidEventError:
                 fitted = _fitted_by_value(topic, table)
                 if fitted is None:
                     raise
                 return fitted
-            if len(fittings) >= MAX_FITTINGS:
-                fittings.clear()
+            if len(adapters) >= MAX_ADAPTERS:
+                adapters.clear()
             with contextlib.suppress(TypeError):
-                fittings[key] = schema, fitting
-        return schema, fitting.apply(table)
+                adapters[key] = schema, adapter
+        return schema, adapter.apply(table)
 
-    def _make_fitting(
+    def _make_adapter(
         self, topic: Topic, table: pa.Table | pa.RecordBatch, magnitudes: Mapping[str, int]
-    ) -> tuple[SchemaInfo, Fitting]:
+    ) -> tuple[SchemaInfo, BatchAdapter]:
         given = table.schema
         known, wanted = self._choose(topic, given, magnitudes)
         if wanted != known:
-            Fitting(given, wanted.schema).apply(table)  # what is refused makes no schema
+            BatchAdapter(given, wanted.schema).apply(table)  # what is refused makes no schema
         schema = self.schema_for(topic, given, magnitudes)
-        return schema, Fitting(given, schema.schema)
+        return schema, BatchAdapter(given, schema.schema)
 
     @staticmethod
     def _choose(topic: Topic, given: pa.Schema, magnitudes: Mapping[str, int]) -> tuple[SchemaInfo | None, SchemaInfo]:
@@ -230,7 +230,7 @@ class Ingest:
             return self._add_schema(topic, self._manifest.add_schema(wanted, known))
 
     def _add_schema(self, topic: Topic, info: SchemaInfo) -> SchemaInfo:
-        self._fittings.pop(topic.info.number, None)  # batches of the older schema go on in the newer one
+        self._adapters.pop(topic.info.number, None)  # batches of the older schema go on in the newer one
         with self._state.view_lock:
             self._state.add_schema(info)
         return info
@@ -244,7 +244,7 @@ def _fitted_by_value(topic: Topic, table: pa.Table | pa.RecordBatch) -> tuple[Sc
             name in types and rounds_nothing(types[name], kind) for name, kind in zip(*_columns(table), strict=True)
         ):
             with contextlib.suppress(InvalidEventError):
-                return known, Fitting(table.schema, known.schema).apply(table)
+                return known, BatchAdapter(table.schema, known.schema).apply(table)
     return None
 
 

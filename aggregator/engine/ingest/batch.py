@@ -12,7 +12,7 @@ MAX_KEY_BYTES = 65_535
 """Of a space or grouping, as in the segment format."""
 
 
-class Fitting:
+class BatchAdapter:
     """How batches with one set of columns become batches of a schema; made once for each set of columns."""
 
     def __init__(self, given: pa.Schema, schema: EventSchema) -> None:

@@ -41,7 +41,7 @@ logger = logging.getLogger("aggregator")
 KEPT, TAKEN_IN, SET_ASIDE = "reported", "taken in", "set aside in quarantine"
 
 
-class Startup:
+class ConsistencyCheck:
     """The checks of one opening. `swept`: names below the root of files that a crash left and nobody needs."""
 
     def __init__(

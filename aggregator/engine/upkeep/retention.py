@@ -17,7 +17,7 @@ Kept = SegmentInfo | QuarantinedBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
+class Expired:
     """A segment or quarantined batch to remove, and why: "age", "segments", "bytes", "partition segments",
     "partition bytes", "catalog bytes", "free disk".
     """
@@ -45,17 +45,17 @@ def oldest_first(segments: Iterable[Kept]) -> list[Kept]:
     return sorted(segments, key=lambda segment: (segment.created_us, segment.first_index, segment.number))
 
 
-def expired(segments: Sequence[Kept], policy: Retention, now_us: int) -> list[Doomed]:
+def expired(segments: Sequence[Kept], policy: Retention, now_us: int) -> list[Expired]:
     """The segments and quarantined batches of a topic that its policy no longer keeps: by age, by what its partitions
     keep, by what it keeps itself; of each, oldest first.
 
     One goes by age when its newest event is too old.
     """
-    doomed: list[Doomed] = []
+    doomed: list[Expired] = []
     kept: list[Kept] = []
     for segment in oldest_first(segments):
         if policy.age_us is not None and now_us - segment.max_timestamp > policy.age_us:
-            doomed.append(Doomed(segment, "age"))
+            doomed.append(Expired(segment, "age"))
         else:
             kept.append(segment)
     if policy.partition_bytes is not None or policy.partition_segments is not None:
@@ -71,16 +71,16 @@ def expired(segments: Sequence[Kept], policy: Retention, now_us: int) -> list[Do
     return doomed + _over(kept, policy.segments, policy.bytes)
 
 
-def _over(kept: Sequence[Kept], max_segments: int | None, max_bytes: int | None, whose: str = "") -> list[Doomed]:
+def _over(kept: Sequence[Kept], max_segments: int | None, max_bytes: int | None, whose: str = "") -> list[Expired]:
     """The first of these, until what is left keeps to the limits. Batches are no segments."""
-    doomed: list[Doomed] = []
+    doomed: list[Expired] = []
     kept_bytes = sum(segment.size_bytes for segment in kept)
     count = sum(isinstance(segment, SegmentInfo) for segment in kept)
     for segment in kept:
         if max_segments is not None and count > max_segments:
-            doomed.append(Doomed(segment, f"{whose}segments"))
+            doomed.append(Expired(segment, f"{whose}segments"))
         elif max_bytes is not None and kept_bytes > max_bytes:
-            doomed.append(Doomed(segment, f"{whose}bytes"))
+            doomed.append(Expired(segment, f"{whose}bytes"))
         else:
             break
         kept_bytes -= segment.size_bytes
@@ -88,18 +88,18 @@ def _over(kept: Sequence[Kept], max_segments: int | None, max_bytes: int | None,
     return doomed
 
 
-def in_the_way(segments: Sequence[Kept], space: Space) -> list[Doomed]:
+def over_limit(segments: Sequence[Kept], space: Space) -> list[Expired]:
     """The segments and quarantined batches, of all topics, that must go so that the catalog fits on its disk, oldest
     first. The batches are part of `space.other_bytes`.
     """
-    doomed: list[Doomed] = []
+    doomed: list[Expired] = []
     held = space.other_bytes + sum(segment.size_bytes for segment in segments if isinstance(segment, SegmentInfo))
     free = space.free_bytes
     for segment in oldest_first(segments):
         if space.max_bytes is not None and held > space.max_bytes:
-            doomed.append(Doomed(segment, "catalog bytes"))
+            doomed.append(Expired(segment, "catalog bytes"))
         elif space.min_free_bytes is not None and free < space.min_free_bytes:
-            doomed.append(Doomed(segment, "free disk"))
+            doomed.append(Expired(segment, "free disk"))
         else:
             break
         held -= segment.size_bytes

@@ -42,7 +42,7 @@ def _stand_back() -> None:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
 
 
-class Maintenance:
+class Scheduler:
     """The background work of a writer. `wake` it when something may be due."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Maintenance:
             self._woken = True
             self._condition.notify()
 
-    def look_after(self) -> None:
+    def run_chores(self) -> None:
         """Something was sealed, or a limit was passed: let the chores look at it, now or as soon as they are done."""
         self._called = True
         self.wake()
@@ -156,7 +156,7 @@ class Maintenance:
         busy = sum(not future.done() for future in list(self._running.values()))
         try:
             threads = max(1, self._workers // max(1, busy))
-            self._sealer.seal(topic, partition, threads=threads, sealed=self.look_after, begun_only=begun_only)
+            self._sealer.seal(topic, partition, threads=threads, sealed=self.run_chores, begun_only=begun_only)
         except Exception as error:  # noqa: BLE001  it shows as trouble, and is tried again
             least, most = self._back_off_s
             pause = min(most, 2 * self._back_off.get(number, (0.0, least / 2))[1])
@@ -164,7 +164,7 @@ class Maintenance:
             self._report(number, f"sealing partition {partition.name!r} of topic {topic.info.name!r}", error)
         else:
             self._sealed(number)
-        self.look_after()
+        self.run_chores()
 
     def _cut_log(self) -> None:
         """Delete what seals could not delete, and where the log is half full the newest file as well, if it holds
@@ -200,7 +200,7 @@ class Maintenance:
         finally:
             chore.running = False
             if chore.due and not self._stopping:  # somebody asked after the last look
-                self.look_after()
+                self.run_chores()
 
     def _report(self, who: object, what: str, error: Exception) -> None:
         expected = isinstance(error, EsdbError | OSError)

@@ -16,7 +16,7 @@ from aggregator.engine.seal.sealer import NOT_THE_DATA, Sealer
 from aggregator.engine.upkeep.ages import Ages
 from aggregator.engine.upkeep.erasure import Erasures
 from aggregator.engine.upkeep.removal import Removal, UnlessRemoved
-from aggregator.engine.upkeep.retention import Doomed, Kept, Space, expired, in_the_way
+from aggregator.engine.upkeep.retention import Expired, Kept, Space, expired, over_limit
 from aggregator.engine.upkeep.rewrite import FirstError, Rewriter, Stopped
 from aggregator.engine.upkeep.topics import Topics
 from aggregator.errors import SegmentMissingError
@@ -43,7 +43,7 @@ LOG_SHARE = 4
 _UNLIMITED = Retention()
 
 
-class Housekeeping:
+class Upkeep:
     """Keeps a catalog within its bounds and its segments few. Safe to share between threads."""
 
     def __init__(self, storage: Storage, quota: Quota, sealer: Sealer, streams: StreamIndex) -> None:
@@ -95,7 +95,7 @@ class Housekeeping:
             usage = self.usage()
         return RetentionReport(tuple(self._removed(one) for one in doomed), usage.total, usage.waiting, dry_run)
 
-    def _retain(self, topics: Iterable[Topic] | None) -> list[Doomed]:
+    def _retain(self, topics: Iterable[Topic] | None) -> list[Expired]:
         """One pass; gives what was removed."""
         done = self._remove(self._doomed(topics))
         self.removal.sweep()
@@ -113,9 +113,9 @@ class Housekeeping:
             logger.warning("open scans keep %d bytes of removed segments: limits are passed until they end", waiting)
         self._told_waiting = much
 
-    def _doomed(self, topics: Iterable[Topic] | None) -> list[Doomed]:
+    def _doomed(self, topics: Iterable[Topic] | None) -> list[Expired]:
         now = self.ages.now()
-        doomed: list[Doomed] = []
+        doomed: list[Expired] = []
         left: list[Kept] = []
         set_aside = self._sealer.quarantine.batches()
         for topic in self._topics() if topics is None else topics:
@@ -129,7 +129,7 @@ class Housekeeping:
             doomed += self._over_all(left, sum(one.segment.size_bytes for one in doomed))
         return doomed
 
-    def _over_all(self, left: list[Kept], going_bytes: int) -> list[Doomed]:
+    def _over_all(self, left: list[Kept], going_bytes: int) -> list[Expired]:
         """What the catalog as a whole no longer keeps, of what is left when so many bytes have gone."""
         limit = self._limits.max_bytes
         live = [one for one in left if isinstance(one, SegmentInfo)]
@@ -140,14 +140,14 @@ class Housekeeping:
         other = usage.other
         if limit is not None:
             other -= max(0, usage.log - limit // LOG_SHARE)
-        return in_the_way(
+        return over_limit(
             left, Space(limit, other, self._limits.min_free_bytes, usage.free + usage.waiting + going_bytes)
         )
 
-    def _remove(self, doomed: list[Doomed]) -> list[Doomed]:
+    def _remove(self, doomed: list[Expired]) -> list[Expired]:
         """Retire them, topic by topic; gives those that were still there."""
-        done: list[Doomed] = []
-        mine: dict[tuple[int, str], list[Doomed]] = {}
+        done: list[Expired] = []
+        mine: dict[tuple[int, str], list[Expired]] = {}
         for one in doomed:
             topic, _ = self._state.partitions[one.segment.partition]
             mine.setdefault((topic.info.number, one.reason), []).append(one)
@@ -166,7 +166,7 @@ class Housekeeping:
             )
         return done
 
-    def _removed(self, one: Doomed) -> Removed:
+    def _removed(self, one: Expired) -> Removed:
         topic, partition = self._state.partitions[one.segment.partition]
         info = one.segment
         return Removed(

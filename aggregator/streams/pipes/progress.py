@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 
-from aggregator.engine.follower import Following
+from aggregator.engine.follower import ReaderEngine
 from aggregator.errors import CorruptManifestError
 from aggregator.model import PipeInfo, ProducerEntry
 from aggregator.storage.manifest.lineage import Lineage
@@ -62,6 +62,6 @@ def newest_batch(backend: Backend, pipe: PipeInfo) -> ProducerEntry | None:
     with backend.state.view_lock:
         partitions = [partition for _, partition in backend.state.partitions.values()]
         found = [entry for partition in partitions for entry in partition.producers.get(pipe.identity, {}).values()]
-    if isinstance(backend, Following):  # which knows of batches in the log only
+    if isinstance(backend, ReaderEngine):  # which knows of batches in the log only
         found += [entry for entry in backend.manifest.producers() if entry.producer == pipe.identity]
     return max(found, key=lambda entry: entry.sequence, default=None)

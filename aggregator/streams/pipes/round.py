@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggregator.engine.writer import Writing
+from aggregator.engine.writer import WriterEngine
 from aggregator.lql import Filter, TimeSpan, time_span
 from aggregator.lql.parse.tree import Expression, Source
 from aggregator.storage.segments.table import Bounds
@@ -79,7 +79,7 @@ class PipeRound:
         self.material.pins.close()
 
 
-def begin_round(backend: Writing, chosen: Chosen, standing: Position, now_ns: int) -> PipeRound:
+def begin_round(backend: WriterEngine, chosen: Chosen, standing: Position, now_ns: int) -> PipeRound:
     """The round that goes on at a place. Raises LqlError where the columns do not allow the condition, OSError."""
     backend.refresh()
     ends = visible_ends(backend)  # first: whatever lies below is then in the index and in the snapshots

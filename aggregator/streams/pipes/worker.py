@@ -19,7 +19,7 @@ import pyarrow as pa
 from aggregator.base.allowance import Allowance
 from aggregator.base.interrupts import uninterrupted
 from aggregator.base.names import check_name
-from aggregator.engine.writer import Writing, now_us
+from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import CorruptManifestError, InvalidRequestError, OverloadedError, QueryCancelledError
 from aggregator.lql import TagSet, expression_to_text, matches, parse_source, parse_where, source_to_text
 from aggregator.lql.parse.tree import CreatePipe
@@ -71,7 +71,7 @@ class _Interrupted(Exception):  # noqa: N818  it is no error
 class Pipes:
     """The pipes of a catalog that is open for writing. Safe to share between threads."""
 
-    def __init__(self, backend: Writing, target: Callable[[], Topic]) -> None:
+    def __init__(self, backend: WriterEngine, target: Callable[[], Topic]) -> None:
         """target: gives the topic that pipes write to, made where it is absent."""
         self._backend, self._target = backend, target
         self._rows = PipeRows(backend.manifest)

@@ -206,7 +206,7 @@ def test_retention_begins_again(root, clock, steady, closed_days):
         for _ in range(25):
             clock[0], steady[0] = clock[0] + HOUR_US, steady[0] + HOUR_US
             events(catalog, clock[0])
-            catalog._backend.housekeeping.ages.note()
+            catalog._backend.upkeep.ages.note()
         assert catalog.clock().believed
         assert catalog.problems() == []
         assert catalog.retain().rows == 3
@@ -222,10 +222,10 @@ def test_an_opening_in_1970(root, clock):
     clock[0] = 20_000_000
     with aggregator.open(root) as catalog:
         assert catalog.retain().rows == 0
-        catalog._backend.housekeeping.ages.note()
+        catalog._backend.upkeep.ages.note()
         clock[0] = right
         assert (catalog.clock().believed, catalog.problems()) == (True, [])
-        catalog._backend.housekeeping.ages.note()
+        catalog._backend.upkeep.ages.note()
     clock[0] += 10 * DAY_US
     with aggregator.open(root) as catalog:
         assert catalog.clock().believed

@@ -382,7 +382,7 @@ def test_spark_reads_without_what_is_hidden(tmp_path, names):
         catalog.seal()
         catalog.write({"a": "1"}, [{"ts": i, "msg": f"u{i}"} for i in range(3, 8)])
         backend = catalog._backend
-        with backend.housekeeping._compacting:  # nothing is freed meanwhile
+        with backend.upkeep._compacting:  # nothing is freed meanwhile
             catalog.query("TRUNCATE a = 1 BEFORE 5000ns")
             snapshot, pin = backend.snapshot(backend.state.topics["logs"], None)
             union = plan.with_facts(plan.catalog_schema(snapshot.schemas, (), binary_keys=False).arrow)

@@ -12,7 +12,7 @@ from crash_image import crash_image
 import aggregator
 from aggregator.engine.seal import sealer as sealing_module
 from aggregator.engine.seal.due import Load, choose_to_seal, sealed_at_once
-from aggregator.engine.upkeep.upkeep import Housekeeping
+from aggregator.engine.upkeep.upkeep import Upkeep
 from aggregator.policy import Limits, Retention, Tuning
 from esformat import InvalidEventError
 
@@ -107,9 +107,9 @@ def test_sealing_that_fails_is_tried_again(tmp_path, stuck):
         kept, _ = fill(topic)
         assert topic.scan().count() == kept
         deadline = time.monotonic() + 60
-        while catalog._backend.maintenance.problem is None and time.monotonic() < deadline:
+        while catalog._backend.scheduler.problem is None and time.monotonic() < deadline:
             time.sleep(0.02)
-        assert "no space left" in catalog._backend.maintenance.problem.lower()
+        assert "no space left" in catalog._backend.scheduler.problem.lower()
         stuck.failing = False
         deadline = time.monotonic() + 60
         while catalog._backend.budget.held_bytes and time.monotonic() < deadline:
@@ -275,14 +275,14 @@ def test_a_refusal_says_why_nothing_comes_free(tmp_path, stuck):
 
 def test_upkeep_that_failed_once_is_no_trouble(tmp_path, monkeypatch):
     """Once it succeeded: who watches a catalog would otherwise be told of it until something is sealed."""
-    real, failures = Housekeeping._retain_by_itself, [OSError(5, "Input/output error")]
+    real, failures = Upkeep._retain_by_itself, [OSError(5, "Input/output error")]
 
     def retain(self):
         if failures:
             raise failures.pop()
         real(self)
 
-    monkeypatch.setattr(Housekeeping, "_retain_by_itself", retain)
+    monkeypatch.setattr(Upkeep, "_retain_by_itself", retain)
     with aggregator.open(tmp_path / "data") as catalog:
         for wanted in (lambda trouble: trouble and "upkeep failed" in trouble, lambda trouble: trouble is None):
             deadline = time.monotonic() + 60

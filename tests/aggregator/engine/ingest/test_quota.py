@@ -16,7 +16,7 @@ from waiting import until
 
 import aggregator
 from aggregator.engine.seal import sealer as sealing_module
-from aggregator.engine.upkeep.upkeep import LOG_SHARE, Housekeeping
+from aggregator.engine.upkeep.upkeep import LOG_SHARE, Upkeep
 from aggregator.storage.files import usage as disk
 
 LIMIT = 2_000_000
@@ -53,7 +53,7 @@ def passes(monkeypatch):
     but for what of the log is more than its share, as sealing has not come to it.
     """
     seen = []
-    real = Housekeeping._retain
+    real = Upkeep._retain
 
     def live(self):
         return {info.number: info.size_bytes for topic in self._topics() for info in self._segments(topic)}
@@ -66,7 +66,7 @@ def passes(monkeypatch):
         seen.append((segments, segments + usage.other - max(0, usage.log - (self._limits.max_bytes or 0) // LOG_SHARE)))
         return done
 
-    monkeypatch.setattr(Housekeeping, "_retain", retain)
+    monkeypatch.setattr(Upkeep, "_retain", retain)
     return seen
 
 

@@ -16,7 +16,7 @@ from still import no_background
 
 import aggregator
 import esformat
-from aggregator.engine.upkeep.scheduler import Maintenance
+from aggregator.engine.upkeep.scheduler import Scheduler
 from aggregator.storage.manifest import Manifest
 from aggregator.storage.state.streams import StreamIndex
 
@@ -373,7 +373,7 @@ def open_files():
     return sorted(path.name for path in Path("/dev/fd").iterdir())
 
 
-@pytest.mark.parametrize(("failing", "read_only"), [(Maintenance, False), (StreamIndex, False), (StreamIndex, True)])
+@pytest.mark.parametrize(("failing", "read_only"), [(Scheduler, False), (StreamIndex, False), (StreamIndex, True)])
 def test_an_opening_that_fails_leaves_nothing_open(data, monkeypatch, failing, read_only):
     """Neither files nor locks, however late it fails: the next one finds all as it was."""
     before = open_files()

@@ -75,8 +75,8 @@ def test_opening_that_fails_leaves_no_thread(tmp_path, monkeypatch):
 def test_background_work_outlives_a_lack_of_threads(tmp_path, monkeypatch):
     """Where the system gives no thread just now, sealing is tried again."""
     with aggregator.open(tmp_path / "data") as catalog:
-        maintenance = catalog._backend.maintenance
-        pool, real, failures = maintenance._pool, maintenance._pool.submit, []
+        scheduler = catalog._backend.scheduler
+        pool, real, failures = scheduler._pool, scheduler._pool.submit, []
 
         def submit(*arguments):
             if not failures:

@@ -54,7 +54,7 @@ def remove_all(topic):
     topic.set_policy(retention={"segments": 0})
     topic.retain()
     topic.set_policy(retention={})
-    removal = topic._backend.housekeeping.removal
+    removal = topic._backend.upkeep.removal
     until(lambda: removal.sweep() >= 0 and not removal.waiting())  # a pipe may just be reading
 
 

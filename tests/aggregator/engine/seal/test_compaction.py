@@ -187,7 +187,7 @@ def test_open_scans_finish(root, monkeypatch):
         assert [event.data for event in reader.topic("t").scan()] == expected
         for found, scan in zip(begun, scans, strict=True):
             assert found + [event.data for event in scan] == expected
-        catalog._backend.housekeeping.removal.sweep()
+        catalog._backend.upkeep.removal.sweep()
         assert len(list(root.rglob("*.esdb"))) == 2
 
 
@@ -219,7 +219,7 @@ from pathlib import Path
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) // 1024
 
-Housekeeping.chores = lambda self: ()  # this process merges when it is told to
+Upkeep.chores = lambda self: ()  # this process merges when it is told to
 with aggregator.open(sys.argv[1]) as catalog:
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = peak()

@@ -317,7 +317,7 @@ def test_closing_does_not_wait(root):
     """Finding out what cannot be sealed is given up where the catalog is being closed; the next opening does it."""
     poisoned(root, MIXED)
     with aggregator.open(root) as catalog:
-        catalog._backend.housekeeping.stop()
+        catalog._backend.upkeep.stop()
         with pytest.raises(esformat.ClosedError, match="being closed"):
             catalog.seal()
         assert catalog.quarantine.entries() == []

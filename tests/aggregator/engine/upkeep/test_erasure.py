@@ -161,7 +161,7 @@ def test_a_crash_on_the_way(root, tmp_path, monkeypatch, step):
         topic.erase(KEY)
         if step != "hidden":
             kind, name = {
-                "sealed": (Sealer, "seal"), "rewritten": (type(catalog._backend.housekeeping.removal), "replace"),
+                "sealed": (Sealer, "seal"), "rewritten": (type(catalog._backend.upkeep.removal), "replace"),
             }[step]  # fmt: skip
             original, copied = getattr(kind, name), Lock()
 

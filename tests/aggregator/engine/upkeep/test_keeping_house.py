@@ -14,7 +14,7 @@ import pytest
 from reading_child import read_until
 
 import aggregator
-from aggregator.engine.upkeep.upkeep import LOG_SHARE, Housekeeping
+from aggregator.engine.upkeep.upkeep import LOG_SHARE, Upkeep
 from aggregator.policy import Tuning
 from aggregator.storage.segments.pool import SegmentPool
 
@@ -50,7 +50,7 @@ def test_eight_readers(tmp_path, monkeypatch, limits, retention):
     still read, and for what of the log is more than its share, as sealing has not come to it.
     """
     left: list[tuple[int, int]] = []
-    real = Housekeeping._retain
+    real = Upkeep._retain
 
     def retain(self, topics):
         done = real(self, topics)
@@ -59,7 +59,7 @@ def test_eight_readers(tmp_path, monkeypatch, limits, retention):
         left.append((kept, usage.waiting))
         return done
 
-    monkeypatch.setattr(Housekeeping, "_retain", retain)
+    monkeypatch.setattr(Upkeep, "_retain", retain)
     root = tmp_path / "data"
     child = [sys.executable, str(ROOT / "tests/support/reading_child.py"), str(root)]
     with aggregator.open(root, limits=limits, durability="none", tuning=Tuning(fan_in=3)) as catalog:
@@ -98,7 +98,7 @@ def test_eight_readers(tmp_path, monkeypatch, limits, retention):
         assert min(scans) > 0
         largest, waiting = map(max, zip(*left, strict=True))
         assert largest <= 1.1 * LIMIT, f"{largest:,} bytes"
-        assert catalog._backend.housekeeping.erasures.rewritten
+        assert catalog._backend.upkeep.erasures.rewritten
         print(f"{source.events:,} events, {sum(scans)} scans, at most {largest:,} bytes after {len(left)} passes")
         print(f"at most {waiting:,} bytes waited for scans")
 

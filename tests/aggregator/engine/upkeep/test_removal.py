@@ -17,7 +17,7 @@ def test_a_file_that_cannot_be_deleted(tmp_path, monkeypatch):
         for number in range(4):
             topic.append([{"space": "a", "timestamp": number}])
             catalog.seal()
-        removal = catalog._backend.housekeeping.removal
+        removal = catalog._backend.upkeep.removal
         infos = list(topic._topic.segments.view())
         stuck = catalog._backend.layout.segment(infos[0].number)
         unlink = Path.unlink
@@ -45,7 +45,7 @@ def test_a_scan_that_begins_before_the_view_shows_a_removal(tmp_path, monkeypatc
         for number in range(2):
             topic.append([{"space": "a", "timestamp": number}])
             catalog.seal()
-        state, removal = catalog._backend.state, catalog._backend.housekeeping.removal
+        state, removal = catalog._backend.state, catalog._backend.upkeep.removal
         show, read = state.change_segments, []
 
         def sweep_first(*change):

@@ -14,7 +14,7 @@ from waiting import until
 
 import aggregator
 from aggregator.engine.seal.sealer import Sealer
-from aggregator.engine.upkeep.retention import Space, expired, in_the_way
+from aggregator.engine.upkeep.retention import Space, expired, over_limit
 from aggregator.model import SegmentInfo
 from aggregator.policy import Retention
 from aggregator.storage.files import usage as disk
@@ -84,7 +84,7 @@ def test_each_partition_for_itself():
 )
 def test_in_the_way(space, expected):
     """Bytes of the log and the rest count; what goes comes free."""
-    assert [(one.segment.number, one.reason) for one in in_the_way(SEGMENTS, space)] == expected
+    assert [(one.segment.number, one.reason) for one in over_limit(SEGMENTS, space)] == expected
 
 
 # ------------------------------------------------------------ catalogs
@@ -163,7 +163,7 @@ def test_a_clock_of_another_year(root, monkeypatch):
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t", retention={"age": "30d"})
         fill(catalog, topic, [clock[0]])
-        catalog._backend.housekeeping._retain_by_itself()
+        catalog._backend.upkeep._retain_by_itself()
         clock[0] += 3650 * DAY_US
         assert catalog.retain().removed == ()
     with aggregator.open(root) as catalog:
@@ -224,7 +224,7 @@ def test_free_disk(root, monkeypatch):
             return usage(10**9, 0, floor + size * (3 - len(files(root))))
 
         monkeypatch.setattr(disk.shutil, "disk_usage", free)
-        catalog._backend.maintenance.wake()
+        catalog._backend.scheduler.wake()
         until(lambda: len(files(root)) == 1)
         assert times(topic) == list(range(20, 30))
         time.sleep(0.1)
@@ -247,10 +247,10 @@ def test_open_scans_finish(root):
         assert len(files(root)) == 10
         assert report.waiting_bytes == catalog.stats()["disk"]["waiting_for_scans"] > 0
         assert [event.timestamp for event in mine] == list(range(1, 100))
-        catalog._backend.housekeeping.removal.sweep()
+        catalog._backend.upkeep.removal.sweep()
         assert len(files(root)) == 10
         assert [event.timestamp for event in theirs] == list(range(1, 100))
-        catalog._backend.housekeeping.removal.sweep()
+        catalog._backend.upkeep.removal.sweep()
         assert not files(root)
         assert catalog.stats()["disk"]["waiting_for_scans"] == 0
 

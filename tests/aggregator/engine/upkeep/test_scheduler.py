@@ -10,7 +10,7 @@ from waiting import until
 import aggregator
 from aggregator.engine.seal import sealer as sealing_module
 from aggregator.engine.seal.sealer import Sealer
-from aggregator.engine.upkeep.upkeep import Housekeeping
+from aggregator.engine.upkeep.upkeep import Upkeep
 from aggregator.policy import Tuning
 
 WAIT_S = 60
@@ -43,7 +43,7 @@ def test_background_beside_a_seal_that_was_asked_for(root, monkeypatch):
     with aggregator.open(root, tuning=QUICK) as catalog:
         topic = catalog.create_topic("t")
         topic.append([{"space": "a", "timestamp": 1}])
-        running = catalog._backend.maintenance._running
+        running = catalog._backend.scheduler._running
 
         def write_while_more_comes(*arguments, **options):
             topic.append([{"space": "a", "timestamp": 2}])
@@ -87,8 +87,8 @@ def test_looking_for_what_is_due_fails(root, monkeypatch):
 
 def test_a_chore_that_fails_in_a_way_that_nobody_thought_of(root, monkeypatch):
     """It shows as trouble, and is done again."""
-    retain = Failing(Housekeeping._retain_by_itself, ValueError("no such thing"))
-    monkeypatch.setattr(Housekeeping, "_retain_by_itself", lambda self: retain(self))
+    retain = Failing(Upkeep._retain_by_itself, ValueError("no such thing"))
+    monkeypatch.setattr(Upkeep, "_retain_by_itself", lambda self: retain(self))
     with aggregator.open(root, tuning=QUICK) as catalog:
         until(lambda: catalog.trouble is not None)
         assert "no such thing" in catalog.trouble
@@ -101,7 +101,7 @@ def test_no_thread_for_any_chore(root, monkeypatch):
     start = Failing(ThreadPoolExecutor._adjust_thread_count, RuntimeError("can't start new thread"))
     monkeypatch.setattr(ThreadPoolExecutor, "_adjust_thread_count", lambda pool: start(pool))
     with aggregator.open(root, limits={"max_bytes": "64 MiB"}) as catalog:
-        chores = catalog._backend.maintenance._chores
+        chores = catalog._backend.scheduler._chores
         until(lambda: start.calls > len(chores))
         assert "can't start new thread" in catalog.trouble
         start.error = None
@@ -125,7 +125,7 @@ def test_partitions_that_come_while_it_is_looked_what_is_due(root, monkeypatch):
         partitions = catalog._backend.state.partitions
         before = dict(partitions)
         partitions[2] = (before[1][0], Growing())
-        catalog._backend.maintenance._start_seals()
+        catalog._backend.scheduler._start_seals()
         assert len(partitions) > 2
         for number in set(partitions) - set(before):
             del partitions[number]

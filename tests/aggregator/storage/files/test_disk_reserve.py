@@ -169,7 +169,7 @@ def test_opened_and_made_smaller(full):
         assert len(list(full.glob("segments/*/*.esdb"))) == 1
         kept = topic.scan().count()
         make_room(full.parent)
-        catalog._backend.housekeeping.keep_reserve()
+        catalog._backend.upkeep.keep_reserve()
         assert catalog.trouble is None
         topic.append(events(0))
     with aggregator.open(full) as catalog:
@@ -204,7 +204,7 @@ def test_full_while_it_runs(full):
     """A catalog that is open when the disk fills up removes segments all the same, and waits with taking events in."""
     make_room(full.parent)
     with aggregator.open(full) as catalog:
-        catalog._backend.housekeeping.keep_reserve()
+        catalog._backend.upkeep.keep_reserve()
         topic = catalog.topic("t")
         fill_bytes(full.parent)
         topic.set_policy(retention={"segments": 0})
@@ -214,6 +214,6 @@ def test_full_while_it_runs(full):
             append_for_ever(topic)  # what was removed gave some room
         kept = topic.scan().count()
         make_room(full.parent)
-        catalog._backend.housekeeping.keep_reserve()
+        catalog._backend.upkeep.keep_reserve()
         topic.append(events(0))
         assert topic.scan().count() == kept + ROWS

@@ -30,8 +30,8 @@ import pyarrow as pa
 import esformat
 from aggregator.base.common_type import magnitudes_of
 from aggregator.base.merge import numbers
-from aggregator.engine.ingest.batch import Fitting
-from aggregator.engine.writer import Writing, now_us
+from aggregator.engine.ingest.batch import BatchAdapter
+from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import InvalidRequestError, OverloadedError, SequenceConflictError
 from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
 from aggregator.storage.files.layout import Layout, make_directory
@@ -129,7 +129,7 @@ def stage(folder: Path, target: Target, events: pa.Table, batch: Batch, *, threa
 
     Raises InvalidEventError for events that cannot be stored, OSError; then there is no file.
     """
-    rows = Fitting(events.schema, target.schema.schema).apply(events.combine_chunks())
+    rows = BatchAdapter(events.schema, target.schema.schema).apply(events.combine_chunks())
     index, number = claim(folder, len(rows))
     index, number = target.first_index + index, target.first_number + number
     entries = batch.entries(target.partition[0], index, len(rows))
@@ -171,10 +171,10 @@ def _numbered(batch: pa.RecordBatch, indexes: npt.NDArray[np.int64]) -> pa.Table
 # ------------------------------------------------------------ the act: by the writer
 
 
-class Adder:
+class BulkLoad:
     """Takes segments into a topic of a catalog that is open for writing. For one use at a time."""
 
-    def __init__(self, writing: Writing, topic: Topic) -> None:
+    def __init__(self, writing: WriterEngine, topic: Topic) -> None:
         self._writing, self._topic = writing, topic
         self._folder = staging(writing.layout) / f"anew-{secrets.token_hex(8)}"
 
@@ -239,7 +239,7 @@ class Adder:
             self._writing.sealer.seal(self._topic, place)
             outcome = self._try(place, staged, batch)
             if isinstance(outcome, Added):
-                self._writing.maintenance.look_after()
+                self._writing.scheduler.run_chores()
                 return outcome
             if outcome is _STALE:
                 staged = self._anew(_sources(staged), target, batch)
@@ -372,7 +372,7 @@ def _renumbered(segment: esformat.Segment, target: Target, first: int | None, in
     first: the first of those that they have, in an order that is kept; None: they get them in the order of the file.
     """
     given = _without_index(segment.schema)
-    fitting = Fitting(given, target.schema.schema)
+    adapter = BatchAdapter(given, target.schema.schema)
     for events in segment.scan(columns=given.names if first is None else segment.schema.names).batches():
         if len(events):
             if first is None:
@@ -380,7 +380,7 @@ def _renumbered(segment: esformat.Segment, target: Target, first: int | None, in
                 index += len(events)
             else:
                 indexes = numbers(events, RECORD_INDEX) + (index - first)
-            yield _numbered(fitting.apply(events.select(given.names)), indexes)
+            yield _numbered(adapter.apply(events.select(given.names)), indexes)
 
 
 def _without_index(schema: pa.Schema) -> pa.Schema:

@@ -11,8 +11,8 @@ from clicks import click_table, write_clicks
 
 import aggregator
 import esformat
-from aggregator.engine import bulk_add as adding
-from aggregator.engine.bulk_add import Adder, Batch, find_target, stage
+from aggregator.engine import bulk_load as adding
+from aggregator.engine.bulk_load import Batch, BulkLoad, find_target, stage
 from aggregator.storage.files import staging
 from aggregator.storage.files.layout import Layout, segment_files
 
@@ -39,7 +39,7 @@ def catalog(tmp_path):
 
 def staged(catalog, *tables, key=PLAIN, partition="0"):
     """Tables as staged segments, as the tasks of a job write them, and their target."""
-    adder = Adder(catalog._backend, catalog._backend.state.topics["clicks"])
+    adder = BulkLoad(catalog._backend, catalog._backend.state.topics["clicks"])
     target = find_target(catalog._backend.manifest, "clicks", partition, tables[0].schema)
     target = target or adder.prepare(partition, tables[0].schema)
     folder = staging.staging(catalog._backend.layout) / secrets.token_hex(4)
