@@ -215,6 +215,7 @@ def test_a_full_disk_changes_nothing(root, monkeypatch):
 CHILD = """
 import re, sys, aggregator
 from pathlib import Path
+from aggregator.engine.upkeep.upkeep import Upkeep
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) // 1024
