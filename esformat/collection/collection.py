@@ -5,14 +5,12 @@ from __future__ import annotations
 import heapq
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -22,12 +20,12 @@ from esformat.collection.scan import CollectionScan, Part
 from esformat.collection.schema import unify
 from esformat.errors import SegmentChangedError, SpaceNotFoundError, UsageError
 from esformat.event import to_key
-from esformat.format.schema import EventSchema
 from esformat.io.location import Options, lasting, segments_at
 from esformat.notebook import html_facts, html_time
+from esformat.read.answer import Scannable
 from esformat.read.counts import Counts
-from esformat.read.index import index_type
-from esformat.read.plan import Query, conditions_of, make_query
+from esformat.read.opened import Opened
+from esformat.read.question import Checks, Query, index_type
 from esformat.read.scan import Scan
 
 if TYPE_CHECKING:
@@ -65,9 +63,8 @@ def open_many(
 
 
 def _opened(places: Sequence[Any], max_open: int | None, cache_bytes: int | None) -> Collection:
-    collection = Collection(Members(places, max_open, cache_bytes), len(places))
-    collection._named = tuple(map(lasting, places)), max_open, cache_bytes
-    return collection
+    named = tuple(map(lasting, places)), max_open, cache_bytes
+    return Collection(Members(places, max_open, cache_bytes), len(places), named)
 
 
 def _open_copy(
@@ -81,20 +78,22 @@ def _open_copy(
     return copy
 
 
-class Collection:
-    """Several open segments as one. Safe to share between threads; close it, or use it as a context manager.
+class Collection(Opened[CollectionScan, "CollectionSpace"]):
+    """Several open segments as one: their events by space, grouping, timestamp and file.
+
+    Safe to share between threads; close it, or use it as a context manager.
 
     Only some files have a handle at a time, so a file must not be replaced while the collection is open: reading it
     then raises SegmentChangedError.
     """
 
-    def __init__(self, members: Members, count: int) -> None:
-        """Made by `open_many`."""
+    def __init__(self, members: Members, count: int, named: tuple[tuple[Any, ...], int | None, int | None]) -> None:
+        """Made by `open_many`. `named`: what it was opened with."""
         self._members = members
         self._side_by_side = members.remote and count > 1
         self._pool: ThreadPoolExecutor | None = None
         self._pool_process = 0  # threads do not survive a fork
-        self._named: tuple[tuple[Any, ...], int | None, int | None] | None = None  # what it was opened with
+        self._named = named
         members.all = list(self._each(members.load, range(count)))
         self._schema = unify((member.name, member.schema) for member in members.all)
 
@@ -111,7 +110,6 @@ class Collection:
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy opens the same files again by their names, in whatever process it is made."""
         self._members.check_open()
-        assert self._named is not None  # Invariant: set by `open_many` before anybody has it
         return _open_copy, (*self._named, (self.size_bytes, self.num_events))
 
     def __repr__(self) -> str:
@@ -186,14 +184,6 @@ class Collection:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     # ------------------------------------------------------------ spaces
 
     def find(self, space: str | bytes) -> CollectionSpace | None:
@@ -211,41 +201,17 @@ class Collection:
         holders = [found for found in self._each(look, self._members.all) if found is not None]
         return CollectionSpace(self, key, holders) if holders else None
 
-    def __getitem__(self, space: str | bytes) -> CollectionSpace:
-        """The space of that key. Raises SpaceNotFoundError, which is a KeyError."""
-        found = self.find(space)
-        if found is None:
-            raise SpaceNotFoundError(f"no space {space!r} in {len(self.paths)} files")
-        return found
-
-    def __iter__(self) -> Iterator[str | bytes]:
-        """The keys of all spaces, ascending."""
-        return iter(self.spaces())
-
-    def __contains__(self, space: object) -> bool:
-        return isinstance(space, str | bytes) and self.find(space) is not None
-
     def may_contain(self, space: str | bytes) -> bool:
         """False if surely no file has an event of a space; reads filters, no directory."""
         key = to_key(space)
         return any(self._each(lambda member: self._members.may_contain(member, key), self._members.all))
 
-    def spaces(self, prefix: str | bytes | None = None) -> Counts:
-        """Every space, in key order, and how many events it has; of those that begin with `prefix`."""
-        wanted = b"" if prefix is None else to_key(prefix)
+    def _space_counts(self, prefix: bytes) -> Iterator[tuple[Any, int]]:
+        holders = [member for member in self._members.all if self._may_begin(member, prefix)]
+        return _summed(self._members.segment(member.number).spaces(prefix).pairs() for member in holders)
 
-        def items() -> Iterator[tuple[Any, int]]:
-            holders = [member for member in self._members.all if self._may_begin(member, wanted)]
-            return _summed(self._members.segment(member.number).spaces(wanted).pairs() for member in holders)
-
-        def count(key: Any) -> int:
-            stored = to_key(key) if isinstance(key, str | bytes) else b""
-            found = self.find(key) if isinstance(key, str | bytes) and stored.startswith(wanted) else None
-            if found is None:
-                raise SpaceNotFoundError(f"no space {key!r}")
-            return found.num_events
-
-        return Counts(items, count)
+    def _absent(self, space: object) -> SpaceNotFoundError:
+        return SpaceNotFoundError(f"no space {space!r} in {len(self.paths)} files")
 
     def _may_begin(self, member: Member, prefix: bytes) -> bool:
         """Whether a file's first and last space allow for one that begins with a prefix."""
@@ -258,7 +224,7 @@ class Collection:
 
     def index_values(self, name: str) -> Counts:
         """Every value of an index, ascending, and how many events have it. Raises UnknownIndexError."""
-        index_type(self._asked.schema, name, self._asked.name)
+        index_type(self._schema, name, repr(self))
         holders = [member for member in self._members.all if name in member.schema.positions]
 
         def items() -> Iterator[tuple[Any, int]]:
@@ -274,51 +240,10 @@ class Collection:
 
     # ------------------------------------------------------------ scans
 
-    def scan(
-        self,
-        *,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Any = None,
-    ) -> CollectionScan:
-        """All events by space, grouping, timestamp, file; `reverse` is the exact mirror.
-
-        Arguments as in `Segment.scan`. Raises UsageError or InvalidEventError for wrong ones, at once.
-        """
-        query = make_query(self._asked, start=start, end=end, reverse=reverse, limit=limit, columns=columns)
-        return self._scan(query, grouping)
-
-    def scan_index(
-        self,
-        name: str | Mapping[str, Any],
-        value: Any = None,
-        *,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Any = None,
-    ) -> CollectionScan:
-        """Events with a value of an index, in the same order; a mapping asks for several, which must all hold.
-
-        Other arguments as in `scan`. Raises UnknownIndexError, UsageError or InvalidEventError, at once.
-        """
-        query = make_query(
-            self._asked, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
-            conditions=conditions_of(name, value),
-        )  # fmt: skip
-        return self._scan(query, grouping)
-
-    def _scan(self, query: Query, grouping: str | bytes | None) -> CollectionScan:
-        wanted = None if grouping is None else to_key(grouping)
-
+    def _scan(self, query: Query, grouping: bytes | None) -> CollectionScan:
         def part(member: Member) -> Part:
             def scan(asked: Query) -> Scan:
-                return self._members.segment(member.number)._scan(asked, wanted)
+                return self._members.segment(member.number)._scan(asked, grouping)
 
             edge = self._members.last_space(member) if query.reverse else member.first_space
             return Part(member.number, (self._shown(edge),), member.schema, member.statistics.events, scan)
@@ -344,21 +269,12 @@ class Collection:
         return key if self._schema.binary_keys else key.decode()
 
     @cached_property
-    def _asked(self) -> _Asked:
-        return _Asked(repr(self), self._schema)
+    def _checks(self) -> Checks:
+        return Checks(repr(self), self._schema)
 
 
-@dataclass(slots=True)
-class _Asked:
-    """What the checks of a question look at."""
-
-    name: str
-    schema: EventSchema
-    checked_columns: set[tuple[str, ...]] = field(default_factory=set)
-
-
-class CollectionSpace:
-    """The events of one space in all files of a collection."""
+class CollectionSpace(Scannable[CollectionScan]):
+    """The events of one space in all files of a collection: oldest first, groupings and files merged by time."""
 
     def __init__(self, collection: Collection, key: bytes, holders: list[Holder]) -> None:
         """Made by `Collection.find`. holders: the files that have it, with the space's groupings there."""
@@ -386,56 +302,23 @@ class CollectionSpace:
         ordered = {self._collection._shown(key): counts[key] for key in sorted(counts)}
         return Counts(lambda: iter(ordered.items()), ordered.__getitem__)
 
-    def scan(
-        self,
-        *,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Any = None,
-    ) -> CollectionScan:
-        """The space's events oldest first, groupings and files merged by time; `reverse` is the exact mirror.
+    @property
+    def _checks(self) -> Checks:
+        return self._collection._checks
 
-        grouping: of that one only. Other arguments as in `Segment.scan`.
-        """
-        query = make_query(self._collection._asked, start=start, end=end, reverse=reverse, limit=limit, columns=columns)
-        return self._scan(query, grouping)
-
-    def scan_index(
-        self,
-        name: str | Mapping[str, Any],
-        value: Any = None,
-        *,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Any = None,
-    ) -> CollectionScan:
-        """The space's events with a value of an index, oldest first; a mapping asks for several at once."""
-        query = make_query(
-            self._collection._asked, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
-            conditions=conditions_of(name, value),
-        )  # fmt: skip
-        return self._scan(query, grouping)
-
-    def _scan(self, query: Query, grouping: str | bytes | None) -> CollectionScan:
+    def _scan(self, query: Query, grouping: bytes | None) -> CollectionScan:
         collection = self._collection
-        wanted = None if grouping is None else to_key(grouping)
-        holders = [member for member, groupings in self._holders if wanted is None or wanted in groupings]
+        holders = [member for member, groupings in self._holders if grouping is None or grouping in groupings]
 
         def part(member: Member) -> Part:
             def scan(asked: Query) -> Scan | None:
                 space = collection._members.segment(member.number).find(self.key_bytes)
-                return None if space is None else space._scan(asked, wanted)
+                return None if space is None else space._scan(asked, grouping)
 
             edge = member.statistics.max_timestamp if query.reverse else member.statistics.min_timestamp
             return Part(member.number, (edge,), member.schema, member.statistics.events, scan)
 
-        alike = wanted is not None or len(set().union(*(groupings for _, groupings in self._holders))) == 1
+        alike = grouping is not None or len(set().union(*(groupings for _, groupings in self._holders))) == 1
         order = ("timestamp",) if alike else ("timestamp", "grouping")
         return collection._merged(query, lambda: [part(m) for m in collection._holders(query, holders)], order)
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 import pyarrow as pa
 
 from esformat.collection.schema import fit
 from esformat.event import Event
 from esformat.format.schema import KEY_COLUMNS, EventSchema
-from esformat.notebook import html_events
+from esformat.read.answer import Answer
 from esformat.read.event_rows import rows_of_batch
-from esformat.read.plan import Query
+from esformat.read.question import Query
 from esformat.read.scan import Scan
 from esformat.read.union import Advance, Key, Stream, stream_bytes, union
 
@@ -32,12 +31,8 @@ class Part:
     scan: Callable[[Query], Scan | None]
 
 
-class CollectionScan:
-    """The events of several files that answer a question, in one order, read when they are asked for.
-
-    Iterate it for `Event`s, or take columns: `batches`, `to_table`, `to_pandas`, or hand it to anything that reads the
-    Arrow C stream. It can be used any number of times, and by several threads; each use reads anew.
-    """
+class CollectionScan(Answer):
+    """The events of several files that answer a question, in one order; used as `Scan` is."""
 
     def __init__(
         self,
@@ -55,18 +50,9 @@ class CollectionScan:
         self._advance = advance
 
     def __repr__(self) -> str:
-        query = self._query
-        parts = [
-            f"{name}={getattr(query, name)!r}" for name in ("start", "end", "limit") if getattr(query, name) is not None
-        ]
-        parts += [f"{name}={value!r}" for name, value in query.conditions] + ["reverse"] * query.reverse
-        return f"<esformat.CollectionScan of {', '.join(parts) or 'all'}>"
+        return f"<esformat.CollectionScan of {', '.join(self._query.described()) or 'all'}>"
 
     # ------------------------------------------------------------ columns
-
-    def _repr_html_(self) -> str:
-        """The first events, as notebooks show them."""
-        return html_events(repr(self), self.column_names, self.batches())
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -81,22 +67,6 @@ class CollectionScan:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The events as record batches, in order; memory grows with the files that overlap, not with the answer."""
         return self._read(self.column_names)
-
-    def to_table(self) -> pa.Table:
-        """All events as one table."""
-        return pa.Table.from_batches(self.batches(), schema=self.schema)
-
-    def to_pandas(self, **options: Any) -> Any:
-        """All events as a pandas data frame; `options` go to `pyarrow.Table.to_pandas`."""
-        return self.to_table().to_pandas(**options)
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The events as a pyarrow stream, read as it is consumed."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The events as an Arrow C stream, for DuckDB, Polars, pandas and others."""
-        return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def count(self) -> int:
         """How many events there are; from the metadata alone where that tells."""

@@ -24,6 +24,7 @@ from esformat.convert.roles import Roles
 from esformat.convert.sinks import grouped, write_batches
 from esformat.convert.source import Source
 from esformat.convert.typed_files import read_typed
+from esformat.customerio.opened import OpenFile
 from esformat.io.location import publication_of, source_of
 from esformat.io.publish import STDOUT, Streamed, finished_file, naming
 from esformat.io.source import CountingSource
@@ -189,7 +190,8 @@ def opened(path: str, format_: str, schema: str | None = None) -> Iterator[Moved
             yield from_segment(stack.enter_context(esformat.open(path)))
         elif format_ in _GO_KINDS:
             counted = CountingSource(source_of(path))
-            file = stack.enter_context(customerio.open(counted))
+            file: OpenFile[Any] = customerio.open(counted)
+            stack.enter_context(file)
             yield from_go(file, lambda _: (min(counted.bytes_read, counted.size), counted.size))
         elif format_ in _TEXT:
             yield None if schema is None else stack.enter_context(_text(path, format_, schema))

@@ -63,7 +63,7 @@ def by_share(size: int, events: int) -> Callable[[int], tuple[int, int]]:
     return lambda done: (size * done // max(1, events), size)
 
 
-def from_go(file: OpenFile, read: Callable[[int], tuple[int, int]]) -> Moved:
+def from_go(file: OpenFile[Any], read: Callable[[int], tuple[int, int]]) -> Moved:
     """The events of a Go ESDB file."""
     layout = file.layout
     renamed = {i.name: i.stored.decode() for i in layout.indexes if i.binary or i.name.encode() != i.stored}

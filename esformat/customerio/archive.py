@@ -9,15 +9,18 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from esformat import Counts
 from esformat.customerio.archive_events import LoadedSpace, SpaceEvents, index_counts, load_space, refine_names
 from esformat.customerio.archive_file import ArchiveFile, Directory, Listing, SpacePlace
 from esformat.customerio.layout import Layout, Layouts, Names, check_pair, make_layout, near_layout, shown
 from esformat.customerio.opened import OpenFile
-from esformat.customerio.question import Question, check_index, key_bytes, make_conditions, make_question
+from esformat.customerio.question import LayoutChecks, check_index
 from esformat.customerio.scan import Scan
-from esformat.errors import CorruptSegmentError, SpaceNotFoundError
+from esformat.errors import CorruptSegmentError
+from esformat.event import to_key
 from esformat.io.source import Source
+from esformat.read.answer import Scannable
+from esformat.read.counts import Counts
+from esformat.read.question import Query
 
 GROUP_BYTES = 4 << 20
 """Spaces that are decoded together have so many stored bytes, or there is one of them."""
@@ -33,8 +36,10 @@ class _Statistics(NamedTuple):
     max_timestamp: int | None
 
 
-class Archive(OpenFile):
-    """An open archive, with the verbs of a `Segment`: spaces, groupings, indexes, scans.
+class Archive(OpenFile["ArchiveSpace"]):
+    """An open archive, with the verbs of a `Segment`: spaces, groupings, indexes, scans by space, grouping, timestamp.
+
+    Events with the same time come as they were added, both ways, as the Go ESDB gives them.
 
     The file tells neither its columns nor any count: a table of all columns first reads the directory of every space,
     a count the events themselves; the answer is remembered. Events of one space need neither. Safe to share between
@@ -142,39 +147,18 @@ class Archive(OpenFile):
         """The space of that key, or None where the file has no event of it. Raises UsageError for other types."""
         with self._named():
             self._check_open()
-            place = self._file.find(key_bytes(space))
+            place = self._file.find(to_key(space))
             directory = None if place is None else self._file.directory(place)
             if place is None or directory is None or not directory.groupings:
                 return None
             return ArchiveSpace(self, place, directory)
 
-    def __getitem__(self, space: str | bytes) -> ArchiveSpace:
-        """The space of that key. Raises SpaceNotFoundError, which is a KeyError."""
-        found = self.find(space)
-        if found is None:
-            raise SpaceNotFoundError(f"no space {space!r}", path=self.path)
-        return found
-
-    def spaces(self, prefix: str | bytes | None = None) -> Counts:
-        """Every space, in key order, and how many events it has; of those that begin with `prefix`."""
-        wanted = b"" if prefix is None else key_bytes(prefix)
-
-        def places() -> Iterator[SpacePlace]:
-            return (place for place in self._file.spaces() if place.key.startswith(wanted))
-
-        def items() -> Iterator[tuple[Any, int]]:
-            for stored, group in self._groups(places()):
-                for space, count in zip(group, SpaceEvents(stored, group).counts(), strict=True):
-                    if count:  # Go writes a space without events as one without sections
-                        yield shown(space.place.key), count
-
-        def count(key: Any) -> int:
-            found = self.find(key) if isinstance(key, str | bytes) and key_bytes(key).startswith(wanted) else None
-            if found is None:
-                raise SpaceNotFoundError(f"no space {key!r}", path=self.path)
-            return found.num_events
-
-        return Counts(items, count)
+    def _space_counts(self, prefix: bytes) -> Iterator[tuple[Any, int]]:
+        places = (place for place in self._file.spaces() if place.key.startswith(prefix))
+        for stored, group in self._groups(places):
+            for space, count in zip(group, SpaceEvents(stored, group).counts(), strict=True):
+                if count:  # Go writes a space without events as one without sections
+                    yield shown(space.place.key), count
 
     def index_values(self, name: str) -> Counts:
         """Every value of an index, ascending, and how many events have it. Raises UnknownIndexError."""
@@ -193,18 +177,22 @@ class Archive(OpenFile):
 
     # ------------------------------------------------------------ scans
 
-    def _make_scan(self, arguments: dict[str, Any], conditions: dict[str, Any] | None = None) -> Scan:
-        layouts = Layouts(lambda: self.layout, lambda: self.layout)
-        question = make_question(layouts, self.path, conditions=conditions, **arguments)
-        return self.scan_places(layouts, question, self._file.spaces, merged=False)
+    def _scan(self, query: Query, grouping: bytes | None) -> Scan:
+        return self.scan_places(self._checks, query, grouping, self._file.spaces, merged=False)
 
     def scan_places(
-        self, layouts: Layouts, question: Question, places: Callable[[], Iterable[SpacePlace]], *, merged: bool
+        self,
+        checks: LayoutChecks,
+        query: Query,
+        grouping: bytes | None,
+        places: Callable[[], Iterable[SpacePlace]],
+        *,
+        merged: bool,
     ) -> Scan:
         """A scan of some spaces, whose groupings are `merged` by time or not."""
 
         def read(layout: Layout, columns: tuple[str, ...], reverse: bool) -> Iterator[pa.RecordBatch]:
-            wanted = {layout.names.pair(layout.by_name[name].stored, value) for name, value in question.conditions}
+            wanted = {layout.names.pair(layout.by_name[name].stored, value) for name, value in query.conditions}
             for stored, group in self._groups(reversed(list(places())) if reverse else places()):
                 group = [space for space in group if wanted <= {section.key for section in space.directory.indexes}]
                 if not group:
@@ -215,7 +203,7 @@ class Archive(OpenFile):
                     layout, columns, events.order(merged=merged, reverse=reverse, entries_of=only)
                 )
 
-        return Scan(self.path, layouts, question, read)
+        return Scan(checks, query, grouping, read)
 
     def load(self, place: SpacePlace) -> SpaceEvents:
         """The events of one space."""
@@ -255,8 +243,12 @@ class Archive(OpenFile):
         return stored, [load_space(stored, a, p, known.get(p.offset)) for a, p in zip(starts, group, strict=True)]
 
 
-class ArchiveSpace:
-    """The events of one space of an archive."""
+class ArchiveSpace(Scannable[Scan]):
+    """The events of one space of an archive: oldest first, groupings merged by time.
+
+    Events of the same time come as they were added, both ways, as the Go ESDB gives them; `scan_index` of one value
+    gives them backwards as Go's `ScanIndex` does.
+    """
 
     def __init__(self, archive: Archive, place: SpacePlace, directory: Directory) -> None:
         """Made by `Archive.find`."""
@@ -291,47 +283,10 @@ class ArchiveSpace:
         counts = {shown(name): count for name, count in self._archive.load(self._place).grouping_counts()}
         return Counts(lambda: iter(counts.items()), counts.__getitem__)
 
-    def scan(
-        self,
-        *,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Any = None,
-    ) -> Scan:
-        """The space's events oldest first, groupings merged by time, or newest first where `reverse`.
-
-        Events of the same time come as they were added, both ways, as the Go ESDB gives them.
-
-        grouping: of that one only. Other arguments as in `Segment.scan`.
-        """
-        return self._scan(None, grouping=grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns)
-
-    def scan_index(
-        self,
-        name: Any,
-        value: Any = None,
-        *,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Any = None,
-    ) -> Scan:
-        """The space's events with a value of an index, in the order of `scan`; a mapping asks for several at once.
-
-        `reverse` gives them as Go's `ScanIndex` does.
-        """
-        return self._scan(
-            make_conditions(name, value),
-            grouping=grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
-        )  # fmt: skip
-
-    def _scan(self, conditions: dict[str, Any] | None, **arguments: Any) -> Scan:
+    @property
+    def _checks(self) -> LayoutChecks:
         archive = self._archive
-        layouts = Layouts(lambda: self._own_layout or archive.layout, lambda: archive.layout)
-        question = make_question(layouts, archive.path, conditions=conditions, **arguments)
-        return archive.scan_places(layouts, question, lambda: [self._place], merged=True)
+        return LayoutChecks(archive.path, Layouts(lambda: self._own_layout or archive.layout, lambda: archive.layout))
+
+    def _scan(self, query: Query, grouping: bytes | None) -> Scan:
+        return self._archive.scan_places(self._checks, query, grouping, lambda: [self._place], merged=True)

@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from esformat.customerio.question import key_bytes
 from esformat.customerio.varint import I64
 from esformat.errors import InvalidEventError
-from esformat.event import to_microseconds
+from esformat.event import to_key, to_microseconds
 from esformat.format.layout import MAX_FRAME_BYTES, MAX_KEY_BYTES
 
 SECOND_US = 1_000_000
@@ -143,10 +142,10 @@ class EventList:
         payload = data.encode() if isinstance(data, str) else data
         if not isinstance(payload, bytes | bytearray | memoryview):
             raise InvalidEventError(f"data must be bytes, not {type(data).__name__}", hint="encode it first")
-        values = {name: key_bytes(value) for name, value in (indexes or {}).items() if value is not None}
+        values = {name: to_key(value) for name, value in (indexes or {}).items() if value is not None}
         if any(not isinstance(name, str) for name in values):
             raise InvalidEventError("the names of indexes must be text")
-        row = (key_bytes(space), key_bytes(grouping), to_microseconds(timestamp), bytes(payload))
+        row = (to_key(space), to_key(grouping), to_microseconds(timestamp), bytes(payload))
         for name, value in values.items():
             self._indexes.setdefault(name, []).append((len(self._rows), value))
         self._rows.append(row)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic
 
 import pyarrow as pa
 
-from esformat import Counts
-from esformat.customerio.layout import Layout
-from esformat.customerio.question import make_conditions
+from esformat.customerio.layout import Layout, Layouts
+from esformat.customerio.question import LayoutChecks
 from esformat.customerio.scan import Scan
 from esformat.errors import EsdbError
 from esformat.io.source import ClosedSource, Source
+from esformat.read.opened import Opened, SpaceT
 
 
-class OpenFile(ABC):
+class OpenFile(Opened[Scan, SpaceT], Generic[SpaceT]):
     """An open file of the Go ESDB. Close it, or use it as a context manager."""
 
     kind: ClassVar[str]
@@ -108,14 +107,6 @@ class OpenFile(ABC):
         if self._closed:
             self._source.read_at(0, 0)  # raises ClosedError
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     @contextmanager
     def _named(self) -> Iterator[None]:
         """Say in errors which file they are about."""
@@ -127,64 +118,10 @@ class OpenFile(ABC):
 
     # ------------------------------------------------------------ spaces
 
-    @abstractmethod
-    def find(self, space: str | bytes) -> Any:
-        """The space of that key, or None where the file has no event of it."""
-
-    def __contains__(self, space: object) -> bool:
-        return isinstance(space, str | bytes) and self.find(space) is not None
-
     def may_contain(self, space: str | bytes) -> bool:
         """Whether the file has an event of a space; the same as `space in file`: there is no filter to ask."""
         return self.find(space) is not None
 
-    @abstractmethod
-    def index_values(self, name: str) -> Counts:
-        """Every value of an index, ascending, and how many events have it. Raises UnknownIndexError."""
-
-    # ------------------------------------------------------------ scans
-
-    def scan(
-        self,
-        *,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Any = None,
-    ) -> Scan:
-        """All events: of an archive by space, grouping, timestamp; of a stream as they lie. `reverse` goes backwards.
-
-        Events of an archive with the same time come as they were added, both ways, as the Go ESDB gives them.
-        start, end: half-open [start, end), int µs, aware datetimes or ISO 8601. columns: names of those to read.
-        Raises UsageError or InvalidEventError for wrong arguments, at once.
-        """
-        return self._make_scan(
-            {"grouping": grouping, "start": start, "end": end, "reverse": reverse, "limit": limit, "columns": columns}
-        )
-
-    def scan_index(
-        self,
-        name: str | Mapping[str, Any],
-        value: Any = None,
-        *,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Any = None,
-    ) -> Scan:
-        """Events with a value of an index, in the order of `scan`; a mapping asks for several, which must all hold.
-
-        Other arguments as in `scan`. Raises UnknownIndexError, UsageError or InvalidEventError, at once.
-        """
-        return self._make_scan(
-            {"grouping": grouping, "start": start, "end": end, "reverse": reverse, "limit": limit, "columns": columns},
-            make_conditions(name, value),
-        )
-
-    @abstractmethod
-    def _make_scan(self, arguments: dict[str, Any], conditions: dict[str, Any] | None = None) -> Scan:
-        """A scan of everything."""
+    @property
+    def _checks(self) -> LayoutChecks:
+        return LayoutChecks(self.path, Layouts(lambda: self.layout, lambda: self.layout))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import reduce
 from itertools import chain
-from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from esformat.customerio.layout import SAME_IN_ALL, Layout, Layouts, shown
-from esformat.customerio.question import Question
+from esformat.customerio.layout import SAME_IN_ALL, Layout, shown
+from esformat.customerio.question import LayoutChecks
 from esformat.errors import EsdbError
 from esformat.event import Event
+from esformat.read.answer import Answer
 from esformat.read.event_rows import EventRows, Keys, batch_columns, rows_of_batch
+from esformat.read.question import Query
 
 _EVENT_KEYS = ("space", "grouping", "timestamp")
 
@@ -21,29 +24,22 @@ Read = Callable[[Layout, tuple[str, ...], bool], Iterator[pa.RecordBatch]]
 """Gives batches with those columns of a layout, of all rows in question, in order or as its exact mirror."""
 
 
-class Scan:
-    """The events that answer a question, read when they are asked for.
+class Scan(Answer):
+    """The events of a Go ESDB file that answer a question, read when they are asked for."""
 
-    Iterate it for `Event`s, or take columns: `batches`, `to_table`, `to_pandas`, or hand it to anything that reads the
-    Arrow C stream. It can be used any number of times; each use reads anew.
-    """
-
-    def __init__(self, path: str, layouts: Layouts, question: Question, read: Read) -> None:
-        """Made by the verbs of an open file."""
-        self._path = path
-        self._layouts = layouts
-        self._question = question
+    def __init__(self, checks: LayoutChecks, query: Query, grouping: bytes | None, read: Read) -> None:
+        """Made by the verbs of an open file. `grouping`: None means any."""
+        self._path, self._layouts = checks.name, checks.layouts
+        self._query, self._grouping = query, grouping
         self._read = read
 
     def __repr__(self) -> str:
-        question = self._question
-        parts = [f"{name}={value!r}" for name, value in question.conditions] + ["reverse"] * question.reverse
-        return f"<esformat.customerio.Scan of {', '.join([repr(self._path), *parts])}>"
+        return f"<esformat.customerio.Scan of {', '.join([repr(self._path), *self._query.described()])}>"
 
     @property
     def column_names(self) -> tuple[str, ...]:
         """Names of the columns that the scan gives."""
-        return self._question.columns or tuple(self._layouts.whole().schema.arrow.names)
+        return self._query.columns or tuple(self._layouts.whole().schema.arrow.names)
 
     @property
     def schema(self) -> pa.Schema:
@@ -52,31 +48,20 @@ class Scan:
         known = self._layout_of(names).schema.arrow
         return pa.schema([known.field(name) for name in names])
 
+    @property
+    def _conditioned(self) -> tuple[str, ...]:
+        """Index columns that have a condition."""
+        return tuple(name for name, _ in self._query.conditions)
+
     def _layout_of(self, names: tuple[str, ...]) -> Layout:
         """A layout in which those columns have the file's types, and that has the columns of the conditions."""
         layouts = self._layouts
-        return layouts.naming(self._question.conditioned) if SAME_IN_ALL.issuperset(names) else layouts.whole()
+        return layouts.naming(self._conditioned) if SAME_IN_ALL.issuperset(names) else layouts.whole()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The events as record batches, in order; no more of the file is in memory than a few spaces."""
         names = self.column_names
         return self._selected(self._layout_of(names), names)
-
-    def to_table(self) -> pa.Table:
-        """All events as one table."""
-        return pa.Table.from_batches(self.batches(), schema=self.schema)
-
-    def to_pandas(self, **options: Any) -> Any:
-        """All events as a pandas data frame; `options` go to `pyarrow.Table.to_pandas`."""
-        return self.to_table().to_pandas(**options)
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The events as a pyarrow stream, read as it is consumed."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The events as an Arrow C stream, for DuckDB, Polars, pandas and others."""
-        return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def count(self) -> int:
         """How many events there are. The file does not tell: its events are looked at, without their payloads."""
@@ -84,7 +69,7 @@ class Scan:
         return sum(len(batch) for batch in self._selected(self._layout_of(names), names))
 
     def __iter__(self) -> Iterator[Event]:
-        conditioned, asked = self._question.conditioned, self._question.columns
+        conditioned, asked = self._conditioned, self._query.columns
         layout = self._layouts.naming(conditioned) if conditioned else self._layouts.near()
         wanted = tuple(n for n in layout.schema.arrow.names if asked is None or n in (*_EVENT_KEYS, *asked))
         for batch in self._selected(layout, wanted):
@@ -93,13 +78,13 @@ class Scan:
 
     def _selected(self, layout: Layout, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """Those columns of a layout, of the events that answer the question."""
-        left = self._question.limit
+        left = self._query.limit
         if left == 0:
             return
-        read = tuple(dict.fromkeys((*columns, *self._question.looked_at)))
+        read = tuple(dict.fromkeys((*columns, *self._looked_at())))
         try:
-            for batch in self._read(layout, read, self._question.reverse):
-                found = self._question.select(batch).select(list(columns)).slice(0, left)
+            for batch in self._read(layout, read, self._query.reverse):
+                found = self._select(batch).select(list(columns)).slice(0, left)
                 if len(found):
                     yield found
                 if left is not None:
@@ -109,6 +94,25 @@ class Scan:
         except EsdbError as error:
             error.path = error.path or self._path
             raise
+
+    def _looked_at(self) -> tuple[str, ...]:
+        """Columns that decide which rows belong to the answer."""
+        return self._conditioned + ("grouping",) * (self._grouping is not None) + ("timestamp",) * self._query.timed
+
+    def _select(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a batch that belong to the answer; it has the columns of `_looked_at`."""
+        start, end = self._query.start, self._query.end
+        equal = [*self._query.conditions, *([] if self._grouping is None else [("grouping", self._grouping)])]
+        masks = [_equals(batch.column(name), value) for name, value in equal]
+        if self._query.timed:
+            times = batch.column("timestamp").cast(pa.int64())
+            masks += [pc.greater_equal(times, start)] if start is not None else []
+            masks += [pc.less(times, end)] if end is not None else []
+        return batch.filter(reduce(pc.and_, masks)) if masks else batch
+
+
+def _equals(column: pa.Array, value: bytes) -> pa.Array:
+    return pc.equal(column.cast(pa.binary()), pa.scalar(value, pa.binary()))
 
 
 def _event_rows(batch: pa.RecordBatch, layout: Layout) -> EventRows:

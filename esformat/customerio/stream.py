@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
@@ -11,16 +11,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from esformat import Counts
 from esformat.customerio.archive_file import read_table
-from esformat.customerio.layout import Layout, Layouts, Names, check_pair, make_layout, shown
+from esformat.customerio.layout import Layout, Names, check_pair, make_layout, shown
 from esformat.customerio.opened import OpenFile
-from esformat.customerio.question import check_index, key_bytes, make_question
+from esformat.customerio.question import check_index
 from esformat.customerio.scan import Scan
 from esformat.customerio.stream_file import CLOSED_MAGIC, LENGTH, MAGIC, StreamEvents, is_torn_event, walk
 from esformat.customerio.varint import I64, decode
 from esformat.errors import CorruptSegmentError, SpaceNotFoundError
+from esformat.event import to_key
 from esformat.io.source import Source
+from esformat.read.answer import Scannable
+from esformat.read.counts import Counts
+from esformat.read.question import Checks, Query
 
 STRETCH_BYTES = 4 << 20
 """So much of a stream is decoded together, and more only where one event is larger."""
@@ -41,7 +44,7 @@ class _Survey:
     names: Names = field(default_factory=Names)
 
 
-class Stream(OpenFile):
+class Stream(OpenFile["StreamSpace"]):
     """An open stream, with the verbs of a `Segment`. It is one space, whose key is "".
 
     Scans go in the order of the file, oldest first; `reverse` is the mirror. A stream has no times: every timestamp is
@@ -161,22 +164,13 @@ class Stream(OpenFile):
 
     def find(self, space: str | bytes) -> StreamSpace | None:
         """The stream itself for the key "", None for others. Raises UsageError for other types."""
-        return StreamSpace(self) if not key_bytes(space) and self.num_events else None
+        return StreamSpace(self) if not to_key(space) and self.num_events else None
 
-    def __getitem__(self, space: str | bytes) -> StreamSpace:
-        """The stream itself for the key "". Raises SpaceNotFoundError, which is a KeyError."""
-        found = self.find(space)
-        if found is None:
-            raise SpaceNotFoundError(f"no space {space!r}", path=self.path, hint='a stream is one space, ""')
-        return found
+    def _absent(self, space: object) -> SpaceNotFoundError:
+        return SpaceNotFoundError(f"no space {space!r}", path=self.path, hint='a stream is one space, ""')
 
-    def spaces(self, prefix: str | bytes | None = None) -> Counts:
-        """The one space and how many events it has."""
-        return self._one(not (prefix is not None and key_bytes(prefix)))
-
-    def _one(self, shown: bool = True) -> Counts:
-        counts = {"": self.num_events} if shown and self.num_events else {}
-        return Counts(lambda: iter(counts.items()), counts.__getitem__)
+    def _space_counts(self, prefix: bytes) -> Iterator[tuple[Any, int]]:
+        return iter([] if prefix or not self.num_events else [("", self.num_events)])
 
     def index_values(self, name: str) -> Counts:
         """Every value of an index, ascending, and how many events have it. Raises UnknownIndexError."""
@@ -192,10 +186,8 @@ class Stream(OpenFile):
 
     # ------------------------------------------------------------ scans
 
-    def _make_scan(self, arguments: dict[str, Any], conditions: dict[str, Any] | None = None) -> Scan:
-        layouts = Layouts(lambda: self.layout, lambda: self.layout)
-        question = make_question(layouts, self.path, conditions=conditions, **arguments)
-        return Scan(self.path, layouts, question, self._batches)
+    def _scan(self, query: Query, grouping: bytes | None) -> Scan:
+        return Scan(self._checks, query, grouping, self._batches)
 
     def _batches(self, layout: Layout, columns: tuple[str, ...], reverse: bool) -> Iterator[pa.RecordBatch]:
         schema = pa.schema([layout.schema.arrow.field(name) for name in columns])
@@ -279,8 +271,8 @@ def _follow(found: _Survey, events: StreamEvents, origin: int) -> None:
         found.values[pairs[code]] += count
 
 
-class StreamSpace:
-    """The one space of a stream."""
+class StreamSpace(Scannable[Scan]):
+    """The one space of a stream: events as they lie, oldest first."""
 
     key = ""
     key_bytes = b""
@@ -304,32 +296,9 @@ class StreamSpace:
         """The one grouping, "", and how many events it has."""
         return self._stream.spaces()
 
-    def scan(
-        self,
-        *,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Any = None,
-    ) -> Scan:
-        """The stream's events as they lie, oldest first; `reverse` is the exact mirror."""
-        return self._stream.scan(grouping=grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns)
+    @property
+    def _checks(self) -> Checks:
+        return self._stream._checks
 
-    def scan_index(
-        self,
-        name: str | Mapping[str, Any],
-        value: Any = None,
-        *,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Any = None,
-    ) -> Scan:
-        """The stream's events with a value of an index, oldest first; a mapping asks for several at once."""
-        return self._stream.scan_index(
-            name, value, grouping=grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns
-        )
+    def _scan(self, query: Query, grouping: bytes | None) -> Scan:
+        return self._stream._scan(query, grouping)

@@ -22,7 +22,8 @@ from esformat.format.node import DecodeContext, Shape, read_head
 from esformat.format.packing import decode_ints, plane_bytes, read_pack
 from esformat.format.schema import Field
 from esformat.read.event_rows import python_values
-from esformat.read.plan import Narrowed, Portion, Query
+from esformat.read.plan import Narrowed, Portion
+from esformat.read.question import Query
 from esformat.read.reader import Reader
 
 MANY_ROWS = 64

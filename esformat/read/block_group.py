@@ -27,7 +27,8 @@ from esformat.format.packing import decode_many, decode_many_narrow, read_pack
 from esformat.format.schema import DATA_COLUMN, TIMESTAMP_TYPE
 from esformat.read.block_events import NO_COLUMNS, block_columns
 from esformat.read.event_rows import EventRows, Keys, batch_columns
-from esformat.read.plan import Narrowed, Portion, Query
+from esformat.read.plan import Narrowed, Portion
+from esformat.read.question import Query
 from esformat.read.reader import Reader
 
 Mask = npt.NDArray[np.bool_]

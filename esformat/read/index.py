@@ -8,42 +8,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as pt
 
-from esformat.errors import UnknownIndexError, UsageError
 from esformat.format.data_block import I64
 from esformat.format.layout import BlockKind
 from esformat.format.postings import CHUNKED, Posting, decode_chunk, decode_chunk_table
-from esformat.format.schema import EventSchema
+from esformat.read.question import can_hold, index_type
 from esformat.read.reader import Reader
-
-
-def index_type(schema: EventSchema, name: str, path: str) -> pa.DataType:
-    """Type of the values of an index. Raises UnknownIndexError, which names the file."""
-    if name not in schema.indexes:
-        known = ", ".join(schema.indexes) or "none"
-        raise UnknownIndexError(f"no index {name!r}", path=path, hint=f"the indexes are: {known}")
-    return schema.fields[schema.positions[name]].type
-
-
-def check_condition(schema: EventSchema, name: str, value: Any, path: str) -> tuple[str, Any]:
-    """An index and a value to look for in it, as it holds it.
-
-    Raises UnknownIndexError, and UsageError for a value that no event of the index can have.
-    """
-    kind = index_type(schema, name, path)
-    if not can_hold(kind, value):
-        raise UsageError(f"index {name!r} holds values of type {kind}, not {value!r}")
-    return name, int(value) if isinstance(value, np.integer) else value
-
-
-def can_hold(kind: pa.DataType, value: Any) -> bool:
-    """Whether a value can be one of an index of that type: texts, whole numbers and truth values are three kinds."""
-    if pt.is_boolean(kind):
-        return isinstance(value, bool)
-    if pt.is_integer(kind):
-        return isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return isinstance(value, str)
 
 
 class Index:

@@ -1,132 +1,20 @@
-"""What a scan asks for, and which rows of which blocks can hold it. Decisions only: nothing of the events is read."""
+"""Which rows of which blocks can hold what a scan asks for. Decisions only: nothing of the events is read."""
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from esformat.errors import UsageError
-from esformat.event import to_bound
 from esformat.format.data_block import I64
 from esformat.format.directory import Leaf
-from esformat.format.schema import EventSchema
-from esformat.read.index import Index, check_condition
+from esformat.read.index import Index
+from esformat.read.question import Query
 from esformat.read.reader import Reader
 
-MANY_LISTS = 100  # of columns are remembered as checked
 MANY_CONDITIONS = 1000  # are remembered as met in every data block
-
-
-class Query(NamedTuple):
-    """What a scan asks for. Times are µs, [start, end); `columns` None means all."""
-
-    start: int | None = None
-    end: int | None = None
-    reverse: bool = False
-    limit: int | None = None
-    columns: tuple[str, ...] | None = None
-    conditions: tuple[tuple[str, Any], ...] = ()
-
-    @property
-    def timed(self) -> bool:
-        """Whether the query bounds time."""
-        return self.start is not None or self.end is not None
-
-    @property
-    def filtered(self) -> bool:
-        """Whether rows must be looked at to know if they belong to the answer."""
-        return self.timed or bool(self.conditions)
-
-    def covers(self, low: int, high: int) -> bool:
-        """Whether every timestamp in [low, high] is within the query's time."""
-        return (self.start is None or low >= self.start) and (self.end is None or high < self.end)
-
-    def misses(self, low: int, high: int) -> bool:
-        """Whether no timestamp in [low, high] is within the query's time."""
-        return (self.start is not None and high < self.start) or (self.end is not None and low >= self.end)
-
-    def forward(self) -> Query:
-        """The same question for all its answers, oldest first."""
-        return self._replace(reverse=False, limit=None)
-
-
-_EVERYTHING = Query()
-_EVERYTHING_BACKWARD = Query(reverse=True)
-
-
-class Asked(Protocol):
-    """What a question is asked of, as far as checking it goes: an open segment's reader, or several as one."""
-
-    name: str
-    schema: EventSchema
-    checked_columns: set[tuple[str, ...]]
-
-
-def make_query(
-    asked: Asked,
-    *,
-    start: Any = None,
-    end: Any = None,
-    reverse: bool = False,
-    limit: int | None = None,
-    columns: Any = None,
-    conditions: Mapping[str, Any] | None = None,
-) -> Query:
-    """A checked query. Raises UsageError, UnknownIndexError or InvalidEventError (naive datetimes)."""
-    if start is None and end is None and not conditions and limit is None:
-        if columns is None:
-            return _EVERYTHING_BACKWARD if reverse else _EVERYTHING
-        if isinstance(columns, tuple) and columns in asked.checked_columns:  # one question asked of many segments
-            return Query(reverse=bool(reverse), columns=columns)
-    if limit is not None:
-        if not isinstance(limit, int | np.integer) or isinstance(limit, bool) or limit < 0:
-            raise UsageError(f"limit must be a whole number from 0, not {limit!r}")
-        limit = min(int(limit), sys.maxsize)  # there is never more
-    checked = None if columns is None else _checked_columns(asked, columns)
-    return Query(
-        None if start is None else to_bound(start, "start"),
-        None if end is None else to_bound(end, "end"),
-        bool(reverse),
-        limit,
-        checked,
-        tuple(check_condition(asked.schema, name, value, asked.name) for name, value in (conditions or {}).items()),
-    )
-
-
-def _checked_columns(asked: Asked, columns: Any) -> tuple[str, ...]:
-    """Columns that a question names. Raises UsageError for one that is unknown or named twice."""
-    if isinstance(columns, str) or not isinstance(columns, Iterable):
-        text = "the text " if isinstance(columns, str) else ""
-        raise UsageError(f"columns must be a list of names, not {text}{columns!r}")
-    checked = tuple(columns)
-    if checked in asked.checked_columns:
-        return checked
-    if not checked:
-        raise UsageError("columns must name at least one column", hint="to count events use scan().count()")
-    known = asked.schema.arrow.names
-    for name in checked:
-        if name not in known:
-            raise UsageError(f"no column {name!r}", path=asked.name, hint=f"the columns are {', '.join(known)}")
-    if len(set(checked)) != len(checked):
-        raise UsageError(f"a column is named twice in {list(checked)}")
-    if len(asked.checked_columns) < MANY_LISTS:
-        asked.checked_columns.add(checked)
-    return checked
-
-
-def conditions_of(name: str | Mapping[str, Any], value: Any) -> dict[str, Any]:
-    """The conditions of `scan_index`, from a mapping or a name and a value. Raises UsageError."""
-    if not isinstance(name, str) and isinstance(name, Mapping):
-        if value is not None:
-            raise UsageError("give either a mapping of conditions or a name and a value, not both")
-        if not name:
-            raise UsageError("a mapping of conditions must not be empty", hint="use scan() for all events")
-        return dict(name)
-    return {name: value}
 
 
 class Stretch(NamedTuple):

@@ -13,7 +13,8 @@ from itertools import pairwise
 from typing import TypeVar
 
 from esformat.io.ranges import Range, cut, join
-from esformat.read.plan import Narrowed, Portion, Query, Stretch, block_portions, touched
+from esformat.read.plan import Narrowed, Portion, Stretch, block_portions, touched
+from esformat.read.question import Query
 from esformat.read.reader import Reader
 
 GAP_BYTES = 512 << 10

@@ -24,6 +24,7 @@ from esformat.format.node import DecodeContext, Shape, shape_of
 from esformat.format.postings import IndexRoot, Page, Posting, decode_chunk
 from esformat.format.schema import DATA_COLUMN, Field
 from esformat.io.source import ClosedSource, Source, explained
+from esformat.read.question import Checks
 
 OPENING_BYTES = 32 << 10
 """Read from the end of a file at once: for most files it holds all that opening needs."""
@@ -103,8 +104,7 @@ class Reader:
         """What callers see of keys."""
         self.data_place = next((place for place, field in enumerate(self.fields) if field.name == DATA_COLUMN), None)
         """The place of the column `data`; None without one."""
-        self.checked_columns: set[tuple[str, ...]] = set()
-        """Lists of columns that questions named before, found good."""
+        self.checks = Checks(self.name, self.schema)
         self._asked: set[Hashable] = set()
         self.everywhere: set[tuple[str, Any]] = set()
         """Conditions that earlier questions set, of which every data block is known to hold an event."""

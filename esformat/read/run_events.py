@@ -10,8 +10,9 @@ from typing import Generic, Protocol, TypeVar
 from esformat.format.data_block import DataBlock
 from esformat.format.directory import Leaf
 from esformat.read.block_events import find_rows
-from esformat.read.plan import Narrowed, Portion, Query, Stretch, narrow, portions
+from esformat.read.plan import Narrowed, Portion, Stretch, narrow, portions
 from esformat.read.prefetch import announce_of, each_ahead, stretches_ahead
+from esformat.read.question import Query
 from esformat.read.reader import Reader
 
 POINT_BLOCKS = 8  # data blocks that are read together

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow as pa
 from esformat.event import Event
 from esformat.format.data_block import I64
 from esformat.format.schema import DATA_COLUMN
-from esformat.notebook import html_events
+from esformat.read.answer import Answer
 from esformat.read.block_events import EventMaker
 from esformat.read.block_group import BlockGroup, Later, at_once
 from esformat.read.cached_group import KeptGroup
@@ -26,8 +26,9 @@ from esformat.read.matched_rows import MatchedRows, completed
 from esformat.read.merge import Source as MergeSource
 from esformat.read.merge import merge_by_time
 from esformat.read.payloads_ahead import with_payloads_ahead
-from esformat.read.plan import Narrowed, Portion, Query, Stretch, leaves_with, narrow, portions
+from esformat.read.plan import Narrowed, Portion, Stretch, leaves_with, narrow, portions
 from esformat.read.prefetch import announce_groups, portions_ahead
+from esformat.read.question import Query
 from esformat.read.reader import Reader
 from esformat.read.run_batches import BatchMaker
 from esformat.read.run_events import RunRows
@@ -48,12 +49,8 @@ Matches = Callable[[pa.RecordBatch], pa.BooleanArray]
 T = TypeVar("T", bound=Sized)
 
 
-class Scan:
-    """The events that answer a question, read when they are asked for.
-
-    Iterate it for `Event`s, or take columns: `batches`, `to_table`, `to_pandas`, or hand it to anything that reads the
-    Arrow C stream. It can be used any number of times, and by several threads; each use reads anew.
-    """
+class Scan(Answer):
+    """The events of one segment that answer a question, read when they are asked for."""
 
     _threads = min(os.cpu_count() or 1, 8)  # that decode a long answer; who has one processor says so
     _batch_bytes = BATCH_BYTES  # who reads many scans at once takes less of each
@@ -88,16 +85,7 @@ class Scan:
         self._keys = keys
 
     def __repr__(self) -> str:
-        query = self._query
-        parts = [
-            f"{name}={getattr(query, name)!r}" for name in ("start", "end", "limit") if getattr(query, name) is not None
-        ]
-        parts += [f"{name}={value!r}" for name, value in query.conditions] + ["reverse"] * query.reverse
-        return f"<esformat.Scan of {', '.join([repr(self._reader.name), *parts])}>"
-
-    def _repr_html_(self) -> str:
-        """The first events, as notebooks show them."""
-        return html_events(repr(self), self.column_names, self.batches())
+        return f"<esformat.Scan of {', '.join([repr(self._reader.name), *self._query.described()])}>"
 
     # ------------------------------------------------------------ columns
 
@@ -121,22 +109,6 @@ class Scan:
         columns: what `matches` looks at. They are decoded first, the others for the events that are wanted alone.
         """
         return self._limited(self._read_matching(tuple(columns), matches))
-
-    def to_table(self) -> pa.Table:
-        """All events as one table."""
-        return pa.Table.from_batches(self.batches(), schema=self.schema)
-
-    def to_pandas(self, **options: Any) -> Any:
-        """All events as a pandas data frame; `options` go to `pyarrow.Table.to_pandas`."""
-        return self.to_table().to_pandas(**options)
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The events as a pyarrow stream, read as it is consumed."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The events as an Arrow C stream, for DuckDB, Polars, pandas and others."""
-        return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def count(self) -> int:
         """How many events there are; from the metadata alone where that tells."""

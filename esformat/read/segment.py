@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from esformat.cache import Budgets
-from esformat.errors import CorruptSegmentError, EsdbError, SegmentChangedError, SpaceNotFoundError, UsageError
+from esformat.errors import CorruptSegmentError, EsdbError, SegmentChangedError, UsageError
 from esformat.event import to_key
 from esformat.format.bloom_filter import bucket_count, page_may_contain, page_of
 from esformat.format.checksum import checksum64
@@ -19,8 +18,10 @@ from esformat.io.source import ClosedSource, explained
 from esformat.notebook import html_facts, html_time
 from esformat.read.counts import Counts
 from esformat.read.index import Index
-from esformat.read.plan import Query, Stretch, conditions_of, make_query
+from esformat.read.opened import Opened
+from esformat.read.plan import Stretch
 from esformat.read.prefetch import leaves_ahead
+from esformat.read.question import Checks, Query
 from esformat.read.reader import SHARED_CACHE, Reader
 from esformat.read.scan import Scan
 from esformat.read.space import Space
@@ -43,11 +44,10 @@ def open_segment(path: Target, *, cache_bytes: int | None = None, storage_option
     (target,) = located(storage_options, path)
     source = source_of(target)
     try:
-        opened = Segment(Reader(source, SHARED_CACHE if cache_bytes is None else Budgets.of(cache_bytes)))
+        reader = Reader(source, SHARED_CACHE if cache_bytes is None else Budgets.of(cache_bytes))
     except EsdbError as error:
         raise explained(error, source) from None
-    opened._named = lasting(target), cache_bytes
-    return opened
+    return Segment(reader, (lasting(target), cache_bytes))
 
 
 def _open_copy(path: Any, cache_bytes: int | None, facts: tuple[Any, ...]) -> Segment:
@@ -69,15 +69,18 @@ def set_cache_bytes(cache_bytes: int) -> None:
     SHARED_CACHE.resize(cache_bytes)
 
 
-class Segment:
-    """An open `.esdb` file. Safe to share between threads; close it, or use it as a context manager.
+class Segment(Opened[Scan, Space]):
+    """An open `.esdb` file: its events by space, grouping and timestamp.
+
+    Safe to share between threads; close it, or use it as a context manager.
 
     A scan that is under way when the segment is closed raises ClosedError at its next read.
     """
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, named: tuple[Any, int | None] | None = None) -> None:
+        """`named`: what it was opened with, for copies in other processes."""
         self._reader = reader
-        self._named: tuple[Any, int | None] | None = None  # what it was opened with, for copies in other processes
+        self._named = named
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy opens the file again by its name, as Dask, Ray and multiprocessing ask for in other processes."""
@@ -205,14 +208,6 @@ class Segment:
         """Let go of the file. Closing twice is fine; scans afterwards raise ClosedError."""
         self._reader.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     # ------------------------------------------------------------ spaces
 
     def find(self, space: str | bytes) -> Space | None:
@@ -239,20 +234,6 @@ class Segment:
             return None
         return Space(reader, key, stretches, groupings, space)
 
-    def __getitem__(self, space: str | bytes) -> Space:
-        """The space of that key. Raises SpaceNotFoundError, which is a KeyError."""
-        found = self.find(space)
-        if found is None:
-            raise SpaceNotFoundError(f"no space {space!r}", path=self.path)
-        return found
-
-    def __iter__(self) -> Iterator[str | bytes]:
-        """The keys of all spaces, ascending."""
-        return iter(self.spaces())
-
-    def __contains__(self, space: object) -> bool:
-        return isinstance(space, str | bytes) and self.find(space) is not None
-
     def may_contain(self, space: str | bytes) -> bool:
         """False if the segment surely has no event of a space; one read of the filter, none of the directory."""
         hashed = checksum64(to_key(space))
@@ -265,21 +246,6 @@ class Segment:
             return page_may_contain(self._reader.read(handle, BlockKind.FILTER), hashed, buckets)
         except CorruptSegmentError:  # a damaged filter costs time, not answers
             return self.find(space) is not None
-
-    def spaces(self, prefix: str | bytes | None = None) -> Counts:
-        """Every space, in key order, and how many events it has; of those that begin with `prefix`."""
-        wanted = b"" if prefix is None else to_key(prefix)
-        return Counts(lambda: self._space_counts(wanted), self._count_of_space(wanted))
-
-    def _count_of_space(self, prefix: bytes) -> Any:
-        def count(key: Any) -> int:
-            stored = to_key(key) if isinstance(key, str | bytes) else b""
-            found = self.find(key) if isinstance(key, str | bytes) and stored.startswith(prefix) else None
-            if found is None:
-                raise SpaceNotFoundError(f"no space {key!r}", path=self.path)
-            return found.num_events
-
-        return count
 
     def _space_counts(self, prefix: bytes) -> Iterator[tuple[Any, int]]:
         reader = self._reader
@@ -296,14 +262,11 @@ class Segment:
                     continue
                 if key != current:
                     if current is not None:
-                        yield self._shown(current), count
+                        yield reader.shown(current), count
                     current, count = key, 0
                 count += leaf.run_rows[run + 1] - leaf.run_rows[run]
         if current is not None:
-            yield self._shown(current), count
-
-    def _shown(self, key: bytes) -> str | bytes:
-        return self._reader.shown(key)
+            yield reader.shown(current), count
 
     # ------------------------------------------------------------ indexes
 
@@ -321,49 +284,12 @@ class Segment:
 
     # ------------------------------------------------------------ scans
 
-    def scan(
-        self,
-        *,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Any = None,
-    ) -> Scan:
-        """All events in the order of the file: by space, grouping, timestamp; `reverse` is the exact mirror.
+    @property
+    def _checks(self) -> Checks:
+        return self._reader.checks
 
-        start, end: half-open [start, end), int µs, aware datetimes or ISO 8601. columns: names of those to read.
-        Raises UsageError or InvalidEventError for wrong arguments, at once.
-        """
-        query = make_query(self._reader, start=start, end=end, reverse=reverse, limit=limit, columns=columns)
-        return self._scan(query, grouping)
-
-    def scan_index(
-        self,
-        name: str | Mapping[str, Any],
-        value: Any = None,
-        *,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Any = None,
-    ) -> Scan:
-        """Events with a value of an index, in the order of the file; a mapping asks for several, which must all hold.
-
-        Other arguments as in `scan`. Raises UnknownIndexError, UsageError or InvalidEventError, at once.
-        """
-        query = make_query(
-            self._reader, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
-            conditions=conditions_of(name, value),
-        )  # fmt: skip
-        return self._scan(query, grouping)
-
-    def _scan(self, query: Query, grouping: str | bytes | None) -> Scan:
+    def _scan(self, query: Query, grouping: bytes | None) -> Scan:
         reader = self._reader
-        wanted = None if grouping is None else to_key(grouping)
         rows = reader.root.rows
 
         def stretches() -> Iterator[Stretch]:
@@ -371,13 +297,13 @@ class Segment:
             if query.timed:
                 low, high = reader.root.min_timestamps, reader.root.max_timestamps
                 numbers = [number for number in numbers if not query.misses(low[number], high[number])]
-            if wanted is None:
+            if grouping is None:
                 yield from (Stretch(number, rows[number], rows[number + 1], -1) for number in numbers)
                 return
             for number in leaves_ahead(reader, numbers):
                 leaf = reader.leaf(number)
                 for run, key in enumerate(leaf.groupings):
-                    if key == wanted:
+                    if key == grouping:
                         yield Stretch(number, leaf.run_rows[run], leaf.run_rows[run + 1], -1)
 
-        return Scan(reader, query, stretches, span=(0, rows[-1]), whole=wanted is None)
+        return Scan(reader, query, stretches, span=(0, rows[-1]), whole=grouping is None)

@@ -13,7 +13,8 @@ from esformat.format.data_block import I64
 from esformat.format.directory import Leaf, Root
 from esformat.read.bounds import Bounds, Domain, admits_nothing
 from esformat.read.index import Index
-from esformat.read.plan import NOTHING, Narrowed, Query, Stretch, block_span
+from esformat.read.plan import NOTHING, Narrowed, Stretch, block_span
+from esformat.read.question import Query
 from esformat.read.reader import Reader
 from esformat.read.scan import Scan
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from esformat.event import to_key
+from esformat.read.answer import Scannable
 from esformat.read.counts import Counts
-from esformat.read.plan import Query, Stretch, conditions_of, make_query
+from esformat.read.plan import Stretch
 from esformat.read.prefetch import announce_of
+from esformat.read.question import Checks, Query
 from esformat.read.reader import Reader
 from esformat.read.scan import Scan
 
@@ -16,8 +14,8 @@ FEW_RUNS, FEW_EVENTS = 16, 1024
 """Groupings and events of a space up to which each grouping is read by itself and their events are sorted."""
 
 
-class Space:
-    """The events of one space in an open segment."""
+class Space(Scannable[Scan]):
+    """The events of one space in an open segment: oldest first, groupings merged by time."""
 
     __slots__ = ("_groupings", "_reader", "_stretches", "key", "key_bytes", "num_events")
 
@@ -57,48 +55,12 @@ class Space:
         counts = {self._shown(key): count for key, count in self._groupings}
         return Counts(lambda: iter(counts.items()), counts.__getitem__)
 
-    def scan(
-        self,
-        *,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Any = None,
-    ) -> Scan:
-        """The space's events oldest first, groupings merged by time; `reverse` is the exact mirror.
+    @property
+    def _checks(self) -> Checks:
+        return self._reader.checks
 
-        grouping: of that one only. Other arguments as in `Segment.scan`.
-        """
-        query = make_query(self._reader, start=start, end=end, reverse=reverse, limit=limit, columns=columns)
-        return self._scan(query, grouping)
-
-    def scan_index(
-        self,
-        name: str | Mapping[str, Any],
-        value: Any = None,
-        *,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Any = None,
-    ) -> Scan:
-        """The space's events with a value of an index, oldest first; a mapping asks for several at once."""
-        query = make_query(
-            self._reader, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
-            conditions=conditions_of(name, value),
-        )  # fmt: skip
-        return self._scan(query, grouping)
-
-    def _scan(self, query: Query, grouping: str | bytes | None) -> Scan:
-        stretches = self._stretches
-        groupings = self._groupings
-        if grouping is not None:
-            wanted = to_key(grouping)
-            stretches, groupings = self._only(wanted)
+    def _scan(self, query: Query, grouping: bytes | None) -> Scan:
+        stretches, groupings = (self._stretches, self._groupings) if grouping is None else self._only(grouping)
         if len(groupings) == 1:
             keys = (self.key, self._shown(groupings[0][0]))
             return Scan(

@@ -1,0 +1,120 @@
+"""What every answer can do, and what every thing that is asked for events can do: the public face of reading."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from esformat.event import Event, to_key
+from esformat.notebook import html_events
+from esformat.read.question import Checks, Query, conditions_of, make_query
+
+AnswerT = TypeVar("AnswerT", covariant=True)
+
+
+class Answer(ABC):
+    """The events that answer a question, read when they are asked for.
+
+    Iterate it for `Event`s, or take columns: `batches`, `to_table`, `to_pandas`, or hand it to anything that reads the
+    Arrow C stream. It can be used any number of times, and by several threads; each use reads anew.
+    """
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """Arrow schema of the batches."""
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the columns that the scan gives."""
+        return tuple(self.schema.names)
+
+    @abstractmethod
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The events as record batches of a few thousand rows, in order; memory does not grow with the answer."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """How many events there are; from the metadata alone where that tells."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Event]: ...
+
+    def to_table(self) -> pa.Table:
+        """All events as one table."""
+        return pa.Table.from_batches(self.batches(), schema=self.schema)
+
+    def to_pandas(self, **options: Any) -> Any:
+        """All events as a pandas data frame; `options` go to `pyarrow.Table.to_pandas`."""
+        return self.to_table().to_pandas(**options)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The events as a pyarrow stream, read as it is consumed."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The events as an Arrow C stream, for DuckDB, Polars, pandas and others."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def _repr_html_(self) -> str:
+        """The first events, as notebooks show them."""
+        return html_events(repr(self), self.column_names, self.batches())
+
+
+class Scannable(ABC, Generic[AnswerT]):
+    """Something that has events in an order."""
+
+    __slots__ = ()
+
+    def scan(
+        self,
+        *,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+    ) -> AnswerT:
+        """The events in their order, which the class names; `reverse` is the exact mirror unless it says otherwise.
+
+        grouping: only events of that grouping. start, end: half-open [start, end), int µs, aware datetimes or ISO 8601.
+        limit: only the first so many. columns: names of those to read.
+        Raises UsageError or InvalidEventError for wrong arguments, at once.
+        """
+        query = make_query(self._checks, start=start, end=end, reverse=reverse, limit=limit, columns=columns)
+        return self._scan(query, None if grouping is None else to_key(grouping))
+
+    def scan_index(
+        self,
+        name: str | Mapping[str, Any],
+        value: Any = None,
+        *,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+    ) -> AnswerT:
+        """Events with a value of an index, in the order of `scan`; a mapping asks for several, which must all hold.
+
+        Other arguments as in `scan`. Raises UnknownIndexError, UsageError or InvalidEventError, at once.
+        """
+        conditions = conditions_of(name, value)
+        query = make_query(
+            self._checks, start=start, end=end, reverse=reverse, limit=limit, columns=columns, conditions=conditions
+        )
+        return self._scan(query, None if grouping is None else to_key(grouping))
+
+    @property
+    @abstractmethod
+    def _checks(self) -> Checks:
+        """What questions are checked against."""
+
+    @abstractmethod
+    def _scan(self, query: Query, grouping: bytes | None) -> AnswerT:
+        """The answer to a checked question."""

@@ -1,0 +1,166 @@
+"""What a scan asks for, checked against the columns of what it is asked of. Values only: nothing is read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from esformat.errors import UnknownIndexError, UsageError
+from esformat.event import to_bound
+from esformat.format.schema import EventSchema
+
+MANY_LISTS = 100  # of columns are remembered as checked
+
+
+class Query(NamedTuple):
+    """What a scan asks for. Times are µs, [start, end); `columns` None means all."""
+
+    start: int | None = None
+    end: int | None = None
+    reverse: bool = False
+    limit: int | None = None
+    columns: tuple[str, ...] | None = None
+    conditions: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def timed(self) -> bool:
+        """Whether the query bounds time."""
+        return self.start is not None or self.end is not None
+
+    @property
+    def filtered(self) -> bool:
+        """Whether rows must be looked at to know if they belong to the answer."""
+        return self.timed or bool(self.conditions)
+
+    def covers(self, low: int, high: int) -> bool:
+        """Whether every timestamp in [low, high] is within the query's time."""
+        return (self.start is None or low >= self.start) and (self.end is None or high < self.end)
+
+    def misses(self, low: int, high: int) -> bool:
+        """Whether no timestamp in [low, high] is within the query's time."""
+        return (self.start is not None and high < self.start) or (self.end is not None and low >= self.end)
+
+    def described(self) -> list[str]:
+        """What it asks for beyond everything, as a caller writes it."""
+        bounds = [(name, getattr(self, name)) for name in ("start", "end", "limit")]
+        parts = [f"{name}={value!r}" for name, value in bounds if value is not None]
+        return parts + [f"{name}={value!r}" for name, value in self.conditions] + ["reverse"] * self.reverse
+
+    def forward(self) -> Query:
+        """The same question for all its answers, oldest first."""
+        return self._replace(reverse=False, limit=None)
+
+
+_EVERYTHING = Query()
+_EVERYTHING_BACKWARD = Query(reverse=True)
+
+
+class Checks:
+    """Columns and indexes that questions may name."""
+
+    def __init__(self, name: str, schema: EventSchema) -> None:
+        """`name`: of the file or files, for errors."""
+        self.name = name
+        self.good_columns: set[tuple[str, ...]] = set()
+        """Lists of columns that earlier questions named."""
+        self._schema = schema
+
+    def known_columns(self, names: Sequence[str]) -> Sequence[str]:
+        """All columns, at least those of `names` that exist."""
+        known: Sequence[str] = self._schema.arrow.names
+        return known
+
+    def conditions(self, wanted: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+        """Indexes and values to look for in them, as they hold them.
+
+        Raises UnknownIndexError, and UsageError for a value that no event of the index can have.
+        """
+        for name, value in wanted.items():
+            kind = index_type(self._schema, name, self.name)
+            if not can_hold(kind, value):
+                raise UsageError(f"index {name!r} holds values of type {kind}, not {value!r}")
+            yield name, int(value) if isinstance(value, np.integer) else value
+
+
+def make_query(
+    checks: Checks,
+    *,
+    start: Any = None,
+    end: Any = None,
+    reverse: bool = False,
+    limit: int | None = None,
+    columns: Any = None,
+    conditions: Mapping[str, Any] | None = None,
+) -> Query:
+    """A checked query. Raises UsageError, UnknownIndexError or InvalidEventError (naive datetimes)."""
+    if start is None and end is None and not conditions and limit is None:
+        if columns is None:
+            return _EVERYTHING_BACKWARD if reverse else _EVERYTHING
+        if isinstance(columns, tuple) and columns in checks.good_columns:  # one question asked of many segments
+            return Query(reverse=bool(reverse), columns=columns)
+    if limit is not None:
+        if not isinstance(limit, int | np.integer) or isinstance(limit, bool) or limit < 0:
+            raise UsageError(f"limit must be a whole number from 0, not {limit!r}")
+        limit = min(int(limit), sys.maxsize)  # there is never more
+    return Query(
+        None if start is None else to_bound(start, "start"),
+        None if end is None else to_bound(end, "end"),
+        bool(reverse),
+        limit,
+        None if columns is None else _checked_columns(checks, columns),
+        tuple(checks.conditions(conditions)) if conditions else (),
+    )
+
+
+def _checked_columns(checks: Checks, columns: Any) -> tuple[str, ...]:
+    """Columns that a question names. Raises UsageError for one that is unknown or named twice."""
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        text = "the text " if isinstance(columns, str) else ""
+        raise UsageError(f"columns must be a list of names, not {text}{columns!r}")
+    checked = tuple(columns)
+    if checked in checks.good_columns:
+        return checked
+    if not checked:
+        raise UsageError("columns must name at least one column", hint="to count events use scan().count()")
+    known = checks.known_columns(checked)
+    for name in checked:
+        if name not in known:
+            raise UsageError(f"no column {name!r}", path=checks.name, hint=f"the columns are {', '.join(known)}")
+    if len(set(checked)) != len(checked):
+        raise UsageError(f"a column is named twice in {list(checked)}")
+    if len(checks.good_columns) < MANY_LISTS:
+        checks.good_columns.add(checked)
+    return checked
+
+
+def conditions_of(name: str | Mapping[str, Any], value: Any) -> dict[str, Any]:
+    """The conditions of `scan_index`, from a mapping or a name and a value. Raises UsageError."""
+    if not isinstance(name, Mapping):
+        return {name: value}
+    if value is not None:
+        raise UsageError("give either a mapping of conditions or a name and a value, not both")
+    if not name:
+        raise UsageError("a mapping of conditions must not be empty", hint="use scan() for all events")
+    return dict(name)
+
+
+def index_type(schema: EventSchema, name: str, path: str) -> pa.DataType:
+    """Type of the values of an index. Raises UnknownIndexError, which names the file."""
+    if name not in schema.indexes:
+        known = ", ".join(schema.indexes) or "none"
+        raise UnknownIndexError(f"no index {name!r}", path=path, hint=f"the indexes are: {known}")
+    return schema.fields[schema.positions[name]].type
+
+
+def can_hold(kind: pa.DataType, value: Any) -> bool:
+    """Whether a value can be one of an index of that type: texts, whole numbers and truth values are three kinds."""
+    if pt.is_boolean(kind):
+        return isinstance(value, bool)
+    if pt.is_integer(kind):
+        return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return isinstance(value, str)
