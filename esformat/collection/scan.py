@@ -112,7 +112,7 @@ class CollectionScan(Answer):
             if scan is None:
                 return
             if share is not None:
-                scan._batch_bytes = share
+                scan = scan.in_batches_of(share)
             same = [scan.schema.field(name) for name in held] == fields
             for batch in scan.batches():
                 yield batch if same else fit(batch, fields)

@@ -40,49 +40,106 @@ class Narrowed(NamedTuple):
     asked_before: bool = False
     """The question is not the first of its kind: what answers it is worth keeping."""
 
+    @property
+    def unconditional(self) -> bool:
+        """Whether the indexes say nothing."""
+        return self.rows is None and self.blocks is None and not self.unmet
+
 
 UNCONDITIONAL = Narrowed(None, None, ())
 NOTHING = Narrowed(None, None, (), nothing=True)
 
 
-def narrow(reader: Reader, query: Query, low: int, high: int) -> Narrowed:
-    """Ask the indexes about the query's conditions for rows [low, high)."""
+def narrow(reader: Reader, query: Query, low: int, high: int, listed: I64 | None = None) -> Narrowed:
+    """Ask the indexes about the query's conditions for rows [low, high), of those that are `listed`."""
     if low >= high or query.limit == 0:
         return NOTHING
-    if not query.conditions:
-        return UNCONDITIONAL
-    rows: I64 | None = None
-    blocks: I64 | None = None
-    unmet: list[tuple[str, Any]] = []
-    root = reader.root
+    found = UNCONDITIONAL if listed is None else _narrowed(listed, None)
     for name, value in query.conditions:
-        if (name, value) in reader.everywhere:
-            unmet.append((name, value))
-            continue
-        index = Index(reader, name)
+        if found.nothing:
+            break
+        several = isinstance(value, frozenset)
+        met = _one_of(reader, name, value, low, high) if several else _equal(reader, name, value, low, high)
+        found = _both(found, met)
+    return found
+
+
+def _equal(reader: Reader, name: str, value: Any, low: int, high: int) -> Narrowed:
+    """What an index says of rows [low, high) if the column has a value."""
+    itself = ((name, value),)
+    if itself[0] in reader.everywhere:
+        return Narrowed(None, None, itself)
+    index = Index(reader, name)
+    posting = index.find(value)
+    if posting is None:
+        return NOTHING
+    if not posting.names_blocks:
+        return _narrowed(index.numbers(value, posting, low, high), None)
+    if index.everywhere(value, posting):
+        if len(reader.everywhere) < MANY_CONDITIONS:
+            reader.everywhere.add(itself[0])
+        return Narrowed(None, None, itself)
+    return _narrowed(None, index.numbers(value, posting, *block_span(reader, low, high)), itself)
+
+
+def _one_of(reader: Reader, name: str, values: frozenset[Any], low: int, high: int) -> Narrowed:
+    """The same if it has one of several values; the blocks may then hold others, too."""
+    index = Index(reader, name)
+    rows: list[I64] = []
+    blocks: list[I64] = []
+    for value in values:
         posting = index.find(value)
         if posting is None:
-            return NOTHING
-        if posting.names_blocks:
-            unmet.append((name, value))
-            if index.everywhere(value, posting):
-                if len(reader.everywhere) < MANY_CONDITIONS:
-                    reader.everywhere.add((name, value))
-                continue
-            first, last = block_span(reader, low, high) if high - low < root.rows[-1] else (0, root.blocks[-1])
-            found = index.numbers(value, posting, first, last)
-            blocks = found if blocks is None else np.intersect1d(blocks, found, assume_unique=True)
+            continue
+        if not posting.names_blocks:
+            rows.append(index.numbers(value, posting, low, high))
+        elif index.everywhere(value, posting):
+            return UNCONDITIONAL
         else:
-            found = index.numbers(value, posting, low, high)
-            rows = found if rows is None else np.intersect1d(rows, found, assume_unique=True)
-        if not len(found):
-            return NOTHING
-    return Narrowed(rows, blocks, tuple(unmet))
+            blocks.append(index.numbers(value, posting, *block_span(reader, low, high)))
+    listed = np.sort(np.concatenate(rows)) if any(map(len, rows)) else None
+    if not blocks:
+        return NOTHING if listed is None else Narrowed(listed, None, ())
+    if listed is not None:
+        blocks.append(_blocks_of(reader, listed))
+    return _narrowed(None, np.unique(np.concatenate(blocks)))
+
+
+def _blocks_of(reader: Reader, rows: I64) -> I64:
+    """The data blocks that hold ascending rows."""
+    leaves = np.searchsorted(reader.root.rows, rows, side="right") - 1
+    parts = []
+    for number in np.unique(leaves).tolist():
+        leaf = reader.leaf(number)
+        first, last = np.searchsorted(leaves, (number, number + 1)).tolist()
+        parts.append(np.searchsorted(leaf.block_rows, rows[first:last], side="right") - 1 + leaf.first_block)
+    return np.concatenate(parts)
+
+
+def _both(one: Narrowed, two: Narrowed) -> Narrowed:
+    """What holds if both hold."""
+    if one is UNCONDITIONAL or two.nothing:
+        return two
+    return _narrowed(_common(one.rows, two.rows), _common(one.blocks, two.blocks), one.unmet + two.unmet)
+
+
+def _common(one: I64 | None, two: I64 | None) -> I64 | None:
+    if one is None or two is None:
+        return two if one is None else one
+    return np.intersect1d(one, two, assume_unique=True)
+
+
+def _narrowed(rows: I64 | None, blocks: I64 | None, unmet: tuple[tuple[str, Any], ...] = ()) -> Narrowed:
+    """Rows and blocks, unless there are none."""
+    empty = (rows is not None and not len(rows)) or (blocks is not None and not len(blocks))
+    return NOTHING if empty else Narrowed(rows, blocks, unmet)
 
 
 def block_span(reader: Reader, low: int, high: int) -> tuple[int, int]:
     """Data blocks [first, last) that hold rows [low, high) of the segment."""
     root = reader.root
+    if high - low == root.rows[-1]:
+        return 0, root.blocks[-1]
     first, last = root.leaf_of_row(low), root.leaf_of_row(high - 1)
     leaf = reader.leaf(first)
     begin = leaf.first_block + leaf.block_of(low)

@@ -18,7 +18,11 @@ MANY_LISTS = 100  # of columns are remembered as checked
 
 
 class Query(NamedTuple):
-    """What a scan asks for. Times are µs, [start, end); `columns` None means all."""
+    """What a scan asks for. Times are µs, [start, end); `columns` None means all.
+
+    A condition is an index and a value; or several values as a frozenset, and then blocks that hold one of them may
+    give events with others: who asks so applies a filter of its own.
+    """
 
     start: int | None = None
     end: int | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from esformat.errors import UsageError
@@ -13,7 +13,6 @@ from esformat.format.layout import BlockKind
 from esformat.format.schema import EventSchema
 from esformat.read.bounds import UNBOUNDED, Bounds, Domain, admits_nothing
 from esformat.read.index import Index
-from esformat.read.plan import Stretch
 from esformat.read.reader import Reader
 from esformat.read.scan import Scan
 from esformat.read.segment import Segment
@@ -60,19 +59,8 @@ def scan_rows(
         raise UsageError(f"no column {unknown[0]!r}", path=segment.path, hint=f"the columns are {', '.join(names)}")
     if start is not None or end is not None:
         bounds = {**bounds, "timestamp": bounds.get("timestamp", Domain()).meet(Domain(None, start, end))}
-    scan = select(reader, bounds, tuple(names if columns is None else columns))
-    stretches, (low, high) = scan._stretches, scan._span  # made a line above, and nobody else's yet
-    scan._stretches = lambda: _clipped(stretches(), first, last)
-    scan._span = max(low, first), min(high, last)
-    scan.listed = listed
-    scan._threads = 1  # each of the readers has one processor
-    return scan
-
-
-def _clipped(stretches: Iterable[Stretch], first: int, last: int) -> Iterator[Stretch]:
-    for stretch in stretches:
-        if stretch.first < last and stretch.last > first:
-            yield stretch._replace(first=max(stretch.first, first), last=min(stretch.last, last))
+    chosen = tuple(names if columns is None else columns)
+    return select(reader, bounds, chosen, rows=(first, last), listed=listed, threads=1)  # each reader has one processor
 
 
 def candidate_rows(segment: Segment, bounds: Bounds = UNBOUNDED) -> list[RowPiece]:

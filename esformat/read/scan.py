@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
 from itertools import chain, islice
 from operator import attrgetter
 from typing import TypeVar
@@ -41,6 +42,7 @@ BATCH_STORED_BYTES = 2 << 20
 BATCH_BYTES = 8 << 20  # decoded, as the group before tells
 AT_HAND_BATCHES = 4  # so many batches' blocks at once where an earlier question left them decoded
 MIN_PARALLEL_BATCHES = 4
+THREADS = min(os.cpu_count() or 1, 8)  # that decode a long answer
 MOST_RUN_ROWS = 8192  # of a run that is read block by block; a longer one many blocks at a time
 
 Stretches = Callable[[], Iterable[Stretch]]
@@ -52,8 +54,7 @@ T = TypeVar("T", bound=Sized)
 class Scan(Answer):
     """The events of one segment that answer a question, read when they are asked for."""
 
-    _threads = min(os.cpu_count() or 1, 8)  # that decode a long answer; who has one processor says so
-    _batch_bytes = BATCH_BYTES  # who reads many scans at once takes less of each
+    _batch_bytes = BATCH_BYTES
     _block_bytes = 0  # of a block of the group that was decoded last; 0: none was
 
     def __init__(
@@ -67,6 +68,8 @@ class Scan(Answer):
         merged: bool = False,
         keys: tuple[str | bytes, str | bytes] | None = None,
         runs: Callable[[], Sequence[Scan]] | None = None,
+        listed: I64 | None = None,
+        threads: int = THREADS,
     ) -> None:
         """Made by the verbs of Segment and Space.
 
@@ -74,7 +77,9 @@ class Scan(Answer):
         whole: whether they are all rows of the segment, time apart.
         merged: whether their rows are merged by time. keys: space and grouping where all rows share them.
         runs: of a small space the same question to each of its groupings, in their order.
+        listed: ascending rows of the segment; the scan gives no others. threads: that decode a long answer.
         """
+        self._listed, self._threads = listed, threads
         self._runs = runs
         self._reader = reader
         self._query = query
@@ -86,6 +91,12 @@ class Scan(Answer):
 
     def __repr__(self) -> str:
         return f"<esformat.Scan of {', '.join([repr(self._reader.name), *self._query.described()])}>"
+
+    def in_batches_of(self, size_bytes: int) -> Scan:
+        """The same in smaller batches, for those who read many scans at once."""
+        scan = copy(self)
+        scan._batch_bytes = size_bytes
+        return scan
 
     # ------------------------------------------------------------ columns
 
@@ -201,12 +212,12 @@ class Scan(Answer):
         return _first_of(directed, query.limit, reverse=query.reverse)
 
     def _narrow(self) -> Narrowed:
-        return narrow(self._reader, self._query, *self._span)
+        return narrow(self._reader, self._query, *self._span, self._listed)
 
     def _narrow_to_read(self) -> Narrowed:
         """The same, and whether an index was asked this of the same rows before."""
         narrowed = self._narrow()
-        if not narrowed.unmet and narrowed.rows is None and narrowed.blocks is None:
+        if narrowed.unconditional or self._listed is not None:
             return narrowed
         return narrowed._replace(asked_before=self._reader.asked_before((self._query.conditions, self._span)))
 
