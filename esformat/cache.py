@@ -135,8 +135,13 @@ class Cache:
     A hit takes no lock. Two threads that miss at once may both make a value; either is good.
     """
 
-    def __init__(self, budget: Budget | int) -> None:
-        """`budget`: shared with other caches, or bytes for this one alone."""
+    def __init__(self, budget: Budget | int, *, holds_last: bool = False) -> None:
+        """`budget`: shared with other caches, or bytes for this one alone.
+
+        holds_last: what `get` made last is at hand until it makes another, even where there is no room for it.
+        """
+        self._last: tuple[Hashable, Any] | None = None
+        self._holds_last = holds_last
         self._budget = Budget(budget) if isinstance(budget, int) else budget
         self._shelf = _Shelf()
         self._open = True
@@ -148,8 +153,13 @@ class Cache:
         value = self.find(key)
         if value is not None:
             return value  # type: ignore[no-any-return]
+        last = self._last
+        if last is not None and last[0] == key:
+            return last[1]  # type: ignore[no-any-return]
         made = make()
         self.keep(key, made, made.size_bytes)
+        if self._holds_last and self._open:
+            self._last = key, made
         return made
 
     def keep(self, key: Hashable, value: object, size_bytes: int) -> None:
@@ -164,6 +174,7 @@ class Cache:
     def close(self) -> None:
         """Forget everything, and keep nothing from now on."""
         self._open = False
+        self._last = None
         self._budget.clear(self._shelf)
 
     def __del__(self) -> None:

@@ -118,7 +118,7 @@ class Reader:
             for key, handle in self.table.items()
             if key[0] in (BlockKind.DICTIONARY, BlockKind.INDEX_ROOT) and handle.offset >= tail.trailer.opening_offset
         }
-        self._tables = Cache(budgets.tables)
+        self._tables = Cache(budgets.tables, holds_last=True)  # a leaf serves `find` and the scan after it
         self._blocks = Cache(budgets.blocks)
         self.frames = Cache(budgets.frames)
         """Decompressed frames of strings and binary."""

@@ -493,3 +493,16 @@ def test_events_leave_their_process(many):
     for ask in QUESTIONS:
         events = list(ask(many))
         assert [event_facts(e) for e in pickle.loads(pickle.dumps(events))] == [event_facts(e) for e in events]
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
+def test_a_history_reads_its_leaf_once(clicks, cache_bytes):
+    """Finding a space and scanning it take one read of the directory and one of the events, caches or not."""
+    source = esformat.CountingSource(esformat.FileSource(clicks[0]))
+    with esformat.open(source, cache_bytes=cache_bytes) as segment:
+        first, *_, last = segment.spaces()
+        for space in (first, last):
+            list(segment.find(space).scan())
+            before = source.reads
+            list(segment.find(last if space == first else first).scan())
+            assert source.reads - before <= 2
