@@ -17,12 +17,12 @@ from esformat.errors import UsageError
 from esformat.io.commit_folder import CommitFolder
 from esformat.io.commits import Write
 from esformat.io.location import SUFFIX, folder_at
+from esformat.spark.columns_there import columns_there
 from esformat.spark.directories import shared_out
 from esformat.spark.event_columns import EventColumns
 from esformat.spark.files import listed_below, size_of
 from esformat.spark.options import WriteOptions
 from esformat.spark.portions import portions
-from esformat.spark.scan_plan import read_schemas
 from esformat.spark.types import arrow_schema, unify_schemas
 from esformat.write.writer import create
 
@@ -80,16 +80,20 @@ class SegmentWriter(DataSourceArrowWriter):
 
     def _check_fits(self) -> None:
         """Refuse to append columns that could not be read together with those that are there."""
-        there = listed_below(self._write.folder)
+        try:
+            self._check_columns(columns_there(self._write.folder))
+        except UsageError:
+            self._check_columns(columns_there(self._write.folder, afresh=True))  # and say in which segment
+
+    def _check_columns(self, there: list[tuple[str, pa.Schema]]) -> None:
+        keys = pa.binary() if self._columns.binary_keys else pa.string()
+        if there and there[0][1].field("space").type != keys:
+            raise UsageError(
+                f"its segments have keys of type {there[0][1].field('space').type}, not {keys}",
+                path=self._options.path, hint='cast the column of spaces, or give the option keys',
+            )  # fmt: skip
         if there:
-            schemas = read_schemas(list(there.values()))
-            keys = pa.binary() if self._columns.binary_keys else pa.string()
-            if schemas[0][1].field("space").type != keys:
-                raise UsageError(
-                    f"its segments have keys of type {schemas[0][1].field('space').type}, not {keys}",
-                    path=self._options.path, hint='cast the column of spaces, or give the option keys',
-                )  # fmt: skip
-            unify_schemas([*schemas, ("what is written", self._columns.payload(self._arrow))])
+            unify_schemas([*there, ("what is written", self._columns.payload(self._arrow))])
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
         """One attempt of one task: its rows as segments under names that no other attempt has."""

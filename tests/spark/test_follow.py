@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 import esformat
 import esformat.spark
 from esformat import UsageError, tools
-from esformat.spark import jobs
+from esformat.spark import files, identity, jobs
 from esformat.spark.identity import joined, origin_of
 from esformat.spark.source import EsdbDataSource
 
@@ -107,6 +107,21 @@ def test_micro_batch_that_is_run_again(tmp_path):
     compact(tmp_path, "d.esdb", "a.esdb", "b.esdb")
     assert read(stream, start, end) == sorted(wanted)
     assert read(stream, end, latest(stream, end)) == sorted(click_table(1000).slice(100, 50)["data"].to_pylist())
+
+
+def test_a_micro_batch_opens_what_is_new(tmp_path, monkeypatch):
+    """However many segments a stream knows, the next micro-batch opens those that came, three times each."""
+    for number in range(5):
+        events(tmp_path, f"{number}.esdb", 10 * number, 10)
+    stream = reader(tmp_path)
+    known = latest(stream, stream.initialOffset())
+    opened = []
+    for module, name in ((identity, "open_segment"), (files, "open_segment")):
+        real = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda place, real=real, **how: opened.append(place) or real(place, **how))
+    new = events(tmp_path, "new.esdb", 500, 10)
+    assert read(stream, known, latest(stream, known)) == new
+    assert opened == [str(tmp_path / "new.esdb")] * 3
 
 
 def test_segments_that_went_or_are_mixed(tmp_path):
