@@ -5,11 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from esformat.errors import UsageError
 from esformat.event import MAX_TIMESTAMP, MIN_TIMESTAMP
 from esformat.format.data_block import I64
 from esformat.format.layout import BlockKind
+from esformat.format.postings import Posting
 from esformat.format.schema import EventSchema
 from esformat.read.bounds import UNBOUNDED, Bounds, Domain, admits_nothing
 from esformat.read.index import Index
@@ -92,9 +94,24 @@ def _share(reader: Reader, bounds: Bounds) -> float:
     for name in reader.schema.indexes:
         domain = bounds.get(name)
         if domain is not None and domain.listed is not None:
-            postings = filter(None, map(Index(reader, name).find, domain.listed))
+            postings = _postings(reader, name, domain.listed)
             share = min(share, sum(posting.count for posting in postings) / blocks)
     return share
+
+
+def most_events(segment: Segment, bounds: Bounds, pieces: Iterable[RowPiece]) -> int:
+    """How many of the rows of pieces can be within bounds at most, as the indexes say; no event is read."""
+    reader = _reader(segment)
+    most = sum(piece.last - piece.first for piece in pieces)
+    for name in reader.schema.indexes if most else ():
+        domain = bounds.get(name)
+        if domain is not None and domain.listed is not None:
+            most = min(most, sum(posting.count for posting in _postings(reader, name, domain.listed)))
+    return most
+
+
+def _postings(reader: Reader, name: str, values: Iterable[Any]) -> list[Posting]:
+    return list(filter(None, map(Index(reader, name).find, values)))
 
 
 def _runs_of_spaces(segment: Segment, spaces: Domain | None) -> Iterator[tuple[int, int, int]]:

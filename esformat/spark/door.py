@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from py4j.java_gateway import JavaClass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import AtomicType, BinaryType, StringType, StructField, StructType, TimestampType
@@ -23,12 +24,17 @@ from esformat.spark.files import segments_at
 from esformat.spark.handed import Handed, everything, handed_over
 from esformat.spark.load import read
 from esformat.spark.options import ReadOptions, as_list
-from esformat.spark.read import FILE_PATH
+from esformat.spark.read import FILE_PATH, SegmentReader
 from esformat.spark.requirement import require_classic
 from esformat.spark.scan_plan import count_events
-from esformat.spark.source import EsdbDataSource, register, zone_of
+from esformat.spark.source import EsdbDataSource, ensure_registered, in_zone, zone_of
+from esformat.spark.types import arrow_schema
 
 SOURCE = EsdbDataSource.name()
+FEW_EVENTS = 100_000
+"""So many are read at once, by the driver: Spark's tasks and their Python take longer to begin than those to read."""
+MANY_ROWS = 10_000_000  # from so many on, several tasks make rows without columns
+FEW_BYTES = 32 << 20  # of them in memory: Spark takes up to 48 MiB without a job
 HANDED_TO = (SOURCE, "aggregator")
 """Data sources that take the options `columns` and `where`."""
 
@@ -59,7 +65,7 @@ def sql(spark: SparkSession, query: str) -> DataFrame:
     and what Spark raises for the query.
     """
     require_classic(spark, "esformat.spark.sql")
-    register(spark)
+    ensure_registered(spark)
     plan = _parsed(spark, query)
     sources = list(_sources(spark, query, plan))
     if not sources:
@@ -235,9 +241,15 @@ def _opened(spark: SparkSession, source: Source, handed: Handed) -> DataFrame:
     columns = [each for each in columns if each.name not in fixed]
     count = None if columns or source.format != SOURCE else _count(spark, source, handed)
     if count is not None:
-        rows = spark.range(count if handed.limit is None else min(count, handed.limit)).select()
+        count = count if handed.limit is None else min(count, handed.limit)
+        rows = spark.range(0, count, 1, 1 if count < MANY_ROWS else None).select()
     else:
-        rows = _read(spark, source, handed, columns or [_cheapest(source.schema)])
+        schema = StructType(columns or [_cheapest(source.schema)])
+        options = _options(spark, source, handed, schema)
+        few = None if source.format != SOURCE else _reader(spark, options, schema).few(FEW_EVENTS, FEW_BYTES)
+        if few is not None:
+            return _here(spark, source, handed, few)
+        rows = spark.read.format(source.format).options(**options).schema(schema).load()
     if [each.name for each in columns] == source.schema.names:
         return rows
     given = {each.name for each in columns}
@@ -248,17 +260,40 @@ def _opened(spark: SparkSession, source: Source, handed: Handed) -> DataFrame:
     ))  # fmt: skip
 
 
-def _read(spark: SparkSession, source: Source, handed: Handed, columns: Sequence[StructField]) -> DataFrame:
+def _options(spark: SparkSession, source: Source, handed: Handed, schema: StructType) -> dict[str, str]:
+    """The options of a source with what is handed to it."""
     options = {name: text for name, text in source.options.items() if name.lower() not in ("columns", "where")}
     given = {name.lower(): text for name, text in source.options.items()}
     wheres = [text for text in (given.get("where", ""), handed.where) if text]
     if wheres:
         options["where"] = wheres[0] if len(wheres) == 1 else " AND ".join(f"({text})" for text in wheres)
         options.setdefault("timeZone", zone_of(spark))
-    options["columns"] = as_list([each.name for each in columns])
+    options["columns"] = as_list(schema.names)
     if handed.limit is not None and source.format == SOURCE:
         options["limit"] = str(handed.limit)
-    return spark.read.format(source.format).options(**options).schema(StructType(list(columns))).load()
+    return options
+
+
+def _reader(spark: SparkSession, options: dict[str, str], schema: StructType) -> SegmentReader:
+    return in_zone(EsdbDataSource, zone_of(spark))(options).reader(schema)
+
+
+def _here(spark: SparkSession, source: Source, handed: Handed, few: pa.Table) -> DataFrame:
+    """Rows that were read, with all columns of their source. Spark shuffles nothing where they are one partition."""
+    fixed, schema = dict(handed.equal), arrow_schema(source.schema)
+    columns = [
+        few[field.name] if field.name in few.schema.names else _filled(field, fixed.get(field.name), len(few))
+        for field in schema
+    ]
+    rows = spark.createDataFrame(pa.table(columns, schema), source.schema)
+    return rows if handed.shown else rows.coalesce(1)
+
+
+def _filled(field: pa.Field, value: Any, count: int) -> pa.Array:
+    """A column of one value; for None any that the column can have."""
+    if value is None and not field.nullable:
+        value = 0 if pa.types.is_timestamp(field.type) else ""
+    return pa.repeat(pa.scalar(value, field.type), count)
 
 
 def _count(spark: SparkSession, source: Source, handed: Handed) -> int | None:

@@ -22,6 +22,8 @@ from esformat.spark.catalyst import (
 )
 
 STAND_IN = "LogicalRDD"
+_ROW_BY_ROW = {"Filter", "GlobalLimit", "LocalLimit", "Project"}
+"""Nodes that Spark works out of rows that the driver has without a job."""
 _PLAIN = ("Aggregate", "Filter", "GlobalLimit", "Join", "LocalLimit", "LocalRelation", "Project", "Sort", "Union")
 """Nodes that hold no plans but their children. To ask costs a call of Java's each."""
 
@@ -32,13 +34,14 @@ class Handed:
 
     columns: those that are needed, in the source's order, but for those of `equal`. conditions: what all rows that are
     needed meet. equal: columns that have one value in all of them, by a condition each. limit: so many of the rows are
-    enough, whichever; None: all are needed.
+    enough, whichever; None: all are needed. shown: whether the answer is those rows, one by one, and no more is done.
     """
 
     columns: tuple[str, ...]
     conditions: tuple[str, ...] = ()
     equal: tuple[tuple[str, Any], ...] = ()
     limit: int | None = None
+    shown: bool = False
 
     @property
     def where(self) -> str:
@@ -101,7 +104,7 @@ def _handed(leaf: Any, above: list[tuple[str, Any]], names: Sequence[str], *, co
             name for number, name in zip(numbers, names, strict=True)
             if (use.needed is None or number in use.needed) and name not in fixed
         ),
-        tuple(texts), tuple(fixed.items()), None if left else use.limit,
+        tuple(texts), tuple(fixed.items()), None if left else use.limit, {kind for kind, _ in above} <= _ROW_BY_ROW,
     )  # fmt: skip
 
 

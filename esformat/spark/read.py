@@ -20,7 +20,16 @@ from esformat.spark.directories import roots_of, values_of
 from esformat.spark.files import name_of, segments_at
 from esformat.spark.options import ReadOptions
 from esformat.spark.pushed import bounds_of_filters
-from esformat.spark.scan_plan import RowRange, at_most, find_candidates, opened_as_planned, schemas_of, share_out
+from esformat.spark.scan_plan import (
+    Candidate,
+    RowRange,
+    at_most,
+    find_candidates,
+    in_threads,
+    opened_as_planned,
+    schemas_of,
+    share_out,
+)
 from esformat.spark.scoping import filters_are_scoped
 from esformat.spark.types import arrow_schema, check_requested, convert_batch, spark_schema, unify_schemas
 
@@ -102,14 +111,47 @@ class SegmentReader(DataSourceReader):
     def tasks(self, places: Sequence[Place]) -> list[InputPartition]:
         """The same of some segments. Raises UsageError."""
         options = self._options
+        tasks = share_out(
+            self._candidates(places), partition_bytes=options.partition_bytes, partitions=options.partitions
+        )
+        return [InputPartition(task) for task in tasks]
+
+    def few(self, most_events: int, most_bytes: int) -> pa.Table | None:
+        """All events at once, read here, where they are few by what the segments say of themselves; else None.
+
+        most_bytes: of them as Arrow: where they are more after all, None too. Raises UsageError.
+        """
+        candidates = self._candidates(segments_at(self._options.paths, self._options.name_pattern))
+        if sum(candidate.events for candidate in candidates) > most_events:
+            return None
+        ranges = [
+            RowRange(each.place, each.identity, each.pieces[0].first, each.pieces[-1].last)
+            for each in candidates if each.pieces
+        ]  # fmt: skip
+        found = in_threads(lambda rows: self._within(rows, most_bytes // len(ranges)), ranges)
+        batches = [batch for part in found if part is not None for batch in part]
+        return None if None in found else pa.Table.from_batches(batches, arrow_schema(self._schema))
+
+    def _within(self, rows: RowRange, most_bytes: int) -> list[pa.RecordBatch] | None:
+        """The events of a range; None where they are more bytes than that."""
+        batches = []
+        for batch in self.read(InputPartition((rows,))):
+            most_bytes -= batch.nbytes
+            if most_bytes < 0:
+                return None
+            batches.append(batch)
+        return batches
+
+    def _candidates(self, places: Sequence[Place]) -> list[Candidate]:
+        """What segments say of the events that are wanted, checked to have the columns of the schema."""
+        options = self._options
         candidates = find_candidates([place for place in places if self._admits(place)] or places[:1], self._bounds)
         if options.limit is not None and not self._where:
             candidates = at_most(candidates, options.limit)
         names = tuple(self._schema.fieldNames())
         there = unify_schemas(with_path_columns(schemas_of(candidates), names, self._roots), names)
         check_requested(self._schema, spark_schema(there))
-        tasks = share_out(candidates, partition_bytes=options.partition_bytes, partitions=options.partitions)
-        return [InputPartition(task) for task in tasks]
+        return candidates
 
     def _said(self, place: Place, names: Sequence[str]) -> dict[str, str | None]:
         """Columns that a file lacks, as its path has them."""

@@ -14,14 +14,16 @@ from esformat.errors import UsageError
 from esformat.format.schema import EventSchema
 from esformat.io.location import Place
 from esformat.read.bounds import Bounds, Domain
-from esformat.read.row_range import RowPiece, candidate_rows, identity, schema_of
+from esformat.read.row_range import RowPiece, candidate_rows, identity, most_events, schema_of
 from esformat.read.segment import Segment
 from esformat.spark.files import name_of, open_place
 
 OPENING_BYTES = 256 << 10  # what opening a segment costs a task, in stored bytes that it could read meanwhile
 OPENING_THREADS = 16
+IN_TURN = 32  # local files up to so many are opened sooner one after the other than threads for them start
 SMALL_CACHE_BYTES = 8 << 20  # a task reads each block once: what it would keep is of no use to it
 
+P = TypeVar("P")
 T = TypeVar("T")
 BoundsOf = Callable[[EventSchema], Bounds]
 """The bounds on the columns of a segment, which depend on what that has indexes on."""
@@ -39,12 +41,16 @@ class RowRange:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A segment as planning sees it: its columns, and where its rows within bounds are, which may be nowhere."""
+    """A segment as planning sees it: its columns, and where its rows within bounds are, which may be nowhere.
+
+    events: so many of them at most.
+    """
 
     place: Place
     identity: tuple[int, int]
     pieces: tuple[RowPiece, ...]
     schema: EventSchema
+    events: int
 
 
 def read_schemas(places: Sequence[Place]) -> list[tuple[str, pa.Schema]]:
@@ -78,7 +84,9 @@ def find_candidates(places: Sequence[Place], bounds_of: BoundsOf) -> list[Candid
     def find(place: Place) -> Candidate:
         with open_place(place, cache_bytes=SMALL_CACHE_BYTES) as segment:
             schema = schema_of(segment)
-            return Candidate(place, identity(segment), tuple(candidate_rows(segment, bounds_of(schema))), schema)
+            bounds = bounds_of(schema)
+            pieces = tuple(candidate_rows(segment, bounds))
+            return Candidate(place, identity(segment), pieces, schema, most_events(segment, bounds, pieces))
 
     return in_threads(find, places)
 
@@ -105,7 +113,8 @@ def at_most(candidates: Sequence[Candidate], limit: int) -> list[Candidate]:
             if limit > 0:
                 pieces.append(replace(piece, last=min(piece.last, piece.first + limit)))
             limit -= piece.last - piece.first
-        taken.append(replace(candidate, pieces=tuple(pieces)))
+        rows = sum(piece.last - piece.first for piece in pieces)
+        taken.append(replace(candidate, pieces=tuple(pieces), events=min(candidate.events, rows)))
     return taken
 
 
@@ -170,9 +179,9 @@ def opened_as_planned(rows: RowRange) -> Iterator[Segment]:
         yield segment
 
 
-def in_threads(work: Callable[[Place], T], places: Sequence[Place]) -> list[T]:
-    """What `work` gives for each place, in order: several at once, as opening means waiting."""
-    if len(places) < 2:
-        return [work(place) for place in places]
-    with ThreadPoolExecutor(min(len(places), OPENING_THREADS), thread_name_prefix="esformat-plan") as pool:
-        return list(pool.map(work, places))
+def in_threads(work: Callable[[P], T], items: Sequence[P]) -> list[T]:
+    """What `work` gives for each item, in order: several at once, where opening means waiting."""
+    if len(items) < 2 or (len(items) <= IN_TURN and all(isinstance(item, str) for item in items)):
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(len(items), OPENING_THREADS), thread_name_prefix="esformat-plan") as pool:
+        return list(pool.map(work, items))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
-    DataSourceReader,
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
@@ -31,6 +31,9 @@ T = TypeVar("T", bound=DataSource)
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
+_zones: WeakKeyDictionary[SparkSession, str] = WeakKeyDictionary()
+"""The zones that sessions had when they were registered."""
+
 
 class EsdbDataSource(DataSource):
     """`format("esdb")` of `spark.read`, `df.write`, `spark.readStream` and `df.writeStream`."""
@@ -51,7 +54,7 @@ class EsdbDataSource(DataSource):
             unify_schemas(with_path_columns(schemas, options.columns, roots_of(options.paths)), options.columns)
         )
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> SegmentReader:
         """Reads the columns of a schema: the segments' own, or what was given with `.schema(…)`."""
         return self._reader(ReadOptions.parse(self.options, self.zone), schema)
 
@@ -101,9 +104,19 @@ def register(spark: SparkSession, *, push_down: bool = True) -> None:
     The option `where` takes the time zone that the session has now; after a change of that register once more.
     """
     activate(spark)
-    spark.dataSource.register(in_zone(EsdbDataSource, zone_of(spark)))
+    zone = zone_of(spark)
+    spark.dataSource.register(in_zone(EsdbDataSource, zone))
     if push_down:
         spark.conf.set(PUSH_DOWN, "true")
+    _zones[spark] = zone
+
+
+def ensure_registered(spark: SparkSession) -> None:
+    """Register, unless that was done for the zone that the session has: it takes Spark some hundredths of a second."""
+    if _zones.get(spark) == zone_of(spark):
+        activate(spark)
+    else:
+        register(spark)
 
 
 def activate(spark: SparkSession) -> None:

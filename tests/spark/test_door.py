@@ -19,6 +19,7 @@ import aggregator.spark
 import esformat
 import esformat.spark
 from esformat import UsageError
+from esformat.spark import door
 
 START = dt.datetime(2026, 3, 28, 22, tzinfo=dt.UTC)  # Vienna's clocks go forward three hours later
 COUNT = 400
@@ -171,19 +172,24 @@ def query(draw):
 
 
 ZONES = ("UTC", "Europe/Vienna")
+FEW = (0, 100, 500)
 
 
-def test_random_queries(spark, both, request):
-    """Joins, subqueries, groups and conditions of all kinds answer through the door what they answer of Parquet."""
+def test_random_queries(spark, both, request, monkeypatch):
+    """Joins, subqueries, groups and conditions of all kinds answer through the door what they answer of Parquet.
+
+    Events are read by the driver, or by tasks where there are more than `few`.
+    """
     request.addfinalizer(lambda: spark.conf.set("spark.sql.session.timeZone", "UTC"))
     esformat.spark.view(spark, "events_view", str(both))
 
     @examples(8)
-    @given(query(), st.sampled_from([f"esdb.`{both}`", "events_view"]), st.sampled_from(ZONES))
-    @example("SELECT count(space), count(1) FROM EVENTS WHERE space = ''", f"esdb.`{both}`", "UTC")
-    @example("SELECT count(*) FROM EVENTS WHERE x > 1 OR timestamp < '2026-03-29 02:30:00'", "events_view", ZONES[1])
-    @example("SELECT count(*) FROM EVENTS WHERE NOT (type <=> 'page')", f"esdb.`{both}`", "UTC")
-    def ask(text, source, zone):
+    @given(query(), st.sampled_from([f"esdb.`{both}`", "events_view"]), st.sampled_from(ZONES), st.sampled_from(FEW))
+    @example("SELECT count(space), count(1) FROM EVENTS WHERE space = ''", f"esdb.`{both}`", "UTC", 0)
+    @example("SELECT count(*) FROM EVENTS WHERE x > 1 OR timestamp < '2026-03-29 02:30:00'", "events_view", ZONES[1], 0)
+    @example("SELECT count(*) FROM EVENTS WHERE NOT (type <=> 'page')", f"esdb.`{both}`", "UTC", 500)
+    def ask(text, source, zone, few):
+        monkeypatch.setattr(door, "FEW_EVENTS", few)
         spark.conf.set("spark.sql.session.timeZone", zone)
         asked = text.replace("EVENTS", source)
         try:
@@ -236,6 +242,20 @@ def test_counts_read_no_event(spark, both):
         assert "BatchScan" not in plan
         counted = spark.sql(f"SELECT count(*) FROM parquet_events{condition}").collect()
         assert esformat.spark.sql(spark, asked).collect() == counted
+
+
+def test_few_events_start_no_task(spark, both, monkeypatch):
+    """What the files say to be few events is read at once; more, in number or in bytes, by Spark's tasks."""
+    asked = f"SELECT n, data FROM esdb.`{both}` WHERE type = 'cart'"
+    expected = answer(spark.sql(asked.replace(f"esdb.`{both}`", "parquet_events")))
+    count = len(expected)
+    for events, held, name in (
+        (count, door.FEW_BYTES, "LocalTableScan"), (count - 1, door.FEW_BYTES, "BatchScan"), (count, 500, "BatchScan")
+    ):  # fmt: skip
+        monkeypatch.setattr(door, "FEW_EVENTS", events)
+        monkeypatch.setattr(door, "FEW_BYTES", held)
+        assert name in explained(spark, asked)[1]
+        assert answer(esformat.spark.sql(spark, asked)) == expected
 
 
 def test_names_elsewhere(spark, both):

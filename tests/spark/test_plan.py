@@ -162,7 +162,7 @@ def candidates(*sizes):
     made = []
     for number, pieces in enumerate(sizes):
         rows = [RowPiece(100 * place, 100 * place + 100, size) for place, size in enumerate(pieces)]
-        made.append(Candidate(str(number), (0, 0), tuple(rows), SCHEMA))
+        made.append(Candidate(str(number), (0, 0), tuple(rows), SCHEMA, sum(row.last - row.first for row in rows)))
     return made
 
 

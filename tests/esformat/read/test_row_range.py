@@ -12,7 +12,7 @@ from small_pieces import Pieces, cut_small
 
 import esformat
 from esformat.read.bounds import NOTHING, Domain
-from esformat.read.row_range import candidate_rows, identity, scan_rows, schema_of
+from esformat.read.row_range import candidate_rows, identity, most_events, scan_rows, schema_of
 
 CUTS = [0, 1, 700, 701, 2500, 2999, 3000]
 TIMES = (1_403_534_919_900_000, 1_403_534_921_000_000)
@@ -101,6 +101,18 @@ def test_indexes_weigh(segment):
     )
     assert 0 < rare <= every
     assert candidate_rows(segment, {"type": Domain(frozenset(["no such type"]))}) == []
+
+
+@pytest.mark.parametrize("what", BOUNDS)
+def test_most_events(segment, what):
+    """What indexes and directory say of the number of events is no less than there are; for a listed value, exact."""
+    bounds = BOUNDS[what]
+    count = len(matching(frame_of(segment.scan()), bounds))
+    most = most_events(segment, bounds, candidate_rows(segment, bounds))
+    assert count <= most <= len(frame_of(segment.scan()))
+    alone = {"type": Domain(frozenset(["purchase", "no such type"]))}
+    expected = len(matching(frame_of(segment.scan()), alone))
+    assert 0 < expected == most_events(segment, alone, candidate_rows(segment, alone))
 
 
 def test_columns_and_schema(segment):
