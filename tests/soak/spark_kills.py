@@ -3,9 +3,10 @@
     python -m tests.soak.spark_kills --kills 100
 
 A round adds input files and does the jobs one after the other, each until it ends by itself. Meanwhile Python workers
-are killed, which Spark replaces where a task has them and which ends the job where the driver has, and the driver. Jobs
-that did not end are started again from where they were. When one has ended, what it made holds every event of the
-inputs once; when a round has, nothing unfinished lies about.
+are killed, which Spark replaces where a task has them and which ends the job where the driver has, and drivers: Python,
+Java, or everything at one moment; what is left of it then may go on for as long as it does. Jobs that did not end are
+started again from where they were. When one has ended, what it made holds every event of the inputs once; when a round
+has, nothing unfinished lies about.
 """
 
 from __future__ import annotations
@@ -35,8 +36,11 @@ from tests.soak.spark_workload import JOBS
 
 ROOT = Path(__file__).parents[2]
 ROUNDS_OF_A_FOLDER = 4
-LONGEST_S = 6.0  # from the beginning of a job to a kill
-OF_WORKERS = 0.025  # the chance of a kill in 20 ms
+USUAL_S = 6.0  # that a job takes, until one was timed
+OF_WORKERS = 2.0  # kills while a job takes as long as it did before
+STEP_S = 0.02
+DRIVERS = ("Python", "Java", "all")  # what a kill of a driver hits
+LONGEST_REST_S = 20.0  # that what is left of a driver may take to end
 MOST_DEATHS = 12  # of one job, one after the other: then it is let go on
 OF_SPARK = ("Python worker failed to connect back", "did not connect back in time")  # it waits ten seconds
 UNFINISHED = ("_staging-", "_pending-", "_replacing-", ".part")
@@ -46,24 +50,32 @@ UNFINISHED = ("_staging-", "_pending-", "_replacing-", ".part")
 class Found:
     """What came of the kills."""
 
-    drivers: int = 0
+    drivers: Counter[str] = field(default_factory=Counter)  # by what of them was killed
     workers: int = 0
     restarts: int = 0  # after ends that are Spark's own, on a machine that is too busy
     jobs: Counter[str] = field(default_factory=Counter)
     killed: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=dict)  # that each job took the last time
     wrong: list[str] = field(default_factory=list)
 
     @property
     def kills(self) -> int:
         """Of either kind."""
-        return self.drivers + self.workers
+        return self.drivers.total() + self.workers
+
+    def __str__(self) -> str:
+        return (
+            f"kills of drivers: {dict(self.drivers)}, of workers: {self.workers}; while at {dict(self.killed)}; "
+            f"jobs that ended: {dict(self.jobs)}; restarts for Spark's sake: {self.restarts}; wrong: {len(self.wrong)}"
+        )
 
 
 class Life:
     """A driver at work: what it said, and the means to kill it or its workers."""
 
     def __init__(self, folder: Path, jobs: Iterable[str]) -> None:
-        self._log = (folder / "log").open("ab")
+        self._log = (folder / "log").open("a+b")
+        self._before = self._log.seek(0, os.SEEK_END)
         self._child = subprocess.Popen(
             [sys.executable, "-m", "tests.soak.spark_workload", str(folder), *jobs],
             cwd=ROOT, stdout=subprocess.PIPE, stderr=self._log, start_new_session=True, text=True,
@@ -78,7 +90,7 @@ class Life:
         for line in self._child.stdout:
             self.said.append(line.strip())
 
-    def ended(self, wait_s: float = 0.02) -> bool:
+    def ended(self, wait_s: float = STEP_S) -> bool:
         """Whether it ended by itself, after a wait."""
         try:
             self._child.wait(wait_s)
@@ -86,6 +98,10 @@ class Life:
             return False
         self._reader.join()
         return True
+
+    def begun(self) -> list[str]:
+        """The jobs that it came to."""
+        return [line.split()[1] for line in self.said if line.startswith("begin ")]
 
     @property
     def status(self) -> int | None:
@@ -115,8 +131,28 @@ class Life:
         self.killed += 1
         return True
 
+    def kill_driver(self, what: str) -> None:
+        """Kill one of DRIVERS. What is left of it goes on until it ends by itself, if that is soon."""
+        if what == "all":
+            self.kill()
+            return
+        victims = [self._child.pid] if what == "Python" else [
+            pid for pid, line in self.processes().items() if "java" in line[:200]
+        ]  # fmt: skip
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        until = time.monotonic() + LONGEST_REST_S
+        while time.monotonic() < until and (self._child.poll() is None or self.processes()):
+            time.sleep(0.05)
+
+    def messages(self) -> str:
+        """What it wrote to its log."""
+        self._log.seek(self._before)
+        return self._log.read().decode("utf-8", "replace")
+
     def kill(self) -> None:
-        """Kill all of it at once: Java is the driver, and its workers do not outlive it."""
+        """Kill all of it at once, with workers and all."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGKILL)
         for pid in self.processes():  # Java puts itself into a group of its own
@@ -207,6 +243,7 @@ def a_round(
         life = Life(folder, todo)
         try:
             job = _live(life, chance, found, most, last=deaths >= MOST_DEATHS)
+            ended_itself, said = not job, life.messages()
         finally:
             life.close()
         done = [line.split()[1] for line in life.said if line.startswith("end ")]
@@ -216,11 +253,12 @@ def a_round(
         if done and (todo or not job):
             found.wrong += differences(folder, done[-1], count)
         deaths = 0 if done else deaths + 1
-        print(f"kills of drivers: {found.drivers}, of workers: {found.workers}; ended: {dict(found.jobs)}", flush=True)
-        if life.status and life.status > 0 and not life.killed:
-            found.wrong.append(
-                f"{job or todo[:1]} ended with status {life.status}: {(folder / 'log').read_text()[-3000:]}"
-            )
+        print(found, flush=True)
+        if ended_itself and life.status and life.status > 0 and not life.killed:
+            if any(reason in said for reason in OF_SPARK):
+                found.restarts += 1
+            else:
+                found.wrong.append(f"{todo[:1]} ended with status {life.status}: {said[-3000:]}")
     if not found.wrong:
         for job in jobs:
             found.wrong += differences(folder, job, count)
@@ -229,29 +267,32 @@ def a_round(
 
 def _live(life: Life, chance: random.Random, found: Found, most: int, *, last: bool) -> str:
     """Kill workers and then the driver at random moments; gives the job that this stopped, "" where all ended."""
-    begun = 0
+    begun: list[str] = []
     kill_driver_in = chance.randrange(1, 4)  # so many jobs on
+    started = kill_at = 0.0
     while not life.ended():
-        at_work = [line for line in life.said if line.startswith("begin ")]
-        if len(at_work) == begun:
+        at_work, now = life.begun(), time.monotonic()
+        if len(at_work) > len(begun):
+            if begun and len(at_work) == len(begun) + 1:
+                found.seconds[begun[-1]] = now - started
+            begun, started = at_work, now
+            kill_driver_in -= 1
+            kill_at = now + chance.uniform(0, found.seconds.get(begun[-1], USUAL_S))
+        if not begun or found.kills >= most:
             continue
-        begun = len(at_work)
-        job = at_work[-1].split()[1]
-        until = time.monotonic() + chance.uniform(0, LONGEST_S)
-        while time.monotonic() < until and len([line for line in life.said if line.startswith("begin ")]) == begun:
-            if life.ended():
-                return ""
-            if found.kills < most and chance.random() < OF_WORKERS and life.kill_worker(chance):
-                found.workers += 1
-                found.killed[job] += 1
-        kill_driver_in -= 1
-        if kill_driver_in <= 0 and not last and found.kills < most:
-            job = [line for line in life.said if line.startswith("begin ")][-1].split()[1]
-            if not life.ended():
-                life.kill()
-                found.drivers += 1
-                found.killed[job] += 1
-                return job
+        job = begun[-1]
+        if kill_driver_in <= 0 and now >= kill_at and not last:
+            what = chance.choice(DRIVERS)
+            life.kill_driver(what)
+            found.drivers[what] += 1
+            found.killed[job] += 1
+            return job
+        each = OF_WORKERS * STEP_S / found.seconds.get(job, USUAL_S)
+        if chance.random() < each and life.kill_worker(chance):
+            found.workers += 1
+            found.killed[job] += 1
+    if begun:
+        found.seconds[begun[-1]] = 2 * found.seconds.get(begun[-1], USUAL_S)  # where it failed: fewer kills a second
     return ""
 
 
@@ -284,10 +325,7 @@ def main() -> int:
     found = run(options.seed, options.kills, rounds=options.rounds)
     for line in found.wrong:
         print(f"seed {options.seed}: {line}")
-    print(
-        f"kills of drivers: {found.drivers}, of workers: {found.workers}; while at {dict(found.killed)}; "
-        f"jobs that ended: {dict(found.jobs)}; restarts for Spark's sake: {found.restarts}; wrong: {len(found.wrong)}"
-    )
+    print(found)
     return bool(found.wrong)
 
 
