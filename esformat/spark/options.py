@@ -113,7 +113,7 @@ class ReadOptions:
     paths: what to read: files, directories, patterns, prefixes of object stores (`load(path)`).
     columns: those to read, in this order; None: all.
     where: the condition that events must meet, see `condition`; "": none.
-    partition_bytes (`partitionBytes`): about how many stored bytes a task reads.
+    partition_bytes (`partitionBytes`): about how many stored bytes a task reads; fewer where processors would be idle.
     partitions: how many tasks instead, as far as the files can be cut that finely.
     name_pattern (`pathGlobFilter`): the names of the files to read, as `part-*`; None: all.
     merge_schema (`mergeSchema`): whether the columns are those of all files, as is usual here, or of the first one.
@@ -121,6 +121,7 @@ class ReadOptions:
     limit: so many events are enough, whichever they are; None: all. With a condition each task may give as many.
     max_files (`maxFilesPerTrigger`), fail_on_data_loss (`failOnDataLoss`): of a stream, the segments of a micro-batch,
     and whether it ends where segments went that it had not read.
+    cores: tasks that the session runs at a time.
     """
 
     paths: tuple[str, ...]
@@ -134,10 +135,11 @@ class ReadOptions:
     limit: int | None = None
     max_files: int | None = None
     fail_on_data_loss: bool = True
+    cores: int = 1
 
     @classmethod
-    def parse(cls, given: Mapping[str, str], zone: str = "UTC") -> Self:
-        """Read them from what Spark hands over. zone: the session's. Raises UsageError."""
+    def parse(cls, given: Mapping[str, str], zone: str = "UTC", cores: int = 1) -> Self:
+        """Read them from what Spark hands over. zone, cores: the session's. Raises UsageError."""
         known = (
             "path", "paths", "columns", "where", "partitionBytes", "partitions", "pathGlobFilter", "mergeSchema",
             "timeZone", "limit", "maxFilesPerTrigger", "failOnDataLoss",
@@ -163,6 +165,7 @@ class ReadOptions:
             options.get("limit", parse_count),
             options.get("maxFilesPerTrigger", parse_count),
             options.get("failOnDataLoss", one_of("true", "false")) != "false",
+            cores,
         )
 
 

@@ -112,8 +112,9 @@ class SegmentReader(DataSourceReader):
         """The same of some segments. Raises UsageError."""
         options = self._options
         tasks = share_out(
-            self._candidates(places), partition_bytes=options.partition_bytes, partitions=options.partitions
-        )
+            self._candidates(places), partition_bytes=options.partition_bytes, partitions=options.partitions,
+            cores=options.cores,
+        )  # fmt: skip
         return [InputPartition(task) for task in tasks]
 
     def few(self, most_events: int, most_bytes: int) -> pa.Table | None:

@@ -19,6 +19,7 @@ from esformat.read.segment import Segment
 from esformat.spark.files import name_of, open_place
 
 OPENING_BYTES = 256 << 10  # what opening a segment costs a task, in stored bytes that it could read meanwhile
+LEAST_BYTES = 8 << 20  # stored: half a second of one core; a task costs some hundredths
 OPENING_THREADS = 16
 IN_TURN = 32  # local files up to so many are opened sooner one after the other than threads for them start
 SMALL_CACHE_BYTES = 8 << 20  # a task reads each block once: what it would keep is of no use to it
@@ -119,14 +120,15 @@ def at_most(candidates: Sequence[Candidate], limit: int) -> list[Candidate]:
 
 
 def share_out(
-    candidates: Sequence[Candidate], *, partition_bytes: int, partitions: int | None = None
+    candidates: Sequence[Candidate], *, partition_bytes: int, partitions: int | None = None, cores: int = 1
 ) -> list[tuple[RowRange, ...]]:
     """What each task reads, in the order of the segments: about equally many bytes.
 
-    partitions: how many tasks, where the pieces allow; None: as many as make about `partition_bytes` each.
+    partitions: how many tasks, where the pieces allow; None: as many as make about `partition_bytes` each, or as there
+    are `cores`, where none gets less than LEAST_BYTES by that.
     """
     total = sum(_weight(candidate) for candidate in candidates)
-    count = partitions or max(1, round(total / partition_bytes))
+    count = partitions or max(1, round(total / partition_bytes), min(cores, total // LEAST_BYTES))
     tasks: list[list[RowRange]] = [[]]
     done = 0  # bytes given out
     for candidate in candidates:

@@ -39,6 +39,7 @@ class EsdbDataSource(DataSource):
     """`format("esdb")` of `spark.read`, `df.write`, `spark.readStream` and `df.writeStream`."""
 
     zone = "UTC"  # of the session, where `register` made the class known to one
+    cores = 1  # that it has, the same
 
     @classmethod
     def name(cls) -> str:
@@ -56,11 +57,11 @@ class EsdbDataSource(DataSource):
 
     def reader(self, schema: StructType) -> SegmentReader:
         """Reads the columns of a schema: the segments' own, or what was given with `.schema(…)`."""
-        return self._reader(ReadOptions.parse(self.options, self.zone), schema)
+        return self._reader(ReadOptions.parse(self.options, self.zone, self.cores), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Follows a directory: segments that come are read once each."""
-        options = ReadOptions.parse(self.options, self.zone)
+        options = ReadOptions.parse(self.options, self.zone, self.cores)
         if len(options.paths) != 1 or options.limit is not None:
             raise UsageError("a stream follows one directory, without the option limit", path=", ".join(options.paths))
         return SegmentStreamReader(
@@ -105,7 +106,9 @@ def register(spark: SparkSession, *, push_down: bool = True) -> None:
     """
     activate(spark)
     zone = zone_of(spark)
-    spark.dataSource.register(in_zone(EsdbDataSource, zone))
+    source = in_zone(EsdbDataSource, zone)
+    source.cores = cores_of(spark)
+    spark.dataSource.register(source)
     if push_down:
         spark.conf.set(PUSH_DOWN, "true")
     _zones[spark] = zone
@@ -129,6 +132,11 @@ def activate(spark: SparkSession) -> None:
 def zone_of(spark: SparkSession) -> str:
     """The time zone of a session, in which Spark takes times that name none."""
     return str(spark.conf.get("spark.sql.session.timeZone"))
+
+
+def cores_of(spark: SparkSession) -> int:
+    """How many tasks a session runs at a time; 1 where it does not say."""
+    return 1 if getattr(spark, "_jvm", None) is None else int(spark.sparkContext.defaultParallelism)
 
 
 def in_zone(source: type[T], zone: str) -> type[T]:

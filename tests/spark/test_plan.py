@@ -188,6 +188,13 @@ def test_small_files_share_a_task():
     assert share_out([], partition_bytes=1) == []
 
 
+@pytest.mark.parametrize(("mib", "cores", "count"), [(4, 8, 1), (20, 8, 2), (100, 8, 8), (100, 2, 2), (1000, 2, 16)])
+def test_no_processor_is_idle(mib, cores, count):
+    """Up to so many tasks as there are processors, if each has eight MiB to read; more, where they have too much."""
+    tasks = share_out(candidates(*[[1 << 20] * 10] * (mib // 10 or 1)), partition_bytes=64 << 20, cores=cores)
+    assert len(tasks) == count
+
+
 def test_second_attempt_of_a_task(tmp_path):
     """Of two attempts that both finish, the one that Spark names is published; of the other nothing is left."""
     schema = StructType([StructField("space", StringType()), StructField("timestamp", TimestampType())])
