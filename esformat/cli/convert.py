@@ -1,9 +1,9 @@
-"""`esdb convert`: a file of events in one format into a file in another."""
+"""`esdb convert`: files of events in one format into files in another."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 
@@ -12,16 +12,12 @@ import click
 import esformat
 from esformat import convert as files
 from esformat.cli.console import count, progress
-from esformat.cli.output import (
-    chosen_format,
-    input_format_option,
-    json_option,
-    say_json,
-    shown_name,
-    target_format_option,
-    teller,
-)
+from esformat.cli.new_files import Told, make_files
+from esformat.cli.output import chosen_format, input_format_option, json_option, shown_name, target_format_option
+from esformat.convert.formats import without_extension
+from esformat.io.location import Place
 
+_EXTENSIONS = {"go-esdb": ".esdb", "go-stream": ".esdbstream"}
 _OPTION = re.compile(r"--[a-z-]+")
 _EXAMPLES = """\b
 Examples:
@@ -31,12 +27,13 @@ Examples:
   esdb convert activity.csv same.esdb --schema activity.esdb
   esdb convert events.jsonl events.esdb --space user --timestamp time --index type
   esdb convert again.esdb again.feather
+  esdb convert parts tables --format parquet
 """
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("source", metavar="FROM", type=click.Path())
-@click.argument("target", metavar="TO", type=click.Path(dir_okay=False))
+@click.argument("sources", nargs=-1, required=True, metavar="FROM...", type=click.Path())
+@click.argument("out", metavar="TO", type=click.Path())
 @input_format_option(*files.CONVERSION_FORMATS, text="Default: by FROM itself.")
 @target_format_option(*files.CONVERSION_FORMATS, text="Default: by the name of TO.")
 @click.option(
@@ -55,8 +52,8 @@ Examples:
 @json_option
 @click.option("--force", is_flag=True, help="Replace TO if it exists.")
 def convert(
-    source: str,
-    target: str,
+    sources: tuple[str, ...],
+    out: str,
     input_format: str | None,
     format_: str | None,
     schema: str | None,
@@ -67,15 +64,15 @@ def convert(
     allow_loss: bool,
     as_json: bool,
     force: bool,
-) -> None:
+) -> int:
     """Convert the events of FROM to TO: segments, Parquet, Arrow or Feather, CSV, JSON lines, files of the Go ESDB.
-    "-" is standard input or output.
+    "-" is standard input or output. FROM is a file, a directory, a pattern or a place in a store; of several, each is
+    converted to a file of its own in the directory TO, in --format.
 
     What is converted comes back without a difference: Parquet and Arrow carry types, indexes and properties; CSV and
     JSON lines are read with those of --schema. A file that no conversion wrote becomes a segment as `esdb write` has
     it, by --space, --timestamp, --grouping and --index. go-esdb is an archive, go-stream a stream of the Go ESDB.
     """
-    started = perf_counter()
     how = files.Conversion(
         source_format=input_format,
         target_format=format_,
@@ -84,19 +81,29 @@ def convert(
         allow_loss=allow_loss,
         overwrite=force,
     )
-    notes: list[str] = []
-    if format_ is not None:
-        chosen_format(format_, target)  # refused before anything is read
-    with _hints_of_write(), progress("converting") as show:
-        events = files.convert_file(source, target, how, progress=show, note=notes.append)
-    tell = teller(target)
-    seconds = perf_counter() - started
-    if as_json:
-        say_json({"path": shown_name(target), "events": events, "seconds": round(seconds, 6), "notes": notes}, tell)
-        return
-    tell(f"{shown_name(target)}: {count(events, 'event')} in {seconds:.1f} s")
-    for note in notes:
-        tell(f"note: {note}")
+
+    def make(source: Place, target: str) -> Told:
+        started = perf_counter()
+        notes: list[str] = []
+        if format_ is not None:
+            chosen_format(format_, target)  # refused before anything is read
+        with _hints_of_write(), progress("converting") as show:
+            events = files.convert_file(source, target, how, progress=show, note=notes.append)
+        shown, seconds = shown_name(target), perf_counter() - started
+        facts = {"path": shown, "events": events, "seconds": round(seconds, 6), "notes": notes}
+        return Told(
+            facts, [f"{shown}: {count(events, 'event')} in {seconds:.1f} s", *(f"note: {note}" for note in notes)]
+        )
+
+    def find(names: Sequence[str]) -> Sequence[Place]:
+        return files.inputs_at(names, any_name=input_format is not None, segments=True)
+
+    def rename(name: str) -> str:
+        if format_ is None:
+            raise click.UsageError(f"give --format: {out} is a directory, whose name tells none")
+        return without_extension(name) + _EXTENSIONS.get(format_, f".{format_}")
+
+    return make_files(sources, out, make, as_json=as_json, find=find, rename=rename)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`esdb diff`: which events two segments do not share."""
+"""`esdb diff`: which events two segments, or two sets of them, do not share."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ _EXAMPLES = """\b
 Examples:
   esdb diff activity.esdb merged.esdb
   esdb diff activity.esdb merged.esdb --limit 5
+  esdb diff activity.esdb parts
 """
 
 
@@ -33,6 +34,7 @@ class _NotComparedError(click.ClickException):
 def diff(left: str, right: str, limit: int, as_json: bool) -> int:
     """Compare the columns and the events of two segments, however they are stored.
 
+    LEFT and RIGHT are each a segment, a directory or pattern of them, which are read as one, or a place in a store.
     Exit status 0 if they hold the same events in the same columns, 1 if not, 2 if they cannot be compared. Indexes that
     differ are told, and make no difference.
     """

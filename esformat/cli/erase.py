@@ -1,16 +1,21 @@
-"""`esdb erase`: a segment without the events of some spaces, and the report that shows it."""
+"""`esdb erase`: segments without the events of some spaces, and the report that shows it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import click
 
+import esformat
 from esformat.cli.console import count, progress
-from esformat.cli.output import finished_file, json_option, say_json, shown_name, teller
+from esformat.cli.new_files import Told, files_and_out, make_files
+from esformat.cli.output import finished_file, json_option, shown_name
 from esformat.cli.params import Hex
+from esformat.cli.segments import is_one, places
+from esformat.io.location import Place, name_of
 
 if TYPE_CHECKING:
     from esformat.tools import EraseReport
@@ -19,12 +24,12 @@ _EXAMPLES = """\b
 Examples:
   esdb erase activity.esdb without.esdb --space customer-1
   esdb erase activity.esdb report.esdb --space customer-1 --space customer-2 --json
+  esdb erase parts without --space customer-1
 """
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("file", type=click.Path())
-@click.argument("out", type=click.Path(dir_okay=False))
+@files_and_out
 @click.option("--space", "spaces", multiple=True, metavar="KEY", help="Erase the events of this space. Repeatable.")
 @click.option(
     "--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, with the key in hexadecimal."
@@ -32,28 +37,46 @@ Examples:
 @json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def erase(
-    file: str, out: str, spaces: tuple[str, ...], hex_spaces: tuple[bytes, ...], as_json: bool, force: bool
+    files: tuple[str, ...], out: str, spaces: tuple[str, ...], hex_spaces: tuple[bytes, ...], as_json: bool, force: bool
 ) -> int:
-    """Write the segment FILE without the events of some spaces to OUT, and report what is gone.
+    """Write segments without the events of some spaces, and report what is gone.
 
     Their keys, their entries in indexes, the values that only they had and what compression dictionaries might hold of
-    them go as well. OUT is then opened again and searched for them: exit status 1 if any is found. FILE stays as it is:
-    erasing is done when FILE and its copies are deleted.
+    them go as well. What was made is opened again and searched for them: exit status 1 if any is found. FILE is a
+    segment, a directory or pattern of them, or a place in a store. One goes to OUT, several into the directory OUT,
+    where those that have none of the spaces are copied. FILE stays as it is: erasing is done when it and its copies are
+    deleted.
     """
     from esformat.tools import erase as erase_spaces  # here: slow to import
 
     keys: list[str | bytes] = [*spaces, *hex_spaces]
     if not keys:
         raise click.UsageError("name at least one space with --space or --space-hex")
-    tell, shown = teller(out), shown_name(out)
-    with finished_file(out) as made_at, progress("erasing") as show:
-        report = erase_spaces(file, made_at, keys, overwrite=force, progress=show)
-    report = replace(report, path=shown)
-    if as_json:
-        say_json(_document(report), tell)
-    else:
-        _tell(report, file, tell)
-    return 0 if report.ok else 1
+    several = not is_one(files)
+    if several and not any(map(_holds, places(files), repeat(keys))):
+        raise esformat.SpaceNotFoundError("no file has any of the spaces")
+
+    def make(file: Place, target: str) -> Told:
+        if several and not _holds(file, keys):
+            from esformat.tools.new_segment import copy_file  # here: slow to import
+
+            copy_file(file, target, overwrite=force)
+            return Told({"path": target, "copied": True}, [f"{target}: copied, it has none of the spaces"])
+        with finished_file(target) as made_at, progress("erasing") as show:
+            report = erase_spaces(file, made_at, keys, overwrite=force, progress=show)
+        report = replace(report, path=shown_name(target))
+        return Told(_document(report), list(_lines(report, name_of(file))), report.ok)
+
+    return make_files(files, out, make, as_json=as_json)
+
+
+def _holds(file: Place, keys: Sequence[str | bytes]) -> bool:
+    """Whether a segment has one of the spaces; of one that cannot be read, the verb will tell."""
+    try:
+        with esformat.open(file) as segment:
+            return any(key in segment for key in keys)
+    except (esformat.EsdbError, OSError):
+        return True
 
 
 def _shown(key: str | bytes) -> str:
@@ -70,24 +93,24 @@ def _document(report: EraseReport) -> dict[str, object]:
     }
 
 
-def _tell(report: EraseReport, file: str, tell: Callable[[str], None]) -> None:
-    tell(f"{report.path}: {count(report.events, 'event')} of {count(len(report.erased), 'space')} erased")
+def _lines(report: EraseReport, file: str) -> Iterator[str]:
+    yield f"{report.path}: {count(report.events, 'event')} of {count(len(report.erased), 'space')} erased"
     for key, events in report.erased.items():
-        tell(f"  {_shown(key)}: {count(events, 'event')}")
+        yield f"  {_shown(key)}: {count(events, 'event')}"
     for key in report.absent:
-        tell(f"  {_shown(key)}: was not in the file")
+        yield f"  {_shown(key)}: was not in the file"
     for name, entries in report.index_entries.items():
         words = f"{count(report.index_values[name], 'value')} that no other event has"
-        tell(f"  index {name}: {entries:,} entries gone, {words}")
+        yield f"  index {name}: {entries:,} entries gone, {words}"
     if report.dictionary_values:
-        tell(f"  dictionaries: {count(report.dictionary_values, 'value')} overwritten")
+        yield f"  dictionaries: {count(report.dictionary_values, 'value')} overwritten"
     if report.encoded_anew:
-        tell("  all blocks re-encoded: the compression dictionary might have held text of erased events")
-    tell(f"  {count(report.copied_blocks, 'block')} copied, {report.encoded_blocks:,} re-encoded")
-    tell("checked in the new file:")
+        yield "  all blocks re-encoded: the compression dictionary might have held text of erased events"
+    yield f"  {count(report.copied_blocks, 'block')} copied, {report.encoded_blocks:,} re-encoded"
+    yield "checked in the new file:"
     for check in report.checks:
-        tell(f"  {check.what}: {'ok' if check.ok else 'FAILED'}, {check.found}")
+        yield f"  {check.what}: {'ok' if check.ok else 'FAILED'}, {check.found}"
     for key, found in report.stored_matches.items():
         if found:
-            tell(f"  note: the bytes of {_shown(key)!r} stand {found:,} times in the file, in keys or events of others")
-    tell(f"erasing is done when {file} and its copies are deleted")
+            yield f"  note: the bytes of {_shown(key)!r} stand {found:,} times in the file, in keys or events of others"
+    yield f"erasing is done when {file} and its copies are deleted"

@@ -120,7 +120,7 @@ def _invoke(main: click.Group, program: str, arguments: Sequence[str], wrong_usa
         if missing is None:
             raise
         return _failed(program, missing, 2)
-    except _expected() as error:
+    except expected_errors() as error:
         if isinstance(error, OSError) and error.errno == errno.EPIPE:
             return 0  # whoever read our output, `head` for example, has seen enough
         status = error.exit_code if isinstance(error, click.ClickException) else 1
@@ -128,7 +128,7 @@ def _invoke(main: click.Group, program: str, arguments: Sequence[str], wrong_usa
     return status if isinstance(status, int) else 0
 
 
-def _expected() -> tuple[type[Exception], ...]:
+def expected_errors() -> tuple[type[Exception], ...]:
     """The errors that are told in one line; those of pyarrow only where it was imported, which is slow."""
     arrow = sys.modules.get("pyarrow")
     arrow_errors = () if arrow is None else (arrow.ArrowException,)

@@ -1,4 +1,4 @@
-"""`esdb repair`: what can still be read of a damaged segment, as a sound one."""
+"""`esdb repair`: what can still be read of damaged segments, as sound ones."""
 
 from __future__ import annotations
 
@@ -7,38 +7,42 @@ from dataclasses import asdict
 import click
 
 from esformat.cli.console import count, progress, warn
-from esformat.cli.output import finished_file, json_option, say_json, shown_name, teller
+from esformat.cli.new_files import Told, files_and_out, make_files
+from esformat.cli.output import finished_file, json_option, shown_name
+from esformat.io.location import Place, name_of
 
 _EXAMPLES = """\b
 Examples:
   esdb repair damaged.esdb saved.esdb
   esdb repair damaged.esdb saved.esdb --force
+  esdb repair parts saved
 """
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("file", type=click.Path())
-@click.argument("out", type=click.Path(dir_okay=False))
+@files_and_out
 @json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
-def repair(file: str, out: str, as_json: bool, force: bool) -> int:
-    """Write every event that can still be read of the damaged segment FILE to OUT, and count those that are lost.
+def repair(files: tuple[str, ...], out: str, as_json: bool, force: bool) -> int:
+    """Write every event that can still be read of damaged segments to new ones, and count those that are lost.
 
     Works on files that were cut off or lost their directory, indexes or footer. What is wrong is told on standard
-    error, a line each. Exit status 1 if events are lost, or may be. FILE stays as it is.
+    error, a line each. Exit status 1 if events are lost, or may be. FILE is a segment, a directory or pattern of them,
+    or a place in a store, and stays as it is. One goes to OUT, several into the directory OUT.
     """
     from esformat.tools import repair as repair_segment  # here: slow to import
 
-    tell, shown = teller(out), shown_name(out)
-    with finished_file(out) as made_at, progress("reading") as show:
-        report = repair_segment(file, made_at, overwrite=force, progress=show)
-    if as_json:
-        say_json({**asdict(report), "path": shown, "complete": report.complete}, tell)
-        return 0 if report.complete else 1
-    for problem in report.problems:
-        warn(f"{file}: {problem}")
-    tell(f"{shown}: {count(report.saved_events, 'event')} saved, {_lost(report.lost_events, report.lost_at_least)}")
-    return 0 if report.complete else 1
+    def make(file: Place, target: str) -> Told:
+        shown = shown_name(target)
+        with finished_file(target) as made_at, progress("reading") as show:
+            report = repair_segment(file, made_at, overwrite=force, progress=show)
+        for problem in () if as_json else report.problems:
+            warn(f"{name_of(file)}: {problem}")
+        facts = {**asdict(report), "path": shown, "complete": report.complete}
+        lost = _lost(report.lost_events, report.lost_at_least)
+        return Told(facts, [f"{shown}: {count(report.saved_events, 'event')} saved, {lost}"], report.complete)
+
+    return make_files(files, out, make, as_json=as_json)
 
 
 def _lost(events: int | None, at_least: int) -> str:

@@ -1,23 +1,29 @@
-"""`esdb split`: one segment into several."""
+"""`esdb split`: segments into smaller ones."""
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 import click
 
-from esformat.cli.console import count, progress, say
-from esformat.cli.output import json_option, say_json
+from esformat.cli.console import count, progress
+from esformat.cli.new_files import Told, make_files
+from esformat.cli.output import json_option
 from esformat.cli.params import Folder, Hex, Moment, Size
+from esformat.cli.segments import files_argument
+from esformat.io.location import Place
 
 _EXAMPLES = """\b
 Examples:
   esdb split activity.esdb parts --size 256MiB
   esdb split activity.esdb parts --space customer-1 --space customer-2 --force
   esdb split activity.esdb parts --time 2024-03-08 --time 2024-03-15 --force
+  esdb split 'years/*.esdb' parts --size 256MiB
 """
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("file", type=click.Path())
+@files_argument
 @click.argument("directory", type=Folder())
 @click.option(
     "--size", type=Size(), metavar="SIZE", help="Largest size of a part, such as 256MiB; parts end between spaces."
@@ -32,7 +38,7 @@ Examples:
 @json_option
 @click.option("--force", is_flag=True, help="Replace parts that exist.")
 def split(
-    file: str,
+    files: tuple[str, ...],
     directory: str,
     size: int | None,
     spaces: tuple[str, ...],
@@ -40,11 +46,11 @@ def split(
     times: tuple[int, ...],
     as_json: bool,
     force: bool,
-) -> None:
-    """Split the segment FILE into parts in DIRECTORY, or below a URI: by size, at spaces, or at times.
+) -> int:
+    """Split segments into parts in DIRECTORY, or below a URI: by size, at spaces, or at times.
 
-    DIRECTORY is made where it is absent. Parts are named after FILE and numbered from 0; one without events is left
-    out. FILE stays as it is.
+    FILE is a segment, a directory or pattern of them, or a place in a store, and stays as it is. DIRECTORY is made
+    where it is absent. Parts are named after FILE and numbered from 0; one without events is left out.
     """
     from esformat.tools import split as split_segment  # here: slow to import
 
@@ -53,13 +59,19 @@ def split(
     )
     if (size is not None) + bool(keys) + bool(times) != 1:
         raise click.UsageError("give one of --size, --space and --time")
-    with progress("splitting") as show:
-        parts = split_segment(
-            file, directory, size_bytes=size, spaces=keys or None, times=times or None, overwrite=force, progress=show
-        )
-    if as_json:
-        say_json({"parts": [str(part) for part in parts]})
-        return
-    for part in parts:
-        say(str(part))
-    say(f"{count(len(parts), 'part')}")
+
+    def make(file: Place, target: str) -> Told:
+        with progress("splitting") as show:
+            parts = split_segment(
+                file, target, size_bytes=size, spaces=keys or None, times=times or None, overwrite=force, progress=show
+            )
+        names = [str(part) for part in parts]
+        return Told({"parts": names}, [*names, count(len(names), "part")])
+
+    return make_files(files, directory, make, as_json=as_json, rename=_directory)
+
+
+def _directory(name: str) -> str:
+    """Where the parts of a file go: the directory that the file lies in, below the one that was named."""
+    above = PurePath(name).parent.as_posix()
+    return "" if above == "." else above

@@ -22,10 +22,10 @@ from esformat.convert.load import InputOptions, Load
 from esformat.convert.moved import METADATA, Moved, by_share, from_columnar, from_go, from_segment
 from esformat.convert.roles import Roles
 from esformat.convert.sinks import grouped, write_batches
-from esformat.convert.source import Source
+from esformat.convert.source import Input, Source
 from esformat.convert.typed_files import read_typed
 from esformat.customerio.opened import OpenFile
-from esformat.io.location import publication_of, source_of
+from esformat.io.location import name_of, publication_of, source_of
 from esformat.io.publish import STDOUT, Streamed, finished_file, naming
 from esformat.io.source import CountingSource
 
@@ -64,7 +64,7 @@ _ROLES = Roles(space="space", timestamp="timestamp")
 
 
 def convert(
-    source: str,
+    source: Input,
     target: str,
     how: Conversion = _DEFAULTS,
     *,
@@ -97,7 +97,7 @@ def convert(
         if moved is not None:
             if named:
                 raise esformat.UsageError(
-                    f"{named} is for files of other origin: {source} {_why_not(read, how.schema)}",
+                    f"{named} is for files of other origin: {name_of(source)} {_why_not(read, how.schema)}",
                     hint="leave it out; `esdb reindex` makes other indexes" if named == "--index" else "leave it out",
                 )
             with naming(target):
@@ -105,7 +105,7 @@ def convert(
     if written != "esdb":
         raise InputError(
             "does not tell which columns it has",
-            path=source,
+            path=name_of(source),
             hint="give --schema FILE, the segment that it came from, or convert it to .esdb first"
             if read in _TEXT
             else "convert it to .esdb first",
@@ -153,16 +153,16 @@ def _counted(moved: Moved, progress: Progress | None) -> Moved:
     return replace(moved, batches=batches)
 
 
-def _source_format(path: str) -> str:
+def _source_format(source: Input) -> str:
     """The format that a file's name or first bytes tell. An archive of the Go ESDB may be called `.esdb`, too."""
-    name = path.lower()
+    name = name_of(source).lower()
     if name.endswith((".esdb", ".esdbstream")):
-        file = source_of(path)
+        file = source_of(source)
         start = file.read_at(0, min(file.size, len(_STREAM_MAGIC)))
         if start.startswith(_SEGMENT_MAGIC):
             return "esdb"
         return "go-stream" if start == _STREAM_MAGIC else "go-esdb"
-    return _target_format(path, "--input-format")
+    return _target_format(name_of(source), "--input-format")
 
 
 def _target_format(path: str, option: str = "--format") -> str:
@@ -183,7 +183,7 @@ def _target_format(path: str, option: str = "--format") -> str:
 
 
 @contextmanager
-def opened(path: str, format_: str, schema: str | None = None) -> Iterator[Moved | None]:
+def opened(path: Input, format_: str, schema: str | None = None) -> Iterator[Moved | None]:
     """The events of a file; None where it does not tell its columns. `schema` is a file that tells those of text."""
     with ExitStack() as stack:
         if format_ == "esdb":
@@ -201,7 +201,7 @@ def opened(path: str, format_: str, schema: str | None = None) -> Iterator[Moved
 
 
 @contextmanager
-def _text(path: str, format_: str, schema: str) -> Iterator[Moved]:
+def _text(path: Input, format_: str, schema: str) -> Iterator[Moved]:
     with opened(schema, _source_format(schema)) as model:
         if model is None:
             raise InputError(
@@ -347,7 +347,7 @@ class _Text(Source):
 
 
 def _load(
-    source: str, target: str, format_: str, how: Conversion, progress: Progress | None, note: Callable[[str], None]
+    source: Input, target: str, format_: str, how: Conversion, progress: Progress | None, note: Callable[[str], None]
 ) -> int:
     """A file of other origin to a segment, as `esdb write` does it."""
     roles = how.roles or _ROLES
@@ -358,5 +358,8 @@ def _load(
     for each in summary.notes:
         note(each)
     if format_ in _TEXT and not _named_roles(roles):
-        note(f"types were guessed and nothing is indexed; if {source} came from a segment, name that with --schema")
+        note(
+            f"types were guessed and nothing is indexed; if {name_of(source)} came from a segment, "
+            "name that with --schema"
+        )
     return summary.num_events

@@ -45,6 +45,14 @@ def format_by_name(path: str) -> str | None:
     return _EXTENSIONS.get(suffixes[-1]) if suffixes else None
 
 
+def without_extension(path: str) -> str:
+    """Cut the extensions of a format off a name, compression included."""
+    while PurePath(path).suffix.lower() in _COMPRESSED:
+        path = path.removesuffix(PurePath(path).suffix)
+    suffix = PurePath(path).suffix
+    return path.removesuffix(suffix) if suffix.lower() in {*_EXTENSIONS, ".esdb", ".esdbstream"} else path
+
+
 def format_of(source: Source, asked: str | None = None) -> str:
     """Choose the format of `source`. Raises InputError if neither its name nor its first bytes tell."""
     known = asked or format_by_name(source.path)

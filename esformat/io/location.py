@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import unquote
 
@@ -276,6 +276,24 @@ def names_one_file(target: Any) -> bool:
 def name_of(place: Place) -> str:
     """What messages call a place."""
     return place.name if isinstance(place, StoredAt) else place
+
+
+def name_below(target: Any, place: Place) -> str:
+    """The path of a found file below the directory that `target` is, or that its pattern begins with; else its name."""
+    root, path = _path_in(locate(target)), _path_in(place)
+    wild = _WILD.search(root)
+    if wild is not None and root != path:
+        root = root[: wild.start()].rpartition("/")[0]
+    below = PurePath(path)
+    if below != PurePath(root) and below.is_relative_to(root):
+        below = below.relative_to(root)
+        if ".." not in below.parts:
+            return below.as_posix()
+    return below.name
+
+
+def _path_in(place: Place) -> str:
+    return place.path if isinstance(place, StoredAt) else place
 
 
 def _all_at(place: Place, wanted: Callable[[str], bool], what: str) -> Sequence[Place]:

@@ -1,17 +1,20 @@
-"""`diff`: which events two segments do not share."""
+"""`diff`: which events two segments, or two sets of them, do not share."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from esformat.io.location import Options, Target, located
+from esformat.collection.collection import Collection, open_many
+from esformat.io.location import Options, segments_at
 from esformat.read.segment import Segment, open_segment
 from esformat.tools.new_segment import Progress
 
+AnySegment: TypeAlias = "Segment | Collection"
 BATCH_ROWS = 1 << 15
 MOST_SPACES = 1000
 """So many spaces of which events differ are named."""
@@ -19,7 +22,7 @@ MOST_SPACES = 1000
 
 @dataclass(frozen=True, slots=True)
 class SpaceDiff:
-    """A space of which events differ: how many only the one segment has, and how many only the other."""
+    """A space of which events differ: how many only the one side has, and how many only the other."""
 
     space: str | bytes
     only_left: int
@@ -28,7 +31,7 @@ class SpaceDiff:
 
 @dataclass(frozen=True, slots=True)
 class DiffReport:
-    """What differs between two segments. `schema`: columns and kinds of keys, `indexes`: those that
+    """What differs between two sides. `schema`: columns and kinds of keys, `indexes`: those that
     only one has; a line each.
 
     Events are counted, so an event that one segment has twice and the other once counts as one. The order of events
@@ -49,16 +52,14 @@ class DiffReport:
         return not self.schema and not self.only_left and not self.only_right
 
 
-def diff(
-    left: Target, right: Target, *, progress: Progress | None = None, storage_options: Options = None
-) -> DiffReport:
-    """Compare the events of two segments. Memory holds a few batches of each.
+def diff(left: Any, right: Any, *, progress: Progress | None = None, storage_options: Options = None) -> DiffReport:
+    """Compare the events of two segments, or of two sets of them. Memory holds a few batches of each file.
 
+    left, right: one or several files, directories, patterns and places in stores, as `open_many` takes them.
     progress: called now and then with the events done and the events in all. storage_options: as for
-    `merge`. Raises CorruptSegmentError, OSError.
+    `merge`. Raises UsageError, CorruptSegmentError, OSError.
     """
-    left, right = located(storage_options, left, right)
-    with open_segment(left) as one, open_segment(right) as other:
+    with _open(left, storage_options) as one, _open(right, storage_options) as other:
         schema = tuple(_schema_lines(one, other))
         names = [name for name in one.schema.names if _type(other, name) == one.schema.field(name).type]
         sides = _Side(one, names), _Side(other, names)
@@ -79,27 +80,32 @@ def diff(
         return DiffReport(schema, tuple(_index_lines(one, other)), common, differing[0], differing[1], found)
 
 
-def _schema_lines(one: Segment, other: Segment) -> Iterator[str]:
+def _open(targets: Any, storage_options: Options) -> AnySegment:
+    places = list(segments_at(targets, storage_options))
+    return open_segment(places[0]) if len(places) == 1 else open_many(places)
+
+
+def _schema_lines(one: AnySegment, other: AnySegment) -> Iterator[str]:
     for name in dict.fromkeys([*one.schema.names, *other.schema.names]):
         kinds = [_type(segment, name) for segment in (one, other)]
         if kinds[0] != kinds[1]:
             yield f"column {name!r}: {kinds[0] or 'missing'} and {kinds[1] or 'missing'}"
 
 
-def _index_lines(one: Segment, other: Segment) -> Iterator[str]:
+def _index_lines(one: AnySegment, other: AnySegment) -> Iterator[str]:
     for name in sorted({*one.indexes} ^ {*other.indexes}):
         where = one if name in one.indexes else other
-        yield f"index {name!r}: only in {where.path}"
+        yield f"index {name!r}: only in {where.path if isinstance(where, Segment) else ', '.join(where.paths)}"
 
 
-def _type(segment: Segment, name: str) -> pa.DataType | None:
+def _type(segment: AnySegment, name: str) -> pa.DataType | None:
     return segment.schema.field(name).type if name in segment.schema.names else None
 
 
 class _Side:
-    """One segment's events on their way past the other's."""
+    """One side's events on their way past the other's."""
 
-    def __init__(self, segment: Segment, names: list[str]) -> None:
+    def __init__(self, segment: AnySegment, names: list[str]) -> None:
         self._batches = segment.scan(columns=names).batches()
         self._schema = pa.schema([segment.schema.field(name) for name in names])
         self.table = self._schema.empty_table()

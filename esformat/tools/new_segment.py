@@ -13,6 +13,7 @@ from esformat.format.metadata import Statistics
 from esformat.io.buffered import in_windows
 from esformat.io.location import Place, Target, locate, publication_of, source_of
 from esformat.io.publish import Publication, naming
+from esformat.io.remote import RemoteSource
 from esformat.io.store import StoredAt
 from esformat.io.upload import Upload
 from esformat.read.reader import Reader
@@ -24,6 +25,7 @@ from esformat.tools.original import OpenOriginal, Original
 from esformat.tools.selection import AnyKept, Selection
 from esformat.tools.sweep import sweep
 
+_COPY_BYTES = 8 << 20
 Progress = Callable[[int, int], None]
 """Called now and then with the bytes done and the bytes in all."""
 
@@ -77,6 +79,17 @@ def published(out: Target, *, overwrite: bool) -> Iterator[Publication | Upload]
     except BaseException:
         publication.abort()
         raise
+
+
+def copy_file(path: Target, out: Target, *, overwrite: bool) -> None:
+    """Write the bytes of a file to a new one. Raises SegmentChangedError, UsageError, OSError."""
+    source = source_of(path)
+    with published(out, overwrite=overwrite) as publication:
+        for start in range(0, source.size, _COPY_BYTES):
+            publication.file.write(source.read_at(start, min(_COPY_BYTES, source.size - start)))
+        changed = source.changed_error() if isinstance(source, RemoteSource) else None
+        if changed is not None:
+            raise changed
 
 
 def make_segment(

@@ -1,0 +1,123 @@
+"""Verbs that make a new file of a file: of one, or of each of several, whose files go into a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any, TypeAlias
+
+import click
+
+from esformat.cli.console import count, say, warn
+from esformat.cli.output import say_json, teller
+from esformat.cli.program import expected_errors, one_line
+from esformat.cli.segments import is_one, places
+from esformat.convert.formats import format_by_name, without_extension
+from esformat.io.location import SUFFIX, Place, locate, name_below, name_of, within
+from esformat.io.publish import STDOUT
+
+Find: TypeAlias = Callable[[Sequence[str]], Sequence[Place]]
+Rename: TypeAlias = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How one file was made: what --json prints of it, the lines that it prints otherwise, whether all went well."""
+
+    facts: dict[str, Any]
+    lines: Sequence[str]
+    ok: bool = True
+
+
+Make: TypeAlias = Callable[[Place, str], Told]
+
+
+def files_and_out(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the arguments FILE... and OUT."""
+    command = click.argument("out", type=click.Path())(command)
+    return click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())(command)
+
+
+def make_files(
+    files: Sequence[str], out: str, make: Make, *, as_json: bool, find: Find = places, rename: Rename = str
+) -> int:
+    """Call `make` for the file that was named, or for each of several, and report; give the exit status.
+
+    A single FILE goes to OUT, or into it where that is a directory. Of several, each goes into the directory OUT under
+    its own name, changed by `rename`; when one fails, its error is told and the others are made all the same.
+    Raises UsageError before anything is made where two would go to one place, or one over an input.
+    """
+    if is_one(files):
+        (source,) = find(files)
+        target = str(within(out, rename(PurePath(name_of(source)).name))) if _is_directory(out) else out
+        told = make(source, target)
+        tell = teller(target)
+        say_json(told.facts, tell) if as_json else _say_lines(told.lines, tell)
+        return 0 if told.ok else 1
+    _check_directory(files, out)
+    pairs = list(_pairs(files, out, find, rename))
+    results = [_one_of_several(source, target, make, as_json=as_json) for source, target in pairs]
+    good = sum(each["ok"] for each in results)
+    say_json(results) if as_json else say(f"{out}: {good:,} of {count(len(results), 'file')} without a problem")
+    return 0 if good == len(results) else 1
+
+
+def _one_of_several(source: Place, target: str, make: Make, *, as_json: bool) -> dict[str, Any]:
+    try:
+        if "://" not in target:
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+        told = make(source, target)
+    except expected_errors() as error:
+        if isinstance(error, click.ClickException):  # an option is wrong, whatever the file
+            raise
+        message = one_line(error)
+        if not as_json:
+            warn(f"esdb: {message if name_of(source) in message else f'{name_of(source)}: {message}'}")
+        return {"source": name_of(source), "ok": False, "error": message}
+    if not as_json:
+        _say_lines(told.lines, say)
+    return {"source": name_of(source), "ok": told.ok, **told.facts}
+
+
+def _say_lines(lines: Sequence[str], tell: Callable[[str], None]) -> None:
+    for line in lines:
+        tell(line)
+
+
+def _is_directory(out: str) -> bool:
+    return out != STDOUT and (out.endswith("/") or ("://" not in out and Path(out).is_dir()))
+
+
+def _pairs(files: Sequence[str], out: str, find: Find, rename: Rename) -> Iterator[tuple[Place, str]]:
+    """Each input once, and where its file goes. Refuses names that would meet."""
+    named = {_identity(place): (file, place) for file in reversed(files) for place in reversed(find([file]))}
+    inputs = {*named, *(name.parent for name in named)}  # and their directories, for parts
+    made: dict[str, str] = {}
+    for file, place in reversed(named.values()):
+        below = name_below(file, place)
+        target, stem = str(within(out, rename(below))), without_extension(below)
+        if _identity(locate(target)) in inputs:
+            raise click.UsageError(f"{target} is an input or holds one: choose another directory")
+        if stem in made:
+            raise click.UsageError(f"{made[stem]} and {name_of(place)} would both become {target}: run them one by one")
+        made[stem] = name_of(place)
+        yield place, target
+
+
+def _identity(place: Place) -> PurePath:
+    return Path(place).resolve() if isinstance(place, str) else PurePath(place.name)
+
+
+def _check_directory(files: Sequence[str], out: str) -> None:
+    """Refuse what is no directory, and one that the next run would take for an input."""
+    if out == STDOUT or (not _is_directory(out) and (_names_file(out) or Path(out).is_file())):
+        hint = "`esdb merge` and `esdb scan -o FILE` make one file of several"
+        raise click.UsageError(f"several files need a directory to go to, and {out!r} is a file; {hint}")
+    for file in files:
+        if file != STDOUT and _identity(locate(out)).is_relative_to(_identity(locate(file))):
+            raise click.UsageError(f"{out} lies in {file}, where the next run would read it: choose another directory")
+
+
+def _names_file(out: str) -> bool:
+    return out.endswith(SUFFIX) or format_by_name(out) is not None
