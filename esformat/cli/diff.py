@@ -16,7 +16,7 @@ _EXAMPLES = """\b
 Examples:
   esdb diff activity.esdb merged.esdb
   esdb diff activity.esdb merged.esdb --limit 5
-  esdb diff activity.esdb parts
+  esdb diff activity.esdb 'parts/first*.esdb'
 """
 
 

@@ -18,7 +18,7 @@ Examples:
   esdb split activity.esdb parts --size 256MiB
   esdb split activity.esdb parts --space customer-1 --space customer-2 --force
   esdb split activity.esdb parts --time 2024-03-08 --time 2024-03-15 --force
-  esdb split 'years/*.esdb' parts --size 256MiB
+  esdb split parts smaller --size 256MiB
 """
 
 
