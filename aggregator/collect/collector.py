@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import glob
 import logging
+import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 import pyarrow as pa
 
@@ -26,7 +28,7 @@ from aggregator.collect.files import (
     why_unreadable,
 )
 from aggregator.collect.lines import measure
-from aggregator.collect.progress import Batch, Part, Progress, load, save
+from aggregator.collect.progress import Batch, Notes, Part, Progress
 from aggregator.collect.settings import Files, Settings
 from aggregator.collect.sinks import Sink, StoppedError
 from aggregator.errors import AggregatorError, SequenceConflictError
@@ -45,9 +47,9 @@ class Collector:
     """Follows files. Not to be shared between threads; `run` until `stop` is called, from a signal for example."""
 
     def __init__(self, settings: Settings, sink: Sink, notes: Path, clock: Callable[[], int]) -> None:
-        """notes: the file where it keeps how far it is. Raises AggregatorError, OSError."""
-        self._settings, self._sink, self._notes, self._clock = settings, sink, notes, clock
-        self._progress: Progress = load(notes)
+        """notes: the file where it keeps how far it is; several may share one. Raises AggregatorError, OSError."""
+        self._settings, self._sink, self._notes, self._clock = settings, sink, Notes(notes), clock
+        self._progress: Progress = self._notes.load()
         self._handles = Handles()
         self._makers = {files.name: Maker(files) for files in settings.files}
         self._groups = {files.name: files for files in settings.files}
@@ -61,6 +63,7 @@ class Collector:
         self.counts = Counts()
         """What became of the lines since it was made."""
         self.stopped = False
+        self._sleep: Callable[[float], None] = sleep
 
     def stop(self) -> None:
         """End `run` behind the batch that is being stored."""
@@ -71,9 +74,11 @@ class Collector:
 
         Raises AggregatorError, EsdbError, OSError; what was stored is noted. A sink that waits may end it as well.
         """
+        self._sleep = sleep
         try:
-            self._check_catalog()
-            self._finish_pending()
+            with self._turn():
+                self._check_catalog()
+                self._finish_pending()
             while not self.stopped:
                 if self.step(complete=once):
                     continue
@@ -83,12 +88,33 @@ class Collector:
         except StoppedError:  # the batch is noted
             return
         finally:
+            self._close()
+
+    def _close(self) -> None:
+        with suppress(StoppedError):  # others have the notes, where the last batch stands as well
             if self._changed:
+                with self._turn():
+                    self._save()
+        self._handles.close()
+        self._notes.close()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Nobody else has the notes until the block ends, nor what is noted there."""
+        with self._notes.turn(self._sleep) as is_changed:
+            if is_changed:
+                self._progress, self._changed, self._looked = self._notes.load(), False, float("-inf")
+                self._finish_pending()
+            yield
+            if self._changed and self._notes.is_awaited():
                 self._save()
-            self._handles.close()
 
     def step(self, *, complete: bool = False) -> bool:
         """Store what is new, up to a batch; tell whether there was any. complete: last lines are not waited for."""
+        with self._turn():
+            return self._step(complete=complete)
+
+    def _step(self, *, complete: bool) -> bool:
         now = monotonic()
         if now - self._looked >= LOOK_S or complete:
             self._look(now)
@@ -132,7 +158,7 @@ class Collector:
         elif progress.catalog and end < progress.end:
             raise AggregatorError(
                 f"the catalog's records end at {end:,}, and those that were collected at {progress.end:,}: it is an "
-                "older copy of itself", path=str(self._notes),
+                "older copy of itself", path=str(self._notes.path),
                 hint="restore the newer one, or remove this file to collect everything into it again",
             )  # fmt: skip
         if self._progress.catalog != catalog:
@@ -156,7 +182,7 @@ class Collector:
     def _save(self) -> None:
         if not self._first_look:
             self._progress.forget(self._present)
-        save(self._notes, self._progress.to_json())
+        self._notes.save(self._progress)
         self._changed = False
 
     def _finish_pending(self) -> None:
@@ -215,7 +241,7 @@ class Collector:
         self._beyond = set()
         for files in self._settings.files:
             found = self._found(files)
-            known = [tracked for tracked in progress.files.values() if tracked.group == files.name]
+            known = [tracked for tracked in progress.files.values() if _belongs(tracked, files, found)]
             for tracked in known:
                 place = (files.name, tracked.key)
                 if tracked.key in found or tracked.done or not (place in self._present or self._first_look):
@@ -227,14 +253,14 @@ class Collector:
                 elif self._handles.is_open(tracked.key):
                     present[place] = tracked
             waited = {key for key, since in self._held.items() if now - since >= TWIN_S}
-            gone = [tracked for tracked in progress.gone if tracked.group == files.name]
+            gone = [tracked for tracked in progress.gone if _belongs(tracked, files, found)]
             recognised = recognise(found.values(), known, gone, self._clock(), files.name, waited)
             for key in recognised.held:
                 held[key] = self._held.get(key, now)
             progress.gone += recognised.gone
             for tracked in recognised.files:
                 new = (files.name, tracked.key) not in progress.files
-                at_end = new and progress.fresh and files.begin == "end" and not tracked.compressed
+                at_end = new and found[tracked.key].new and files.begin == "end" and not tracked.compressed
                 size = found[tracked.key].size
                 if at_end and size:  # behind the last newline there is
                     tracked = replace(tracked, offset=size - 1, skipping=True)
@@ -246,12 +272,19 @@ class Collector:
         for _, key in self._present.keys() - present.keys():
             self._handles.forget(key)
         self._present, self._held, self._first_look, self._looked = present, held, False, now
-        progress.fresh = False
+        asked = {(files.name, os.path.abspath(pattern)) for files in self._settings.files for pattern in files.path}  # noqa: PTH100 - symbolic links stay
+        self._changed |= not asked <= progress.globs
+        progress.globs |= asked
 
     def _found(self, files: Files) -> dict[Key, Found]:
         """The files that the globs name."""
-        looked = (self._handles.look(path) for path in self._paths(files))
-        return {found.key: found for found in looked if found is not None}
+        known = {pattern for group, pattern in self._progress.globs if group == files.name}
+        found: dict[Key, Found] = {}
+        for path, pattern in self._paths(files):
+            one = self._handles.look(path)
+            if one is not None:
+                found[one.key] = replace(one, new=os.path.abspath(pattern) not in known)  # noqa: PTH100 - as above
+        return found
 
     def _moved(self, tracked: Tracked) -> Found | None:
         """A file that was renamed beyond the globs."""
@@ -259,7 +292,8 @@ class Collector:
         found = None if path is None or is_compressed(path) != tracked.compressed else self._handles.look(path)
         return found if found is not None and found.key == tracked.key else None
 
-    def _paths(self, files: Files) -> Iterator[str]:
+    def _paths(self, files: Files) -> Iterator[tuple[str, str]]:
+        """The paths that the globs name, each with the glob that named it first."""
         seen = set()
         for pattern in files.path:
             within = f"{glob.escape(pattern.rstrip('/'))}/**" if Path(pattern).is_dir() else pattern
@@ -274,7 +308,7 @@ class Collector:
                 if is_compressed(path) and files.compressed == "skip":
                     continue
                 seen.add(path)
-                yield path
+                yield path, pattern
 
     def _news(self, now: float, complete: bool) -> Iterator[tuple[Part, bytes]]:
         """Whole records that are not stored yet, with where they are, file by file."""
@@ -331,3 +365,8 @@ class Collector:
         self._handles.forget(tracked.key)
         self._ends.pop(place, None)
         self._changed = True
+
+
+def _belongs(tracked: Tracked, files: Files, found: Container[Key]) -> bool:
+    """Whether a file of the notes is one of these, rather than of other globs that share the notes."""
+    return tracked.group == files.name and (tracked.key in found or files.may_name(tracked.name))

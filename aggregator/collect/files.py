@@ -71,12 +71,17 @@ class Tracked:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file that is there now. size: of what is stored; for a compressed file it is not that of its contents."""
+    """A file that is there now. size: of what is stored; for a compressed file it is not that of its contents.
+
+    name: the path as it was asked for; new: only globs that were not asked for before found it.
+    """
 
     path: str
     key: Key
     size: int
     start: bytes
+    name: str
+    new: bool = False
 
 
 def is_compressed(path: str) -> bool:
@@ -132,7 +137,7 @@ def recognise(
         if origin is None and not own and _twin(file, same.values()):
             held.append(file.key)
             continue
-        made = Tracked(group, file.path, file.path, file.key, Head.of(file.start), seen_us=now_us)
+        made = Tracked(group, file.name, file.path, file.key, Head.of(file.start), seen_us=now_us)
         if origin is not None:
             made = replace(made, name=origin.name, offset=origin.offset, skipping=origin.skipping)
         recognised.append(made)
@@ -188,7 +193,7 @@ class Handles:
                 start = contents.read(HEAD_BYTES)
         except (OSError, EOFError, zlib.error):  # no permission, gone again, or a copy that is being compressed
             return None
-        return Found(path, (status.st_dev, status.st_ino), status.st_size, start)
+        return Found(os.path.abspath(path), (status.st_dev, status.st_ino), status.st_size, start, path)  # noqa: PTH100 - symbolic links stay
 
     def read(self, tracked: Tracked, length: int) -> bytes:
         """Up to `length` bytes from where a file stands.

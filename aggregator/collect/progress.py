@@ -1,14 +1,18 @@
-"""How far a collector is, in a file: each file's place, and the batch that is being stored.
+"""How far collectors are, in a file: each log file's place, and the batch that is being stored.
 
 The batch is noted before it is stored. After a crash it is made again of the same bytes and stored under the same
-sequence, so that the catalog knows it if it has it: nothing is lost, and nothing is stored twice.
+sequence, so that the catalog knows it if it has it: nothing is lost, and nothing is stored twice. Processes that share
+the file take turns, so that a line that two of them see is stored by one.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import secrets
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +20,15 @@ from typing import Any
 from aggregator.collect.files import Head, Key, Tracked
 from aggregator.errors import AggregatorError
 from aggregator.storage.files.layout import replaced
+from aggregator.storage.files.modes import create_file
 
 VERSION = 1
 MAX_FORGOTTEN = 10_000
 """So many files are remembered that are not there any more, in case a copy of them appears."""
 MAX_GONE = 1_000
 """The same of contents whose file has others now."""
+_LOCKS = ("lock", "next")
+_POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +59,8 @@ class Batch:
 @dataclass(slots=True)
 class Progress:
     """What a collector knows. producer: who it is to the catalog. sequence: of the next batch. gone: files whose
-    contents were cut, or whose inode is another file's now; a copy of them may appear. catalog, end: what tells the
+    contents were cut, or whose inode is another file's now; a copy of them may appear. globs: those that were asked for
+    before, by group. catalog, end: what tells the
     catalog from others, and the record index behind the last that was stored there; "" where that is not known.
     """
 
@@ -61,20 +69,20 @@ class Progress:
     files: dict[tuple[str, Key], Tracked] = field(default_factory=dict)
     gone: list[Tracked] = field(default_factory=list)
     pending: Batch | None = None
-    fresh: bool = False
+    globs: set[tuple[str, str]] = field(default_factory=set)
     catalog: str = ""
     end: int = 0
 
     @classmethod
     def begin(cls) -> Progress:
         """Of a collector that has collected nothing."""
-        return cls(f"collect-{secrets.token_hex(8)}", fresh=True)
+        return cls(f"collect-{secrets.token_hex(8)}")
 
     def take(self, batch: Batch) -> None:
         """A batch is stored."""
         for part in batch.parts:
             self.files[part.tracked.group, part.tracked.key] = part.after
-        self.sequence, self.pending, self.fresh = batch.sequence + 1, None, False
+        self.sequence, self.pending = batch.sequence + 1, None
 
     def forget(self, present: Container[tuple[str, Key]]) -> None:
         """Let go of files that have been gone longest, beyond a number of them. present: those that are there."""
@@ -92,7 +100,7 @@ class Progress:
         return {
             "version": VERSION, "producer": self.producer, "sequence": self.sequence,
             "files": [_file_to_json(one) for one in self.files.values()],
-            "gone": [_file_to_json(one) for one in self.gone],
+            "gone": [_file_to_json(one) for one in self.gone], "globs": sorted(self.globs),
             "catalog": self.catalog, "end": self.end,
             "pending": None if pending is None else {
                 "sequence": pending.sequence, "now_us": pending.now_us,
@@ -113,6 +121,7 @@ class Progress:
         progress = cls(str(given["producer"]), int(given["sequence"]), {(f.group, f.key): f for f in files})
         progress.catalog, progress.end = str(given["catalog"]), int(given["end"])
         progress.gone = [_file_of_json(one) for one in given["gone"]]
+        progress.globs = {(str(group), str(pattern)) for group, pattern in given["globs"]}
         pending = given["pending"]
         if pending is not None:
             parts = tuple(
@@ -139,19 +148,82 @@ def _file_of_json(given: Mapping[str, Any]) -> Tracked:
     )  # fmt: skip
 
 
-def load(path: Path) -> Progress:
-    """What a collector noted, or the beginning. Raises AggregatorError for a file that is none of its notes."""
-    try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        return Progress.begin()
-    try:
-        return Progress.of_json(json.loads(text))
-    except (ValueError, KeyError, TypeError) as error:
-        raise AggregatorError(
-            f"the collector's notes cannot be read: {error}", path=str(path),
-            hint="restore them, or remove the file to collect everything again",
-        ) from None  # fmt: skip
+class Notes:
+    """The file of the notes. Within `turn` nobody else reads or writes it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._locks: list[int] = []  # whose turn it is, and who is next
+        self._own: tuple[int, int] | None = None
+
+    @contextmanager
+    def turn(self, sleep: Callable[[float], None]) -> Iterator[bool]:
+        """Wait for the turn, and keep it until the block ends. Gives whether others wrote since.
+
+        Who waits for it comes before who has just had it.
+        """
+        if not self._locks:
+            self._locks = [create_file(self.path.with_name(f"{self.path.name}.{end}"), os.O_RDWR) for end in _LOCKS]
+        mine, following = self._locks
+        _take(following, sleep)
+        try:
+            _take(mine, sleep)
+        finally:
+            fcntl.flock(following, fcntl.LOCK_UN)
+        try:
+            yield self._stamp() != self._own
+        finally:
+            fcntl.flock(mine, fcntl.LOCK_UN)
+
+    def is_awaited(self) -> bool:
+        """Whether another process waits for its turn."""
+        following = self._locks[1]
+        try:
+            fcntl.flock(following, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        fcntl.flock(following, fcntl.LOCK_UN)
+        return False
+
+    def load(self) -> Progress:
+        """What was noted, or the beginning. Raises AggregatorError for a file that is none of these notes, OSError."""
+        self._own = self._stamp()
+        try:
+            text = self.path.read_text("utf-8")
+        except FileNotFoundError:
+            return Progress.begin()
+        try:
+            return Progress.of_json(json.loads(text))
+        except (ValueError, KeyError, TypeError) as error:
+            raise AggregatorError(
+                f"the collector's notes cannot be read: {error}", path=str(self.path),
+                hint="restore them, or remove the file to collect everything again",
+            ) from None  # fmt: skip
+
+    def save(self, progress: Progress) -> None:
+        """Replace them, whole and synced. Raises OSError."""
+        save(self.path, progress.to_json())
+        self._own = self._stamp()
+
+    def close(self) -> None:
+        """Let go of the locks."""
+        while self._locks:
+            os.close(self._locks.pop())
+
+    def _stamp(self) -> tuple[int, int] | None:
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            return None
+        return status.st_ino, status.st_mtime_ns
+
+
+def _take(lock: int, sleep: Callable[[float], None]) -> None:
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sleep(_POLL_S)
 
 
 def save(path: Path, facts: Mapping[str, Any]) -> None:

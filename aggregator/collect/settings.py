@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import codecs
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Self
 
@@ -89,6 +91,15 @@ class Files:
         _check_encoding(self.encoding)
         _check_zone(self.zone)
         TagSet.of({**self.tags, **({self.file_tag: ""} if self.file_tag else {})})
+
+    def may_name(self, path: str) -> bool:
+        """Whether the globs may name a path, be it there or not. In doubt they do: `*` stands for a `/` here, too."""
+        absolute = os.path.abspath(path)  # noqa: PTH100 - symbolic links stay
+        for pattern in map(os.path.abspath, self.path):
+            globs = pattern, pattern.replace("**/", ""), f"{pattern}/*"
+            if any(fnmatchcase(absolute, one) for one in globs) or absolute.startswith(f"{pattern}/"):
+                return True
+        return False
 
     @property
     def cutting(self) -> Cutting:

@@ -140,17 +140,12 @@ def _settings(config: Path | None, path: tuple[str, ...], options: dict[str, Any
 def _digest(config: Path | None, settings: collecting.Settings) -> str:
     """Tells collectors apart that have no file for their notes named.
 
-    Those that write to one directory, which is one at a time, share their notes: a file that two patterns name is
-    collected once. Several may send to a server at the same time.
+    Those that write the same tags to one topic share their notes, whatever their patterns and wherever they run: a file
+    that two of them name is collected once.
     """
-    files = settings.files[0]
-    paths = f" {files.path}" if "://" in settings.into else ""
-    facts = (
-        f"{settings.into} {settings.topic} {sorted(files.tags.items())}{paths}"
-        if config is None
-        else str(config.resolve())
-    )
-    return hashlib.sha256(f"{Path.cwd()} {facts}".encode()).hexdigest()[:16]
+    into = settings.into.rstrip("/").lower() if "://" in settings.into else str(Path(settings.into).resolve())
+    facts = f"{into} {settings.topic} {sorted(settings.files[0].tags.items())}"
+    return hashlib.sha256((facts if config is None else str(config.resolve())).encode()).hexdigest()[:16]
 
 
 def _sink(settings: collecting.Settings, durability: str, sleep: Any, patience: collecting.Patience) -> collecting.Sink:

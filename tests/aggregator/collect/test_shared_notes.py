@@ -1,0 +1,167 @@
+"""Collectors with other patterns, one after the other or side by side, share notes: each line is stored once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import aggregator
+from aggregator.cli import run
+from aggregator.collect.progress import Notes, Progress
+from aggregator.errors import AggregatorError
+from aggregator.server import RunningServer
+from aggregator.server import Settings as ServerSettings
+from aggregator.server.config.settings import Http
+
+HEAD = "# a header that all logs begin with, longer than what tells files apart\n" * 20
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """A server, and a folder to collect from; notes go below it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "logs").mkdir()
+    with (
+        aggregator.open(tmp_path / "c", durability="none") as catalog,
+        RunningServer(catalog, ServerSettings(http=Http(bind="127.0.0.1:0"))) as running,
+    ):
+        yield Served(running.url, catalog)
+
+
+@pytest.fixture(params=["server", "directory"])
+def place(request, tmp_path):
+    """A server, or a directory that each command opens by itself."""
+    served = request.getfixturevalue("server")
+    if request.param == "server":
+        return served
+    aggregator.open(tmp_path / "own").close()
+    return Served(str(tmp_path / "own"), None)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server, and the catalog behind it; or a directory, and nothing."""
+
+    url: str
+    catalog: aggregator.Catalog | None
+
+
+def stored(server: Served) -> Counter[str]:
+    if server.catalog is None:
+        with aggregator.open(server.url, read_only=True) as catalog:
+            return stored(Served(server.url, catalog))
+    return Counter(event.data.decode() for event in server.catalog.query("SELECT"))
+
+
+def collect(server, *paths: str, options: tuple[str, ...] = ()) -> int:
+    named = [argument for path in paths for argument in ("--path", path)]
+    return run(["collect", *named, "--into", server.url, "--once", *options])
+
+
+def test_patterns_one_after_the_other(place, tmp_path, monkeypatch):
+    """A file that two patterns name is collected once, wherever the command runs and however the path is written."""
+    Path("logs/a.log").write_text("one\ntwo\n")
+    assert collect(place, "logs/*.log") == 0
+    assert collect(place, str(tmp_path / "logs/a*")) == 0
+    monkeypatch.chdir(tmp_path / "logs")
+    assert collect(place, "a.log") == 0
+    assert run(["collect", "--path", "a.log", "--into", f"{place.url}/", "--once"]) == 0
+    assert stored(place) == {"one": 1, "two": 1}
+
+
+def test_files_of_other_patterns(place):
+    """They are left to those, and tell nothing of a new file that begins as they do."""
+    Path("logs/a.log").write_text(f"{HEAD}a\n")
+    assert collect(place, "logs/a.log") == 0
+    with Path("logs/a.log").open("a") as file:
+        file.write("later\n")
+    Path("logs/b.log").write_text(f"{HEAD}bb\nb after\n")
+    assert collect(place, "logs/b.log") == 0
+    found = stored(place)
+    assert [found[line] for line in ("a", "bb", "b after", "later")] == [1, 1, 1, 0]
+    assert found[HEAD.splitlines()[0]] == 40
+
+
+def test_each_pattern_begins_at_the_end(place):
+    """`--begin end` is about the first run of a pattern, not of the notes."""
+    for name in ("a.log", "b.log"):
+        Path(f"logs/{name}").write_text("old\n")
+    for name in ("a.log", "b.log"):
+        assert collect(place, f"logs/{name}", options=("--begin", "end")) == 0
+        with Path(f"logs/{name}").open("a") as file:
+            file.write(f"new {name}\n")
+        assert collect(place, f"logs/{name}", options=("--begin", "end")) == 0
+    assert stored(place) == {"new a.log": 1, "new b.log": 1}
+
+
+_ONE = """
+import sys, time
+from aggregator.collect import Collector, Files, ServerSink, Settings
+from pathlib import Path
+url, notes, pattern = sys.argv[1:]
+sink = ServerSink(url, "logs", "0", None, time.sleep)
+settings = Settings(url, (Files(path=(pattern,)),), batch_bytes=1024)
+sys.stdin.readline()
+Collector(settings, sink, Path(notes), lambda: 1_000_000).run(time.sleep, once=True)
+"""
+
+
+def test_side_by_side(server, tmp_path):
+    """Two processes that read the same files at once, one of which is killed on the way: every line once."""
+    for name in "abc":
+        Path(f"logs/{name}.log").write_text("".join(f"{name} {n} {'x' * 50}\n" for n in range(300)))
+    environment = {**os.environ, "PYTHONPATH": str(Path(aggregator.__file__).parents[1])}
+    with ExitStack() as stack:
+        processes = []
+        for pattern in ("*.log", "[abc].log", "a*"):
+            arguments = [server.url, str(tmp_path / "notes.json"), str(tmp_path / "logs" / pattern)]
+            process = subprocess.Popen([sys.executable, "-c", _ONE, *arguments], stdin=subprocess.PIPE, env=environment)
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            processes.append(process)
+        for process in processes:
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+        while not stored(server):
+            assert [process.poll() for process in processes] == [None] * 3
+            time.sleep(0.01)
+        processes[2].kill()
+        assert [process.wait(60) for process in processes[:2]] == [0, 0]
+    found = stored(server)
+    assert (len(found), set(found.values())) == (900, {1})
+
+
+def test_turns(tmp_path):
+    """Who waits comes before who has just had the turn, sees what was noted meanwhile, and may give up."""
+    one, other = Notes(tmp_path / "n.json"), Notes(tmp_path / "n.json")
+    waits = []
+    with one.turn(waits.append) as changed:
+        assert (changed, one.is_awaited()) == (False, False)
+
+        def give_up(seconds):
+            waits.append(seconds)
+            assert one.is_awaited()
+            raise AggregatorError("ended")
+
+        with pytest.raises(AggregatorError), other.turn(give_up):
+            pass
+        assert (len(waits), one.is_awaited()) == (1, False)
+        one.save(Progress.begin())
+    with one.turn(waits.append) as changed:
+        assert not changed
+    with other.turn(waits.append) as changed:
+        assert changed
+        other.load()
+    with other.turn(waits.append) as changed:
+        assert not changed
+    one.close()
+    other.close()
