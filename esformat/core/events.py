@@ -23,13 +23,24 @@ class Column:
     _values: list[Any] | None
     _array: Any
     _first: cython.Py_ssize_t
+    _path: str | None
 
-    def __init__(self, name: str, indexed: bool, values: Any, *, first: int = 0, codes: bytes | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        indexed: bool,
+        values: Any,
+        *,
+        first: int = 0,
+        codes: bytes | None = None,
+        path: str | None = None,
+    ) -> None:
         """values: a list, or an Arrow array whose values are made one by one.
 
         codes: one byte a row, the place of its value in `values`; None where these are in row order from `first`.
+        path: the file, for errors.
         """
-        self.name, self.indexed, self._first, self._codes = name, indexed, first, codes
+        self.name, self.indexed, self._first, self._codes, self._path = name, indexed, first, codes, path
         if isinstance(values, list):
             self._values = values
         else:
@@ -43,7 +54,7 @@ class Column:
                 raise IndexError(row)
             row = cython.cast(cython.p_uchar, self._codes)[row]
             if self._values is None or row >= len(self._values):
-                raise CorruptSegmentError("a code has no value in the column's dictionary")
+                raise CorruptSegmentError("a code has no value in the column's dictionary", path=self._path)
             return self._values[row]
         row -= self._first
         if row < 0:

@@ -113,27 +113,27 @@ def _load(
     high: int | None,
     shown: frozenset[str] | None,
 ) -> list[Column]:
-    contexts = reader.contexts(dictionary)
     columns = []
-    for chunk, piece in zip(reader.attribute_chunks, stored, strict=True):
-        place = chunk - FIRST_COLUMN_CHUNK
-        field = reader.fields[place]
-        if shown is None or field.name in shown:
-            body = memoryview(piece)
-            columns.append(_column(field, body, row_count, low, high, contexts[place]))
+    with reader.named:
+        contexts = reader.contexts(dictionary)
+        for chunk, piece in zip(reader.attribute_chunks, stored, strict=True):
+            place = chunk - FIRST_COLUMN_CHUNK
+            field = reader.fields[place]
+            if shown is None or field.name in shown:
+                body = memoryview(piece)
+                columns.append(_column(field, body, row_count, low, high, contexts[place], reader.name))
     return columns
 
 
 def _column(
-    field: Field, body: memoryview, row_count: int, low: int, high: int | None, context: DecodeContext
+    field: Field, body: memoryview, row_count: int, low: int, high: int | None, context: DecodeContext, path: str
 ) -> Column:
     head = read_head(body, 0, row_count, context.plain)
     if head.shape == Shape.CODES and context.values is not None:
         pack = read_pack(body, head.at, row_count)
         if pack.width == 1 and not pack.base:
-            return Column(
-                field.name, field.indexed, context.values.listed, codes=plane_bytes(body, pack, context.plain)
-            )
+            codes = plane_bytes(body, pack, context.plain)
+            return Column(field.name, field.indexed, context.values.listed, codes=codes, path=path)
     array = decode_node(body, 0, row_count, field.type, context)[0]
     return Column(field.name, field.indexed, python_values(array[low:high]), first=low)
 
@@ -159,14 +159,16 @@ class EventMaker:
 
     def stretch(self, block: DataBlock, run_start: int, low: int, high: int) -> list[Event]:
         """Events of rows [low, high) of a block; their run begins at row `run_start` of it."""
-        times = block.run_times(run_start, low, high, self._plain)
-        return self._make(block, times, self._data(block, low, high), low, high)
+        with self._reader.named:
+            times = block.run_times(run_start, low, high, self._plain)
+            return self._make(block, times, self._data(block, low, high), low, high)
 
     def picked(self, block: DataBlock, run_start: int, places: list[int]) -> list[Event]:
         """Events of some rows of a block, all of one run."""
         low, high = places[0], places[-1] + 1
-        times = block.run_times(run_start, low, high, self._plain)[np.array(places) - low]
-        return self._make(block, times, self._chosen_data(block, places), low, high, places)
+        with self._reader.named:
+            times = block.run_times(run_start, low, high, self._plain)[np.array(places) - low]
+            return self._make(block, times, self._chosen_data(block, places), low, high, places)
 
     def _make(
         self, block: DataBlock, times: I64, data: list[Any] | None, low: int, high: int, rows: list[int] | None = None

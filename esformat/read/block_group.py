@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from esformat.core.events import Columns
-from esformat.errors import CorruptSegmentError, EsdbError
+from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import Values, bytes_array, is_bytes, numbers_array
 from esformat.format.bytes_node import BytesNode, check_lengths
 from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, TIMESTAMPS_CHUNK, DataBlock
@@ -59,16 +59,17 @@ class BlockGroup:
     def select(self, query: Query, narrowed: Narrowed) -> I64 | None:
         """Rows that answer the query; None for all."""
         mask = self._portion_mask()
-        for name, value in narrowed.unmet:
-            mask = _both(mask, self._equal(name, value))
-        if query.timed and not all(
-            query.covers(p.leaf.block_min[p.block], p.leaf.block_max[p.block]) for p in self._portions
-        ):
-            times = self.timestamps()
-            if query.start is not None:
-                mask = _both(mask, times >= query.start)
-            if query.end is not None:
-                mask = _both(mask, times < query.end)
+        with self._reader.named:
+            for name, value in narrowed.unmet:
+                mask = _both(mask, self._equal(name, value))
+            if query.timed and not all(
+                query.covers(p.leaf.block_min[p.block], p.leaf.block_max[p.block]) for p in self._portions
+            ):
+                times = self.timestamps()
+                if query.start is not None:
+                    mask = _both(mask, times >= query.start)
+                if query.end is not None:
+                    mask = _both(mask, times < query.end)
         return None if mask is None else np.nonzero(mask)[0]
 
     def _portion_mask(self) -> Mask | None:
@@ -157,7 +158,7 @@ class BlockGroup:
         """The rows at `places` with the named columns. Raises CorruptSegmentError."""
         arrays = []
         run_of: I64 | None = None
-        try:
+        with self._reader.named:
             for name in columns:
                 if name in ("space", "grouping"):
                     if run_of is None:
@@ -167,11 +168,6 @@ class BlockGroup:
                     arrays.append(numbers_array(self._times_at(places), TIMESTAMP_TYPE))
                 else:
                     arrays.append(self.column(self._reader.schema.positions[name], places))
-        except EsdbError as error:
-            error.path = error.path or self._reader.name
-            raise
-        except pa.ArrowInvalid as error:
-            raise CorruptSegmentError(f"stored values are broken: {error}", path=self._reader.name) from None
         return pa.RecordBatch.from_arrays(arrays, schema=self._reader.schema.select(columns))
 
     def _runs_of(self, places: I64 | None) -> I64:
@@ -221,25 +217,32 @@ class BlockGroup:
 
         `later` starts the decompression of payloads, elsewhere or at once, and gives what fetches its result.
         """
-        run_of = self._runs_of(places)
-        data = None
-        if DATA_COLUMN in columns:
-            place = self._reader.schema.positions[DATA_COLUMN]
-            if self._reader.fields[place].type == pa.binary():
-                data = self._binary_later(place, places, later)
-            else:
-                column = self.column(place, places)
-                data = lambda: column  # noqa: E731 - a constant where a fetch is asked for
-        others, starts, rows = self._event_columns(columns, places)
-        return EventRows(
-            times=self._times_at(places),
-            data=data,
-            spaces=self._key_objects("space", run_of),
-            groupings=self._key_objects("grouping", run_of),
-            columns=others,
-            starts=starts,
-            places=rows,
-        )
+        with self._reader.named:
+            run_of = self._runs_of(places)
+            data = self._data_later(places, later) if DATA_COLUMN in columns else None
+            others, starts, rows = self._event_columns(columns, places)
+            return EventRows(
+                times=self._times_at(places),
+                data=data,
+                spaces=self._key_objects("space", run_of),
+                groupings=self._key_objects("grouping", run_of),
+                columns=others,
+                starts=starts,
+                places=rows,
+            )
+
+    def _data_later(self, places: I64 | None, later: Later) -> Callable[[], pa.Array]:
+        place = self._reader.schema.positions[DATA_COLUMN]
+        if self._reader.fields[place].type != pa.binary():
+            column = self.column(place, places)
+            return lambda: column
+        fetch = self._binary_later(place, places, later)
+
+        def fetched() -> pa.Array:
+            with self._reader.named:
+                return fetch()
+
+        return fetched
 
     def _event_columns(self, names: Sequence[str], places: I64 | None) -> tuple[list[Columns], I64, I64 | None]:
         """Columns of the events at `places` besides the four that they carry: by block, each block's first row, and

@@ -58,10 +58,14 @@ class Index:
 
     def _chunks(self, posting: Posting, low: int, high: int) -> Iterator[I64]:
         context = self._reader.own()
-        chunks = decode_chunk_table(memoryview(posting.stored), context)
+        with self._reader.named:
+            chunks = decode_chunk_table(memoryview(posting.stored), context)
         firsts = [chunk.first for chunk in chunks]
         for chunk in chunks[max(0, bisect_right(firsts, low) - 1) : bisect_left(firsts, high)]:
-            yield decode_chunk(self._reader.read(chunk.handle, BlockKind.POSTINGS).body, context)
+            block = self._reader.read(chunk.handle, BlockKind.POSTINGS)
+            with self._reader.named:
+                numbers = decode_chunk(block.body, context)
+            yield numbers
 
     def values(self) -> Iterator[tuple[Any, int]]:
         """Every value, ascending, and how many events have it."""

@@ -24,6 +24,7 @@ from esformat.format.node import DecodeContext, Shape, shape_of
 from esformat.format.postings import IndexRoot, Page, Posting, decode_chunk
 from esformat.format.schema import DATA_COLUMN, Field
 from esformat.io.source import ClosedSource, Source, explained
+from esformat.read.named import NamedErrors
 from esformat.read.question import Checks
 
 OPENING_BYTES = 32 << 10
@@ -83,6 +84,8 @@ class Reader:
         """Raises CorruptSegmentError or UnsupportedVersionError."""
         self.source: Source = source
         self.name = source.name
+        self.named = NamedErrors(source.name)
+        """Around everything that decodes bytes of the file."""
         self.size = source.size
         self._mine = local()
         tail = _Tail(source)
@@ -199,7 +202,8 @@ class Reader:
     def _stored_dictionary(self, number: int) -> list[StoredDictionary]:
         with self._lock:
             if number not in self._dictionaries:
-                self._dictionaries[number] = self._read_dictionary(number)
+                with self.named:
+                    self._dictionaries[number] = self._read_dictionary(number)
             return self._dictionaries[number]
 
     def _read_dictionary(self, number: int) -> list[StoredDictionary]:
@@ -228,7 +232,8 @@ class Reader:
         root = self.root
         handle, data_offset = root.place(number)
         block = self.read(handle, BlockKind.DIRECTORY)
-        leaf = Leaf(block, root.rows[number], root.blocks[number], data_offset, self.own())
+        with self.named:
+            leaf = Leaf(block, root.rows[number], root.blocks[number], data_offset, self.own())
         if not root.describes(number, leaf):
             raise CorruptSegmentError("a directory leaf and the root disagree", path=self.name, offset=block.offset)
         return leaf
@@ -243,14 +248,16 @@ class Reader:
             raise CorruptSegmentError(f"there is an index on column {place}, which does not exist", path=self.name)
         if key not in self.table:
             raise CorruptSegmentError(f"the index on {self.fields[place].name!r} is missing", path=self.name)
-        return IndexRoot(self._small_block(key), self.fields[place].type, self.own())
+        with self.named:
+            return IndexRoot(self._small_block(key), self.fields[place].type, self.own())
 
     def index_page(self, place: int, number: int) -> Page:
         """A page of the index on a column."""
 
         def make() -> Page:
             block = self.read(self.index_root(place).handles[number], BlockKind.INDEX)
-            return Page(block, self.fields[place].type, self.own())
+            with self.named:
+                return Page(block, self.fields[place].type, self.own())
 
         return self._tables.get((2, place, number), make)
 
@@ -258,7 +265,8 @@ class Reader:
         """The numbers of a posting list that is not chunked."""
 
         def make() -> Numbers:
-            numbers = decode_chunk(memoryview(posting.stored), self.own())
+            with self.named:
+                numbers = decode_chunk(memoryview(posting.stored), self.own())
             return Numbers(numbers, posting.names_blocks and len(numbers) == self.root.blocks[-1])
 
         return self._tables.get((4, place, value), make)
@@ -347,7 +355,8 @@ class Reader:
     def _values(self, dictionary: int, place: int) -> pa.Array:
         for column in self._stored_dictionary(dictionary) if dictionary else ():
             if column.column == place and column.count:
-                return column.values(self.own())
+                with self.named:
+                    return column.values(self.own())
         raise CorruptSegmentError(f"column {self.fields[place].name!r} has codes but no dictionary", path=self.name)
 
 

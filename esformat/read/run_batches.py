@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from esformat.core.values import repeated
-from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.event import to_key
 from esformat.format.arrays import bitmap, numbers_array
 from esformat.format.data_block import DataBlock
@@ -50,7 +49,7 @@ class BatchMaker:
 
     def _decoded(self, block: DataBlock, run_start: int, low: int, high: int) -> pa.RecordBatch:
         arrays = []
-        try:
+        with self._reader.named:
             for name in self._schema.names:
                 if name in self._keys:
                     arrays.append(_repeated(self._keys[name], self._reader.schema.key_type, high - low))
@@ -59,11 +58,6 @@ class BatchMaker:
                     arrays.append(numbers_array(times, TIMESTAMP_TYPE))
                 else:
                     arrays.append(self._column(block, self._reader.schema.positions[name], low, high))
-        except EsdbError as error:
-            error.path = error.path or self._reader.name
-            raise
-        except pa.ArrowInvalid as error:
-            raise CorruptSegmentError(f"stored values are broken: {error}", path=self._reader.name) from None
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _column(self, block: DataBlock, place: int, low: int, high: int) -> pa.Array:

@@ -124,7 +124,8 @@ class RunRows(Generic[Made]):
         leaf, number, first, last, _, run_start = portion
         origin = leaf.block_rows[number]
         block = reader.data_block(leaf, number)
-        rows = find_rows(reader, self._query, portion, block, narrowed)
+        with reader.named:
+            rows = find_rows(reader, self._query, portion, block, narrowed)
         start = max(run_start - origin, 0)
         if rows is None:
             return self._maker.stretch(block, start, first - origin, last - origin)

@@ -36,8 +36,10 @@ def ask(data: bytes, questions: Iterable[Question]) -> None:
         return
     with segment:
         for question in questions:
-            with suppress(esformat.EsdbError):
+            try:
                 question(segment)
+            except esformat.EsdbError as error:
+                assert error.path == segment.path, f"an error that names no file: {error}"  # noqa: PT017 - of fuzzing
 
 
 def _exhaust(things: Iterable[object]) -> None:
@@ -56,6 +58,9 @@ def _histories(segment: esformat.Segment) -> None:
         space = segment[key]
         _exhaust(islice(space.scan(reverse=True), FEW))
         _exhaust(space.scan(limit=3, start=0))
+        _exhaust(islice(space.scan(reverse=True).batches(), 3))
+        for grouping in islice(space.groupings(), 2):
+            _exhaust(islice(space.scan(grouping=grouping).batches(), 3))
         _exhaust(space.groupings().items())
 
 

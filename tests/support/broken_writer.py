@@ -18,7 +18,7 @@ from esformat.format.frame import encode_block
 from esformat.format.layout import BlockKind, Trailer
 from esformat.format.order import Ranked
 from esformat.format.postings import BLOCKS
-from esformat.write import builder, index_builder
+from esformat.write import block_encoder, builder, index_builder
 from esformat.write import rows as ordered_rows
 from esformat.write.builder import SegmentBuilder
 
@@ -171,6 +171,11 @@ def _opening_offset(patch):
     patch.setattr(builder, "Trailer", lambda opening, footer: Trailer(opening + 1, footer))
 
 
+def _codes(patch):
+    """Rows name values that the dictionary does not have."""
+    _wrap(patch, block_encoder, "encode_codes", lambda encode: lambda codes, *rest: encode(codes + 100, *rest))
+
+
 def _zstd_checksums(patch):
     params = codec.zstandard.ZstdCompressionParameters
     honest = params.from_level
@@ -295,6 +300,7 @@ BROKEN = {
     "opening offset": (_opening_offset, "the opening offset"),
     "bytes between blocks": (_between(b"12345"), "5 bytes do not form a block"),
     "a block too many": (_between(ORPHAN), "nothing leads to this block of kind POSTINGS"),
+    "codes without a value": (_codes, "a code has no value"),
     "events are not sorted": (no_sorting, "do not ascend"),
     "frames with a checksum": (_zstd_checksums, "a zstd frame has a checksum"),
 }  # fmt: skip
