@@ -486,13 +486,13 @@ def read_footer(block: Block) -> dict[tuple[int, int, int], Handle]:
     return entries
 
 
-def check_opening(entries: dict[tuple[int, int, int], Handle], start: int, end: int) -> None:
-    """See that the blocks that opening needs, and no others, fill the bytes from the opening offset to the footer."""
+def check_opening(entries: dict[tuple[int, int, int], Handle], start: int) -> None:
+    """See that the first of the blocks that opening needs begins at the opening offset, and that no others follow."""
     behind = {key: handle for key, handle in entries.items() if handle.offset >= start}
     needed = {key for key in entries if key[0] in (DICTIONARY, DIRECTORY_ROOT, METADATA) and key[2] == 0}
     require(needed <= behind.keys(), "the opening offset lies behind what opening needs")
     require(not any(kind == FILTER or copy for kind, _, copy in behind), "the opening offset lies too early")
-    require(sum(handle.length for handle in behind.values()) == end - start, "the opening offset lies too early")
+    require(min(handle.offset for handle in behind.values()) == start, "the opening offset lies too early")
 
 
 def read_metadata(block: Block) -> Json:
@@ -611,7 +611,7 @@ class File:
         footer = read_trailer(data)
         with inside("footer"):
             self.entries = read_footer(read_block(data, footer, FOOTER))
-            check_opening(self.entries, *struct.unpack_from("<QQ", data, len(data) - TRAILER_SIZE))
+            check_opening(self.entries, *struct.unpack_from("<Q", data, len(data) - TRAILER_SIZE))
         with inside("metadata"):
             self.metadata = read_metadata(self.block((METADATA, 0), METADATA))
         self.schema: list[Json] = self.metadata["schema"]["columns"]

@@ -51,14 +51,14 @@ def decode_footer(block: Block) -> dict[Key, BlockHandle]:
     return table
 
 
-def check_opening(table: Mapping[Key, BlockHandle], start: int, end: int) -> None:
-    """Hold the opening offset `start` against the blocks that the footer, at byte `end`, names.
+def check_opening(table: Mapping[Key, BlockHandle], start: int) -> None:
+    """Hold the opening offset `start` against the blocks that the footer names.
 
-    Raises CorruptSegmentError unless all that opening needs lies side by side between the two, and nothing else.
+    Raises CorruptSegmentError unless the first of those that opening needs begins there, and no others follow.
     """
     needed = {BlockKind.DICTIONARY, BlockKind.DIRECTORY_ROOT, BlockKind.METADATA}
     behind = {key: handle for key, handle in table.items() if handle.offset >= start}
     complete = all(key in behind for key in table if key[0] in needed and key[2] == 0)
     foreign = any(key[0] == BlockKind.FILTER or key[2] for key in behind)
-    if not complete or foreign or sum(handle.length for handle in behind.values()) != end - start:
+    if not complete or foreign or min(handle.offset for handle in behind.values()) != start:
         raise CorruptSegmentError(f"the opening offset {start} is not where the blocks for opening begin")

@@ -235,6 +235,16 @@ def _through_fsspec(uri: str, scheme: str, options: Mapping[str, Any] | None = N
 # ------------------------------------------------------------ many files
 
 
+def each_of(targets: Any) -> list[Any]:
+    """One target or several as a list."""
+    one = (
+        isinstance(targets, (*_PATHS, StoredAt, Source))
+        or _of_fsspec(targets)
+        or (isinstance(targets, tuple) and len(targets) == 2 and not isinstance(targets[0], (*_PATHS, Source)))
+    )
+    return [targets] if one else list(targets)
+
+
 def segments_at(targets: Any, storage_options: Options = None) -> Iterator[Place | Source]:
     """The places of the segments that files, directories, patterns and prefixes name, each once.
 
@@ -248,13 +258,8 @@ def files_at(
     targets: Any, wanted: Callable[[str], bool], what: str, storage_options: Options = None
 ) -> Iterator[Place | Source]:
     """The same for files of any kind: `wanted` tells by their names those of a directory, `what` names them."""
-    one = (
-        isinstance(targets, (*_PATHS, StoredAt, Source))
-        or _of_fsspec(targets)
-        or (isinstance(targets, tuple) and len(targets) == 2 and not isinstance(targets[0], (*_PATHS, Source)))
-    )
     seen: set[str] = set()
-    for target in located(storage_options, *([targets] if one else targets)):
+    for target in located(storage_options, *each_of(targets)):
         if isinstance(target, Source) and not isinstance(target, _PATHS) and not _of_fsspec(target):
             yield target
             continue

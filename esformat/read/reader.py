@@ -52,11 +52,17 @@ class _Tail:
                 hint="`esdb write` makes one of CSV, JSON lines, Parquet and Arrow",
             )
         self.trailer = Trailer.decode(self._data, source.size)
-        self.table = decode_footer(self.block(self.trailer.footer, BlockKind.FOOTER))
-        first = self.trailer.opening_offset
-        check_opening(self.table, first, self.trailer.footer.offset)
-        if first < self._first:  # a second read, of exactly what is missing
-            self._data = source.read_at(first, self._first - first) + self._data
+        opening, footer = self.trailer.opening_offset, self.trailer.footer
+        if footer.offset < self._first:  # a long one: all that is missing comes with it
+            self._read_from(opening)
+        self.table = decode_footer(self.block(footer, BlockKind.FOOTER))
+        check_opening(self.table, opening)
+        self._read_from(opening)
+
+    def _read_from(self, first: int) -> None:
+        """Read exactly what is missing of the bytes from `first` on, at once."""
+        if first < self._first:
+            self._data = self._source.read_at(first, self._first - first) + self._data
             self._first = first
 
     def _is_foreign(self) -> bool:

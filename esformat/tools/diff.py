@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from esformat.collection.collection import Collection, open_many
-from esformat.io.location import Options, segments_at
+from esformat.io.location import Options, each_of, located, segments_at
 from esformat.read.segment import Segment, open_segment
 from esformat.tools.new_segment import Progress
 
@@ -59,7 +59,9 @@ def diff(left: Any, right: Any, *, progress: Progress | None = None, storage_opt
     progress: called now and then with the events done and the events in all. storage_options: as for
     `merge`. Raises UsageError, CorruptSegmentError, OSError.
     """
-    with _open(left, storage_options) as one, _open(right, storage_options) as other:
+    lefts, rights = each_of(left), each_of(right)
+    places = located(storage_options, *lefts, *rights)
+    with _open(places[: len(lefts)]) as one, _open(places[len(lefts) :]) as other:
         schema = tuple(_schema_lines(one, other))
         names = [name for name in one.schema.names if _type(other, name) == one.schema.field(name).type]
         sides = _Side(one, names), _Side(other, names)
@@ -80,8 +82,8 @@ def diff(left: Any, right: Any, *, progress: Progress | None = None, storage_opt
         return DiffReport(schema, tuple(_index_lines(one, other)), common, differing[0], differing[1], found)
 
 
-def _open(targets: Any, storage_options: Options) -> AnySegment:
-    places = list(segments_at(targets, storage_options))
+def _open(targets: list[Any]) -> AnySegment:
+    places = list(segments_at(targets))
     return open_segment(places[0]) if len(places) == 1 else open_many(places)
 
 
