@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from effort import long
 from reading_child import read_until
 
 import aggregator
@@ -42,7 +43,11 @@ class Source:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("limits", "retention"), [({"max_bytes": LIMIT}, None), (None, {"bytes": LIMIT})], ids=["catalog", "topic"]
+    ("limits", "retention"),
+    [
+        pytest.param({"max_bytes": LIMIT}, None, id="catalog"),
+        pytest.param(None, {"bytes": LIMIT}, id="topic", marks=long),
+    ],
 )
 def test_eight_readers(tmp_path, monkeypatch, limits, retention):
     """Four threads and four processes scan, with pauses, while segments are sealed, merged, rewritten and removed: no
