@@ -334,7 +334,7 @@ def test_tail_walks_back(tmp_path):
 def test_tail_of_a_reader(tmp_path):
     """A process that only reads follows as well."""
     with aggregator.open(tmp_path / "c") as catalog, aggregator.open(tmp_path / "c", read_only=True) as reader:
-        tail = reader.tail("SELECT", timeout_s=5)
+        tail = reader.tail("SELECT", timeout_s=120)
         catalog.write({"a": "1"}, [{"msg": "x"}])
         assert next(iter(tail)).data == b"x"
 

@@ -117,13 +117,13 @@ def test_others_look_up_streams_meanwhile(catalog):
     catalog.streams()
     thread = threading.Thread(target=slow)
     thread.start()
-    began.wait(10)
+    began.wait(120)
     for number in range(3):
         catalog.write({"app": "new"}, [{"ts": 1, "msg": str(number)}])
         assert catalog.streams("app = new") == [{"app": "new"}]
     assert thread.is_alive()
     allowance.cancel()
-    thread.join(5)
+    thread.join(15)
     assert not thread.is_alive()
 
 

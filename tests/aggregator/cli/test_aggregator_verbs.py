@@ -426,7 +426,7 @@ def test_a_named_pipe_is_read_once(command, tmp_path):
     writer = threading.Thread(target=(tmp_path / "fifo").write_text, args=(CLICKS,))
     writer.start()
     result = command("import", "data", "visits", "fifo", *HOW)
-    writer.join(30)
+    writer.join(120)
     assert (result.status, result.text.startswith("visits: 3 events")) == (0, True), result.err
 
 

@@ -161,7 +161,7 @@ def test_streams_and_tail(server, catalog):
 
             writing = asyncio.create_task(write())
             found = []
-            async for page in client.tail("SELECT FROM app=web", position="head", timeout_s=30):
+            async for page in client.tail("SELECT FROM app=web", position="head", timeout_s=120):
                 found += page.table["data"].to_pylist()
                 if len(found) >= 10:
                     break

@@ -81,7 +81,7 @@ def test_tail_over_a_breaking_line(server, client):
         BreakingProxy(server.url, lambda number: Fate(down_bytes=3000 + 400 * (number % 7))) as proxy,
         Client(proxy.url, retry=Retry(first_s=0.001, longest_s=0.01)) as broken,
     ):
-        tail = broken.tail("SELECT FROM app=web", position="head", timeout_s=30)
+        tail = broken.tail("SELECT FROM app=web", position="head", timeout_s=120)
 
         def write():
             for n in range(5, 60, 5):
@@ -102,7 +102,7 @@ def test_tail_from_now(client):
     began = time.monotonic()
     assert list(client.tail("SELECT FROM app=web", timeout_s=0.1)) == []
     assert time.monotonic() - began < 10
-    events = iter(client.tail("SELECT FROM app=web", timeout_s=20))
+    events = iter(client.tail("SELECT FROM app=web", timeout_s=120))
     timer = threading.Timer(0.5, lambda: client.write({"app": "web"}, records(5, 3)))
     timer.start()
     assert [next(events).data for _ in range(3)] == [b"message 5", b"message 6", b"message 7"]

@@ -333,7 +333,7 @@ def test_syslog_by_udp(catalog, tmp_path):
     catalog.write({"app": "db"}, [{"ts": 9, "msg": "x" * 70_000}])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind(("127.0.0.1", 0))
-        receiver.settimeout(20)
+        receiver.settimeout(120)
         forward(catalog, tmp_path, made(f"syslog+udp://127.0.0.1:{receiver.getsockname()[1]}"))
         received = [receiver.recv(1 << 17) for _ in range(4)]
     assert received[:3] == EXPECTED

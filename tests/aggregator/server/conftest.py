@@ -23,7 +23,7 @@ def server(tmp_path: Path) -> Iterator[RunningServer]:
 @pytest.fixture
 def web(server: RunningServer) -> Iterator[httpx.Client]:
     """A client of `server`."""
-    with httpx.Client(base_url=server.url, timeout=30) as client:
+    with httpx.Client(base_url=server.url, timeout=120) as client:
         yield client
 
 
@@ -31,7 +31,7 @@ def web(server: RunningServer) -> Iterator[httpx.Client]:
 def web_of() -> Iterator[Callable[[RunningServer], httpx.Client]]:
     """Makes clients of servers that a test starts itself."""
     with contextlib.ExitStack() as clients:
-        yield lambda running: clients.enter_context(httpx.Client(base_url=running.url, timeout=30))
+        yield lambda running: clients.enter_context(httpx.Client(base_url=running.url, timeout=120))
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +39,6 @@ def shared_web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Clien
     """A client of one server for all tests of a file: for what leaves nothing behind."""
     with (
         served(tmp_path_factory.mktemp("shared") / "data") as running,
-        httpx.Client(base_url=running.url, timeout=30) as client,
+        httpx.Client(base_url=running.url, timeout=120) as client,
     ):
         yield client

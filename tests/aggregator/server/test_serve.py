@@ -30,7 +30,7 @@ from tests.aggregator.server.plateau.test_plateau import ARROW, arrow_file, reco
 
 def append_until_refused(url, span_of, count=10):
     """Append small batches, keep the spans that were acknowledged, end when the server does."""
-    with httpx.Client(base_url=url, timeout=30) as web, contextlib.suppress(httpx.HTTPError):
+    with httpx.Client(base_url=url, timeout=120) as web, contextlib.suppress(httpx.HTTPError):
         while True:
             first = len(span_of) * count
             answer = web.post("/topic/t/partition/p", content=arrow_file(records(count, first)),
@@ -69,13 +69,13 @@ def test_stops_under_load(tmp_path, number, capsys, logging_as_it_was):
     def open_request():
         with contextlib.suppress(httpx.HTTPError):
             path = f"{server.url}/topic/slow/partition/p"
-            answers.append(httpx.post(path, content=slowly(), headers={"content-type": ARROW}, timeout=30))
+            answers.append(httpx.post(path, content=slowly(), headers={"content-type": ARROW}, timeout=120))
 
     def tail():
         query = {"query": "SELECT LIMIT 5"}
         with (
             contextlib.suppress(httpx.HTTPError),
-            httpx.stream("GET", f"{server.url}/v1/tail", params=query, timeout=30) as answer,
+            httpx.stream("GET", f"{server.url}/v1/tail", params=query, timeout=120) as answer,
         ):
             assert answer.status_code == 200
             answer.read()
@@ -199,7 +199,7 @@ def test_a_clean_stop_leaves_little_in_the_log(tmp_path):
     """What many unsealed events take to read back is done when the server stops; it never loads pandas."""
     count, size = 3000, 4000
     payload = pa.array([f"{row:>{size}}" for row in range(count)])
-    with Spawned(tmp_path) as server, httpx.Client(base_url=server.url, timeout=30) as web:
+    with Spawned(tmp_path) as server, httpx.Client(base_url=server.url, timeout=120) as web:
         for first, topic in ((0, "large"), (0, "small")):
             table = records(count if topic == "large" else 3, first)
             table = table.append_column("payload", payload.slice(0, len(table)))

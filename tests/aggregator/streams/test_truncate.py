@@ -428,8 +428,8 @@ def test_a_pipe_tells_how_many_were_truncated(tmp_path):
     with aggregator.open(tmp_path) as catalog:
         catalog.query("CREATE PIPE p")
         catalog.write({"app": "a"}, [{"ts": n, "msg": str(n)} for n in range(4)])
-        assert len(list(catalog.tail("SELECT FROM logrange.pipe = p POSITION HEAD LIMIT 4", timeout_s=30))) == 4
+        assert len(list(catalog.tail("SELECT FROM logrange.pipe = p POSITION HEAD LIMIT 4", timeout_s=120))) == 4
         catalog.query("TRUNCATE {app=a} BEFORE '1970-01-01T00:00:01Z'")
         catalog.write({"app": "a"}, [{"ts": 9, "msg": "9"}])
-        assert len(list(catalog.tail("SELECT FROM logrange.pipe = p POSITION HEAD LIMIT 5", timeout_s=30))) == 5
+        assert len(list(catalog.tail("SELECT FROM logrange.pipe = p POSITION HEAD LIMIT 5", timeout_s=120))) == 5
         assert [(pipe["copied"], pipe["gone"]) for pipe in catalog.stats()["pipes"]] == [(5, 0)]

@@ -467,7 +467,7 @@ def test_closing_while_threads_read(many):
         started.wait()
         time.sleep(0.05)
         many.close()
-        assert all(reader.result(timeout=30) >= 0 for reader in readers)
+        assert all(reader.result(timeout=120) >= 0 for reader in readers)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def stuck(monkeypatch):
     def write(*args, **options):
         if gate.failing:
             raise OSError(28, "No space left on device")
-        assert gate.open.wait(20)
+        assert gate.open.wait(120)
         return real(*args, **options)
 
     monkeypatch.setattr(sealing_module, "write_segment", write)

@@ -151,16 +151,16 @@ def test_pipes_and_copies(root, copy):
     with aggregator.open(root) as catalog:
         catalog.query("CREATE PIPE p FROM app = a")
         write(catalog, "1", "2")
-        tail = catalog.tail("SELECT FROM logrange.pipe = p POSITION HEAD LIMIT 2", timeout_s=30)
+        tail = catalog.tail("SELECT FROM logrange.pipe = p POSITION HEAD LIMIT 2", timeout_s=120)
         assert len(list(tail)) == 2
     shutil.copytree(root, copy)
     with aggregator.open(root) as catalog:
         write(catalog, "lost")
-        assert len(list(catalog.tail("SELECT FROM logrange.pipe = p POSITION HEAD LIMIT 3", timeout_s=30))) == 3
+        assert len(list(catalog.tail("SELECT FROM logrange.pipe = p POSITION HEAD LIMIT 3", timeout_s=120))) == 3
     restore(root, copy)
     with aggregator.open(root) as catalog:
         write(catalog, "new", "newer")
-        tail = catalog.tail("SELECT FROM logrange.pipe = p POSITION HEAD LIMIT 4", timeout_s=30)
+        tail = catalog.tail("SELECT FROM logrange.pipe = p POSITION HEAD LIMIT 4", timeout_s=120)
         assert [event.data for event in tail] == [b"1", b"2", b"new", b"newer"]
         assert [(pipe["copied"], pipe["gone"]) for pipe in catalog.stats()["pipes"]] == [(4, 0)]
 

@@ -135,7 +135,7 @@ def test_pipes_go_on(tmp_path: Path) -> None:
         catalog.write({"job": "x"}, [{"msg": "one"}], topic="doomed")
         catalog.delete_topic("doomed")
         catalog.write({"job": "x"}, [{"msg": "two"}], topic="next")
-        tail = catalog.tail("SELECT FROM logrange.pipe=p POSITION HEAD", timeout_s=10)
+        tail = catalog.tail("SELECT FROM logrange.pipe=p POSITION HEAD", timeout_s=120)
         for record in tail:
             if bytes(record.data) == b"two":
                 break

@@ -153,7 +153,7 @@ def running(tmp_path):
     settings = Settings(syslog=f"127.0.0.1:{port}")
     with (
         served(tmp_path / "data", settings) as server,
-        httpx.Client(base_url=server.url, timeout=30) as web,
+        httpx.Client(base_url=server.url, timeout=120) as web,
     ):
         yield server, web, port
 

@@ -28,7 +28,7 @@ def running(tmp_path):
     port = free_port()
     with (
         served(tmp_path / "data", Settings(syslog=f"127.0.0.1:{port}")) as server,
-        httpx.Client(base_url=server.url, timeout=30) as web,
+        httpx.Client(base_url=server.url, timeout=120) as web,
     ):
         yield server, web, port
 

@@ -26,7 +26,7 @@ def test_no_more_at_once_than_there_is_room():
         room.take(30)
         most.append(room.held_bytes)
         if number < 3:
-            together.wait(30)  # three do fit
+            together.wait(120)  # three do fit
         room.give_back()
 
     with ThreadPoolExecutor(3) as first:
@@ -55,7 +55,7 @@ def test_patience(monkeypatch):
     room = BodyRoom(10)
     room.take(10)
     with ThreadPoolExecutor(1) as other:
-        other.submit(room.take, 10).result(30)
+        other.submit(room.take, 10).result(120)
     assert room.held_bytes == 20
 
 

@@ -46,7 +46,7 @@ def full(server, monkeypatch):
 def talk(server, *requests):
     """Send requests at once over one connection; gives all that comes back until it is idle for the server's answer."""
     host, port = server.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=30) as made:
+    with socket.create_connection((host, int(port)), timeout=120) as made:
         made.sendall(b"".join(requests))
         received = b""
         while received.count(b"HTTP/1.1 ") < len(requests) or not received.endswith(b"}"):
@@ -65,7 +65,7 @@ def append(body, *headers):
 def test_a_refusal_and_the_connection(server, full):
     """The answer says when to come again; what was sent of the body is no request, and the next request is one."""
     body = b"GET /healthz HTTP/1.1\r\n\r\n" * 10_000
-    with httpx.Client(base_url=server.url, timeout=30) as web:
+    with httpx.Client(base_url=server.url, timeout=120) as web:
         answer = web.post(PATH, content=body, headers=TYPE)
         assert answer.status_code == 429
         assert answer.headers["content-type"] == "application/problem+json"
@@ -117,7 +117,7 @@ def test_a_refused_body_that_never_ends(server, full, monkeypatch):
     """The connection is cut after a while."""
     monkeypatch.setattr(connection, "LINGER_S", 0.2)
     host, port = server.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=30) as made:
+    with socket.create_connection((host, int(port)), timeout=120) as made:
         made.sendall(append(LINE, "content-length: 500000"))
         received = b""
         while piece := made.recv(65536):
@@ -137,7 +137,7 @@ def test_bodies_are_decompressed_in_the_servers_threads(server, monkeypatch):
 
     monkeypatch.setattr(Body, "plain", seen)
     packed = {"content-encoding": "gzip"}
-    with httpx.Client(base_url=server.url, timeout=30) as web:
+    with httpx.Client(base_url=server.url, timeout=120) as web:
         assert web.post(PATH, content=gzip.compress(LINE), headers={**TYPE, **packed}).status_code == 200
         query = gzip.compress(b"SHOW PARTITIONS")
         assert web.post("/v1/query", content=query, headers={"content-type": "text/plain", **packed}).status_code == 200

@@ -60,7 +60,7 @@ def answering(source):
             yield listener.getsockname()
         finally:
             server.should_exit = True
-            thread.join(20)
+            thread.join(120)
             pool.close()
 
 
@@ -149,7 +149,7 @@ def test_a_short_answer_has_a_length(media):
 
 def test_a_damaged_segment_breaks_the_connection(tmp_path):
     """Damage that shows in the middle of a scan, behind events that were sent already."""
-    with served(tmp_path) as server, httpx.Client(base_url=server.url, timeout=30) as web:
+    with served(tmp_path) as server, httpx.Client(base_url=server.url, timeout=120) as web:
         topic = server.catalog.create_topic("t")
         for start in (0, 50_000):
             numbers = range(start, start + 50_000)

@@ -26,7 +26,7 @@ def web(tmp_path_factory):
     settings = Settings(http=Http(cors_origins=(PAGE,), trusted_proxies=TRUSTED))
     with (
         served(tmp_path_factory.mktemp("browsers") / "data", settings) as server,
-        httpx.Client(base_url=server.url, timeout=30) as client,
+        httpx.Client(base_url=server.url, timeout=120) as client,
     ):
         server.catalog.create_topic("t")
         yield client
@@ -65,7 +65,7 @@ def test_refused_before_the_application(tmp_path, status, origin, may_ask):
         server.context.know_append("/v1/topics/t/events", "/v1/topics/{topic}/events")
         server.context.appends._counts.busy = server.context.appends.capacity
         host, port = server.url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=30) as made:
+        with socket.create_connection((host, int(port)), timeout=120) as made:
             made.sendall(EARLY[status] % origin.encode())
             with made.makefile("rb") as reader:
                 first = reader.readline()

@@ -98,7 +98,7 @@ def test_a_tail_comes_at_once(server, accepted):
     """Each event can be read as soon as it is sent, and the next one does not need to come first."""
     server.catalog.write({"app": accepted}, [{"msg": "first"}])
     query = f"/v1/tail?query=SELECT%20FROM%20%7Bapp%3D%22{accepted.replace(' ', '%20')}%22%7D&position=head"
-    with httpx.stream("GET", server.url + query, headers={"accept-encoding": accepted}, timeout=30) as answer:
+    with httpx.stream("GET", server.url + query, headers={"accept-encoding": accepted}, timeout=120) as answer:
         assert answer.headers.get("content-encoding") == (None if accepted == "zstd" else "gzip")
         pieces = answer.iter_bytes()
         for word in (b"first", b"second"):
@@ -113,7 +113,7 @@ def test_only_so_many_at_a_time(server, monkeypatch):
     """What compressors hold is bounded: further answers go as they are."""
     monkeypatch.setattr(compression, "MOST_AT_ONCE", 1)
     query = "/v1/tail?query=SELECT%20FROM%20%7Bapp%3Dnobody%7D"
-    with httpx.stream("GET", server.url + query, headers={"accept-encoding": "gzip"}, timeout=30) as answer:
+    with httpx.stream("GET", server.url + query, headers={"accept-encoding": "gzip"}, timeout=120) as answer:
         pieces = answer.iter_raw()
         next(pieces)
         assert "content-encoding" not in got(server, EVENTS, "gzip")[0]

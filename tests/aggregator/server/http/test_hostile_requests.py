@@ -60,7 +60,7 @@ BODIES = [
 def web(tmp_path_factory):
     with (
         served(tmp_path_factory.mktemp("hostile")) as server,
-        httpx.Client(base_url=server.url, timeout=30) as client,
+        httpx.Client(base_url=server.url, timeout=120) as client,
     ):
         server.catalog.create_topic("t")
         yield client

@@ -28,7 +28,7 @@ ROOT = HERE.parents[3]
 @pytest.mark.skipif(importlib.util.find_spec("schemathesis") is None, reason="needs schemathesis")
 def test_description(tmp_path):
     """All checks, over a server with a topic of each kind; the seed is fixed, so that it is the same run each time."""
-    with served(tmp_path / "data") as server, httpx.Client(base_url=server.url, timeout=30) as web:
+    with served(tmp_path / "data") as server, httpx.Client(base_url=server.url, timeout=120) as web:
         send(web, records(10))
         server.catalog.create_topic("activity", indexes=["type"])
         server.catalog.write({"app": "web"}, [{"ts": 1, "msg": "no disk"}])

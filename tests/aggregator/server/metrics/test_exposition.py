@@ -144,7 +144,7 @@ def page(tmp_path_factory):
     settings = Settings(syslog="127.0.0.1:0")
     with (
         served(tmp_path_factory.mktemp("data") / "d", settings) as server,
-        httpx.Client(base_url=server.url, timeout=30) as web,
+        httpx.Client(base_url=server.url, timeout=120) as web,
     ):
         send(web, records(10))
         server.catalog.query("CREATE PIPE one")

@@ -51,7 +51,7 @@ def test_copies_go_on_after_a_kill(tmp_path, web_of, durability):
     with served(tmp_path / "stays") as server, contextlib.ExitStack() as stack:
         stays = web_of(server)
         killed = stack.enter_context(Spawned(tmp_path / "killed", "--durability", durability))
-        web = stack.enter_context(httpx.Client(base_url=killed.url, timeout=30))
+        web = stack.enter_context(httpx.Client(base_url=killed.url, timeout=120))
         pairs = {"out": (web, stays), "in": (stays, web)}
         for topic, (source, target) in pairs.items():
             send(source, records(2500), topic, "p")
@@ -61,7 +61,7 @@ def test_copies_go_on_after_a_kill(tmp_path, web_of, durability):
         assert killed.stop(signal.SIGKILL) == -signal.SIGKILL
         stack.enter_context(Spawned(tmp_path / "killed", "--durability", durability, "--bind", address))
         web.close()
-        web = stack.enter_context(httpx.Client(base_url=killed.url, timeout=30))
+        web = stack.enter_context(httpx.Client(base_url=killed.url, timeout=120))
         for topic, (source, target) in {"out": (web, stays), "in": (stays, web)}.items():
             assert send(source, records(700, 2800), topic, "p") == {"start": 2800, "end": 3500}
             assert Copy(source, target, topic).run() == 1

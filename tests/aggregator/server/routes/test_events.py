@@ -66,7 +66,7 @@ def topic(shared, request):
     catalog, url = shared
     name = re.sub(r"\W+", "-", request.node.name)[-200:]
     catalog.create_topic(name, indexes=["type"])
-    with httpx.Client(base_url=f"{url}/v1/topics/{name}", timeout=30) as client:
+    with httpx.Client(base_url=f"{url}/v1/topics/{name}", timeout=120) as client:
         yield client
 
 

@@ -32,7 +32,7 @@ def shared(tmp_path_factory):
     with (
         aggregator.open(tmp_path_factory.mktemp("streams")) as catalog,
         RunningServer(catalog, Settings(http=http)) as server,
-        httpx.Client(base_url=server.url, timeout=30) as web,
+        httpx.Client(base_url=server.url, timeout=120) as web,
     ):
         yield catalog, web
 

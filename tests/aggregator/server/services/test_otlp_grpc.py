@@ -59,7 +59,7 @@ def call(address, body, method=EXPORT, compression=None, **metadata):
     with grpc.insecure_channel(address) as channel:
         sent = channel.unary_unary(method)
         try:
-            return sent(body, timeout=20, metadata=list(metadata.items()), compression=compression)
+            return sent(body, timeout=120, metadata=list(metadata.items()), compression=compression)
         except grpc.RpcError as error:
             return error
 
@@ -163,11 +163,11 @@ def test_client_certificates(tmp_path):
             grpc.secure_channel(address, grpc.ssl_channel_credentials(root)) as stranger,
             pytest.raises(grpc.RpcError) as error,
         ):
-            stranger.unary_unary(EXPORT)(ONE, timeout=20)
+            stranger.unary_unary(EXPORT)(ONE, timeout=120)
         assert error.value.code() == Code.UNAVAILABLE
         assert messages(server) == []
         with grpc.secure_channel(address, grpc.ssl_channel_credentials(root, key, certificate)) as known:
-            assert known.unary_unary(EXPORT)(ONE, timeout=20) == b""
+            assert known.unary_unary(EXPORT)(ONE, timeout=120) == b""
 
 
 def retry_delay_s(error) -> float:
@@ -194,7 +194,7 @@ def test_refused_for_now(tmp_path):
             more.wait(60)
             yield ONE
 
-        first = channel.stream_unary(EXPORT).future(slowly(), timeout=20)
+        first = channel.stream_unary(EXPORT).future(slowly(), timeout=120)
         wait_for_requests(server, 1)
         error = call(address, ONE)
         assert (error.code(), retry_delay_s(error)) == (Code.UNAVAILABLE, 1.0)
@@ -250,7 +250,7 @@ def test_a_message_that_does_not_come(tmp_path):
         assert "did not come in time" in stalled.value.details()
         more.set()
         with pytest.raises(grpc.RpcError) as empty:
-            channel.stream_unary(EXPORT)(iter(()), timeout=20)
+            channel.stream_unary(EXPORT)(iter(()), timeout=120)
         assert empty.value.code() == Code.INVALID_ARGUMENT
         wait_for_requests(server, 0)
         assert server.context.body_bytes == 0
@@ -264,15 +264,15 @@ def test_calls_under_way_are_finished_at_stop(tmp_path, monkeypatch):
 
     def held(*args):
         begun.set()
-        assert go_on.wait(20)
+        assert go_on.wait(120)
         return stored(*args)
 
     monkeypatch.setattr(otlp_grpc, "export", held)
     with ExitStack() as last:
         with listening(tmp_path / "data") as (_, address):
             channel = last.enter_context(grpc.insecure_channel(address))
-            answer = channel.unary_unary(EXPORT).future(ONE, timeout=20)
-            assert begun.wait(20)
+            answer = channel.unary_unary(EXPORT).future(ONE, timeout=120)
+            assert begun.wait(120)
             threading.Timer(0.2, go_on.set).start()
         assert answer.result() == b""
     with aggregator.open(tmp_path / "data") as catalog:

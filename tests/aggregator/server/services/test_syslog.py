@@ -52,12 +52,12 @@ class Listening:
 
         async def hold():
             held.set()
-            self._held.wait(20)
+            self._held.wait(120)
 
         self.context.listeners.append(lambda _: asyncio.ensure_future(hold()))
         with contextlib.suppress(httpx.HTTPError):
             httpx.get(f"{self.url}/ok", timeout=5)
-        assert held.wait(20)
+        assert held.wait(120)
 
     def go_on(self):
         """End that."""
@@ -89,7 +89,7 @@ class Listening:
         return rows
 
     def tcp(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=120)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def listening(tmp_path):
 
 def logger(listening, *options):
     command = ["logger", "-n", "127.0.0.1", "-P", str(listening.port), *options]
-    subprocess.run(command, check=True, timeout=20, capture_output=True)
+    subprocess.run(command, check=True, timeout=120, capture_output=True)
 
 
 @pytest.mark.skipif(shutil.which("logger") is None, reason="needs util-linux")
@@ -136,7 +136,7 @@ def test_rsyslog(listening, tmp_path, target):
         rows = listening.wait_for(50, b"line")
     finally:
         daemon.terminate()
-        daemon.wait(20)
+        daemon.wait(120)
     assert sorted(int(row["data"].split()[1]) for row in rows) == list(range(50))
     assert all("app=shop" in row["space"] and row["fields"]["facility"] == "local7" for row in rows)
 
@@ -212,7 +212,7 @@ def test_stop_takes_datagrams_that_wait(listening):
 def over_tls(port, trusting):
     """A TLS connection to the listener."""
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=20) as raw,
+        socket.create_connection(("127.0.0.1", port), timeout=120) as raw,
         trusting.wrap_socket(raw, server_hostname="127.0.0.1") as sender,
     ):
         yield sender
@@ -250,7 +250,7 @@ def test_tls(tmp_path, client_ca):
             sender.sendall(second[10:] + counted(b"<13>" + b"x" * 70_000))
             rows = listening.wait_for(3)
         assert sorted(row["data"][:6] for row in rows) == [b"a\nb", b"second", b"xxxxxx"]
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as plain:  # no TLS: it is hung up
+        with socket.create_connection(("127.0.0.1", port), timeout=120) as plain:  # no TLS: it is hung up
             plain.sendall(b"<13>1 - h a - - - plain\n")
             plain.shutdown(socket.SHUT_WR)
             while plain.recv(100):
