@@ -18,10 +18,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from still import no_background
 
 import aggregator
-from aggregator.engine.seal import compaction
 from aggregator.engine.seal import sealer as sealing
+from aggregator.policy import Tuning
 from aggregator.storage.manifest import Manifest
 
+MERGING = Tuning(fan_in=2)
 SPACES = ["", "a", "b", "b\0", "ü", "long-space-name-1", "long-space-name-2"]
 GROUPINGS = ["", "web", "app"]
 KINDS = [None, "page", "buy"]
@@ -65,9 +66,8 @@ class CatalogMachine(RuleBasedStateMachine):
             patches.enter_context(  # few bytes are kept at times
                 mock.patch.object(sealing, "sealed_at_once", lambda most, *_: most)
             )
-            patches.enter_context(mock.patch.object(compaction, "FAN_IN", 2))
             self.patches = patches.pop_all()
-        self.catalog = aggregator.open(self.root)
+        self.catalog = aggregator.open(self.root, tuning=MERGING)
         self.topic = self.catalog.create_topic("t", indexes=["kind"])
 
     def teardown(self):
@@ -225,7 +225,7 @@ class CatalogMachine(RuleBasedStateMachine):
 
     def _open(self, root):
         self.root = root
-        self.catalog = aggregator.open(root)
+        self.catalog = aggregator.open(root, tuning=MERGING)
         self.topic = self.catalog.topic("t")
 
     # ------------------------------------------------------------ what is asked

@@ -147,7 +147,7 @@ def test_wrong_bodies(shared_web, body, media, message):
 
 def test_what_can_be_kept_is_kept(web, server, monkeypatch):
     """Of entries that cannot be stored the others are stored; labels that are too long are cut; both are told."""
-    monkeypatch.setattr("aggregator.engine.ingest.append.MAX_BODY_BYTES", 4096 + 1_500)
+    monkeypatch.setattr("aggregator.engine.ingest.quota.MAX_BODY_BYTES", 4096 + 1_500)
     answer = push(web, one(["1000", "good"], ["2000", "x" * 2_000], ["3000", "fine"]), JSON)
     assert answer.status_code == 400
     assert answer.text.startswith("1 of 3 entries are not stored, as they cannot be: ")

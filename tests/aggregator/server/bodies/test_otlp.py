@@ -223,7 +223,7 @@ def test_partial_success(web, monkeypatch):
     mixed = request({"body": "good"})
     long = {"body": "x" * 2_000}
     mixed.resource_logs.extend(request(long, long).resource_logs)
-    monkeypatch.setattr("aggregator.engine.ingest.append.MAX_BODY_BYTES", 4096 + 1_500)
+    monkeypatch.setattr("aggregator.engine.ingest.quota.MAX_BODY_BYTES", 4096 + 1_500)
     mixed.resource_logs.extend(request({"body": "fine"}, tags={}).resource_logs)
     answer = post(web, gzip.compress(mixed.SerializeToString()), **{"content-encoding": "gzip"})
     assert (answer.status_code, answer.headers["content-type"]) == (200, PROTOBUF)

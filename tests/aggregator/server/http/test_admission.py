@@ -106,7 +106,7 @@ def test_a_batch_that_is_known(server, monkeypatch):
     """It needs no memory, and so is told what became of it while there is none; a new one is refused."""
     named = {**TYPE, "idempotency-key": "p:1"}
     first = httpx.post(server.url + PATH, content=LINE, headers=named)
-    budget = server.catalog._backend.ingest._budget
+    budget = server.catalog._backend.budget
     monkeypatch.setattr(budget, "held_bytes", budget.limit_bytes)
     assert httpx.post(server.url + PATH, content=LINE, headers=TYPE).status_code == 429
     again = httpx.post(server.url + PATH, content=LINE, headers=named)

@@ -112,7 +112,7 @@ def test_what_is_stored_is_durable_and_counted(running):
 def test_partial_success(running, monkeypatch):
     """Records that can never be stored are told of, the others are stored."""
     server, address = running
-    monkeypatch.setattr("aggregator.engine.ingest.append.MAX_BODY_BYTES", 4096 + 1_500)
+    monkeypatch.setattr("aggregator.engine.ingest.quota.MAX_BODY_BYTES", 4096 + 1_500)
     mixed = request({"body": "good"}, {"body": "x" * 2_000}).SerializeToString()
     told = ExportLogsServiceResponse.FromString(call(address, mixed)).partial_success
     assert told.rejected_log_records == 1
