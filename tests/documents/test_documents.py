@@ -237,14 +237,13 @@ def test_console_blocks_are_split():
     assert dialogues(block) == [("one", "a\nb\n"), ("two", "")]
 
 
-def test_failing_command_is_reported(tmp_path):
+def test_failing_command_is_reported(tmp_path, here):
     """A console block whose command fails, or prints something else, fails."""
-    for text in ("$ false\n", "$ echo a\nb\n"):
+    for text in ("$ false\n", "$ echo a\nb\n", "$ esdb stat absent.esdb\n", "$ esdb --version\nesdb 0.0\n"):
         with pytest.raises(AssertionError):
-            run_console(Block(ROOT / "README.md", 1, "console", text), tmp_path)
-    run_console(
-        Block(ROOT / "README.md", 1, "console", f"$ {shlex.quote(sys.executable)} -c 'print(1)'\n1\n"), tmp_path
-    )
+            run_console(Block(ROOT / "README.md", 1, "console", text), tmp_path, here)
+    for text in (f"$ {shlex.quote(sys.executable)} -c 'print(1)'\n1\n", "$ aggregator --version\naggregator …\n"):
+        run_console(Block(ROOT / "README.md", 1, "console", text), tmp_path, here)
 
 
 def test_what_the_readme_links_to_is_distributed():

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 import aggregator
-from aggregator.engine.seal.compaction import FAN_IN
+from aggregator.policy import Tuning
 
 WAIT_S = 60
+FAN_IN = Tuning().fan_in
 
 
 def events(first, count=50):
