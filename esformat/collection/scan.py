@@ -14,7 +14,7 @@ from esformat.format.schema import KEY_COLUMNS, EventSchema
 from esformat.read.answer import Answer
 from esformat.read.event_rows import rows_of_batch
 from esformat.read.question import Query
-from esformat.read.scan import Scan
+from esformat.read.scan import Scan, first_rows
 from esformat.read.union import Advance, Key, Stream, stream_bytes, union
 
 FEW_FILES = 4  # each is read many blocks at once and ahead; of more files at a time, block by block
@@ -96,10 +96,10 @@ class CollectionScan(Answer):
         share = stream_bytes(len(parts)) if len(parts) > FEW_FILES else None
         streams = [Stream(part.bound, part.place, self._reading(part, fields, share)) for part in parts]
         if merged:
-            batches = union(streams, self._order, reverse=self._query.reverse, advance=self._advance)
+            batches = union(streams, self._order, columns, reverse=self._query.reverse, advance=self._advance)
         else:
             batches = chain.from_iterable(stream.batches() for stream in streams)
-        return self._finished(batches, None if names == list(columns) else list(columns))
+        return batches if self._query.limit is None else first_rows(batches, self._query.limit)
 
     def _reading(self, part: Part, fields: list[pa.Field], share: int | None) -> Callable[[], Iterator[pa.RecordBatch]]:
         """What one file has of the answer. share: bytes that are decoded at once, where it is one of many files."""
@@ -118,14 +118,3 @@ class CollectionScan(Answer):
                 yield batch if same else fit(batch, fields)
 
         return read
-
-    def _finished(self, batches: Iterator[pa.RecordBatch], columns: list[str] | None) -> Iterator[pa.RecordBatch]:
-        left = self._query.limit
-        for batch in batches:
-            if left is not None:
-                batch = batch.slice(0, left)
-                left -= len(batch)
-            if len(batch):
-                yield batch if columns is None else batch.select(columns)
-            if left == 0:
-                return

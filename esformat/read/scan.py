@@ -24,8 +24,6 @@ from esformat.read.cached_group import KeptGroup
 from esformat.read.event_rows import EventRows, rows_of_batch
 from esformat.read.index import Index
 from esformat.read.matched_rows import MatchedRows, completed
-from esformat.read.merge import Source as MergeSource
-from esformat.read.merge import merge_by_time
 from esformat.read.payloads_ahead import with_payloads_ahead
 from esformat.read.plan import Narrowed, Portion, Stretch, leaves_with, narrow, portions
 from esformat.read.prefetch import announce_groups, portions_ahead
@@ -34,6 +32,7 @@ from esformat.read.reader import Reader
 from esformat.read.run_batches import BatchMaker
 from esformat.read.run_events import RunRows
 from esformat.read.runs import by_run, gathered, joined
+from esformat.read.union import Stream, union
 
 BATCH_BLOCKS = 24  # data blocks that are read and decoded together
 FIRST_BLOCKS = 8  # the same at first, while nothing tells how large they are when they are decoded
@@ -224,7 +223,7 @@ class Scan(Answer):
     def _limited(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self._query.limit is None:
             return batches
-        return _first_rows(batches, self._query.limit)
+        return first_rows(batches, self._query.limit)
 
     def _read_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         if self._keys is not None and not self._merged and self._span[1] - self._span[0] <= MOST_RUN_ROWS:
@@ -234,7 +233,8 @@ class Scan(Answer):
         if narrowed.nothing:
             return iter(())
         if self._merged:
-            return merge_by_time(self._merge_sources(columns, narrowed), list(columns), reverse=self._query.reverse)
+            streams = self._merge_sources(columns, narrowed)
+            return union(streams, ["timestamp"], columns, reverse=self._query.reverse, lean=True)
         groups = self._groups(self._wanted(narrowed), narrowed)
         if self._query.limit is not None:
             batches = (self._read_group(group, columns, narrowed) for group in groups)
@@ -359,7 +359,7 @@ class Scan(Answer):
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _merge_sources(self, columns: Sequence[str], narrowed: Narrowed) -> Iterator[MergeSource]:
+    def _merge_sources(self, columns: Sequence[str], narrowed: Narrowed) -> Iterator[Stream]:
         """Sources in time order: each long run, and short runs side by side, sorted together."""
         query = self._query
         read = list(dict.fromkeys([*columns, "timestamp"]))
@@ -375,7 +375,7 @@ class Scan(Answer):
                 ordered = stretches[::-1] if query.reverse else stretches
                 return self._read_lazily(self._groups(ordered, narrowed), read, narrowed)
 
-            yield MergeSource(~high if query.reverse else low, -number if query.reverse else number, batches)
+            yield Stream((high if query.reverse else low,), number, batches)
 
     def _time_bounds(self, runs: list[list[Stretch]]) -> tuple[int, int]:
         """Times between which all rows of some runs lie, from the directory."""
@@ -451,7 +451,8 @@ def _matching(
             yield found
 
 
-def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+def first_rows(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """The first so many rows of batches, and no batch taken after them."""
     for batch in batches:
         yield batch.slice(0, limit)
         limit -= min(limit, len(batch))

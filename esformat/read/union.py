@@ -7,9 +7,10 @@ streams that follow each other are simply read one after another.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import gt, lt
 from typing import Any
 
 import numpy as np
@@ -45,23 +46,43 @@ class Stream:
 class _Batch:
     """A batch, or what is left of it, and its keys row by row."""
 
-    __slots__ = ("_columns", "rows")
+    __slots__ = ("_first", "_keys", "_times", "row_bytes", "rows")
 
     def __init__(self, rows: pa.RecordBatch, names: Sequence[str]) -> None:
         self.rows = rows
-        self._columns = [
-            column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-            for column in map(rows.column, names)
+        self.row_bytes = rows.nbytes / len(rows)
+        self._first = 0  # of the rows that are left
+        columns = [_times(rows.column(name)) for name in names]
+        self._times = columns[0] if len(columns) == 1 and isinstance(columns[0], memoryview) else None
+        self._keys = [
+            column.__getitem__ if isinstance(column, memoryview) else lambda row, column=column: column[row].as_py()
+            for column in columns
         ]
 
     def key(self, row: int) -> Key:
-        return tuple(column[row].as_py() for column in self._columns)
+        row += self._first
+        return tuple([get(row) for get in self._keys])
+
+    def up_to(self, horizon: Key, reverse: bool) -> int:
+        """How many of the rows come before a key, or have it."""
+        count = len(self.rows)
+        if self._times is not None and not reverse:
+            return bisect_right(self._times, horizon[0], self._first, self._first + count) - self._first
+        behind = lt if reverse else gt
+        if not behind(self.key(count - 1), horizon):
+            return count
+        return bisect_left(range(count), True, key=lambda row: behind(self.key(row), horizon))
 
     def cut(self, at: int) -> pa.RecordBatch:
         """Remove and give the first rows."""
         taken, self.rows = self.rows.slice(0, at), self.rows.slice(at)
-        self._columns = [column.slice(at) for column in self._columns]
+        self._first += at
         return taken
+
+
+def _times(column: pa.Array) -> pa.Array | memoryview:
+    """Timestamps as numbers to look into one by one; other columns as they are."""
+    return np.asarray(column.cast(pa.int64()).to_numpy()).data if pa.types.is_timestamp(column.type) else column
 
 
 class _Open:
@@ -73,7 +94,7 @@ class _Open:
         self._rest: Iterator[pa.RecordBatch] | None = None
         self._names, self._reverse = names, reverse
         self._batches: list[_Batch] = []
-        self._rows = self._bytes = 0
+        self._rows, self._bytes = 0, 0.0
         self.done = False
 
     def fill(self, rows: int, size_bytes: int) -> None:
@@ -115,38 +136,34 @@ class _Open:
         taken: list[pa.RecordBatch] = []
         while self._batches:
             batch = self._batches[0]
-            count = len(batch.rows) if horizon is None else self._count(batch, horizon)
-            if count == len(batch.rows):
-                taken.append(self._batches.pop(0).rows)
-                self._bytes -= taken[-1].nbytes
-                self._rows -= count
-                continue
+            count = len(batch.rows) if horizon is None else batch.up_to(horizon, self._reverse)
+            whole = count == len(batch.rows)
             if count:
-                before = batch.rows.nbytes
-                taken.append(batch.cut(count))
-                self._bytes -= before - batch.rows.nbytes
+                taken.append(self._batches.pop(0).rows if whole else batch.cut(count))
                 self._rows -= count
-            break
+                self._bytes -= count * batch.row_bytes
+            if not whole:
+                break
         return taken
-
-    def _count(self, batch: _Batch, horizon: Key) -> int:
-        """Rows of a batch up to a key."""
-        count = len(batch.rows)
-        if not self._behind(batch.key(count - 1), horizon):
-            return count
-        return bisect_left(range(count), True, key=lambda row: self._behind(batch.key(row), horizon))
-
-    def _behind(self, key: Key, horizon: Key) -> bool:
-        return key < horizon if self._reverse else key > horizon
 
 
 def union(
-    streams: Iterable[Stream], keys: Sequence[str], *, reverse: bool = False, advance: Advance = map
+    streams: Iterable[Stream],
+    keys: Sequence[str],
+    columns: Sequence[str] | None = None,
+    *,
+    reverse: bool = False,
+    lean: bool = False,
+    advance: Advance = map,
 ) -> Iterator[pa.RecordBatch]:
-    """All rows of all streams in the order of the key columns; every stream has the same columns."""
+    """All rows of all streams in the order of the key columns; every stream has the same columns.
+
+    columns: those to give; None: all. lean: have one batch of each stream at hand, for batches that are cheap to get.
+    """
     waiting = sorted(streams, key=lambda stream: (stream.bound, stream.place), reverse=not reverse)
-    rows = max(LEAST_ROWS, min(MOST_ROWS, BUFFERED_ROWS // max(1, len(waiting))))
+    rows = 1 if lean else max(LEAST_ROWS, min(MOST_ROWS, BUFFERED_ROWS // max(1, len(waiting))))
     size_bytes = stream_bytes(len(waiting))
+    most_opened = 1 if lean else OPENED_AT_ONCE
     first, last = (max, min) if reverse else (min, max)
 
     def fill(stream: _Open) -> None:
@@ -160,7 +177,7 @@ def union(
         horizon = first((stream.last for stream in active if not stream.done), default=None)
         edge = last((stream.last for stream in active), default=None) if horizon is None else horizon
         opened = 0
-        while waiting and opened < OPENED_AT_ONCE and _begins(waiting[-1].bound, edge, reverse):
+        while waiting and opened < most_opened and _begins(waiting[-1].bound, edge, reverse):
             active.append(_Open(waiting.pop(), keys, reverse))
             opened += 1
             if edge is None:
@@ -168,7 +185,7 @@ def union(
         if active and not opened:
             for stream in active:
                 stream.pass_by(horizon)
-            yield from _sorted_union(active, horizon, keys, reverse)
+            yield from _sorted_union(active, horizon, keys, columns, reverse)
 
 
 def stream_bytes(streams: int) -> int:
@@ -185,19 +202,20 @@ def _begins(bound: Key, edge: Key | None, reverse: bool) -> bool:
 
 
 def _sorted_union(
-    active: list[_Open], horizon: Key | None, keys: Sequence[str], reverse: bool
+    active: list[_Open], horizon: Key | None, keys: Sequence[str], columns: Sequence[str] | None, reverse: bool
 ) -> Iterator[pa.RecordBatch]:
     ordered = sorted(active, key=lambda stream: stream.place, reverse=reverse)
     parts = [part for part in (stream.take(horizon) for stream in ordered) if part]
-    if len(parts) == 1:
-        yield from parts[0]
-        return
     batches = [batch for part in parts for batch in part]
+    given = batches if columns is None else [batch.select(list(columns)) for batch in batches]
+    if len(parts) == 1:
+        yield from given
+        return
     order = np.arange(sum(map(len, batches)))
     for name in reversed(keys):
         codes = _codes(pa.chunked_array([batch.column(name) for batch in batches]))
         order = order[np.argsort((~codes if reverse else codes)[order], kind="stable")]
-    yield from ordered_pieces(batches, order)
+    yield from ordered_pieces(given, order)
 
 
 def _codes(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pyarrow as pa
 import pytest
+from event_strategies import HIGHEST, LOWEST
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +14,8 @@ from esformat.read import union
 from esformat.read.union import Stream
 
 SCHEMA = pa.schema([("name", pa.string()), ("timestamp", pa.timestamp("us", "UTC")), ("from", pa.int64())])
-ROWS = st.lists(st.tuples(st.sampled_from(["", "a", "b"]), st.integers(-1, 2)), max_size=12)
+TIMES = st.integers(-1, 2) | st.sampled_from([LOWEST, LOWEST + 1, HIGHEST - 1, HIGHEST])
+ROWS = st.lists(st.tuples(st.sampled_from(["", "a", "b"]), TIMES), max_size=12)
 
 
 def batch(rows):
@@ -23,9 +27,9 @@ def batch(rows):
 
 @given(
     st.lists(ROWS, max_size=5), st.integers(1, 4), st.sampled_from([1, 3, 100]), st.booleans(),
-    st.sampled_from([("name", "timestamp"), ("timestamp", "name"), ("timestamp",)]),
+    st.sampled_from([("name", "timestamp"), ("timestamp", "name"), ("timestamp",)]), st.booleans(), st.integers(0, 3),
 )  # fmt: skip
-def test_union_is_a_stable_sort(contents, batch_rows, least, reverse, keys):
+def test_union_is_a_stable_sort(contents, batch_rows, least, reverse, keys, lean, slack):
     """Equal rows come by stream, then as within it, wherever its batches end; in reverse all is the mirror."""
     places = [["name", "timestamp"].index(key) for key in keys]
 
@@ -39,12 +43,16 @@ def test_union_is_a_stable_sort(contents, batch_rows, least, reverse, keys):
         given_rows = ordered[::-1] if reverse else ordered
         if given_rows:
             pieces = [batch(given_rows[at : at + batch_rows]) for at in range(0, len(given_rows), batch_rows)]
-            streams.append(Stream(key(given_rows[0])[:1], place, lambda pieces=pieces: iter(pieces)))
+            (bound,) = key(given_rows[0])[:1]
+            if isinstance(bound, int):  # a bound may be further off than the first row
+                bound = min(bound + slack, HIGHEST) if reverse else max(bound - slack, LOWEST)
+            streams.append(Stream((bound,), place, lambda pieces=pieces: iter(pieces)))
     expected.sort(key=key)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(union, "LEAST_ROWS", least)
         patch.setattr(union, "BUFFERED_ROWS", least)
-        found = [row for part in union.union(streams, keys, reverse=reverse) for row in part["from"].to_pylist()]
+        merged = union.union(streams, keys, ["from"], reverse=reverse, lean=lean)
+        found = [row for part in merged for row in part.to_pydict()["from"]]
     assert found == [row[2] for row in (expected[::-1] if reverse else expected)]
 
 
@@ -64,6 +72,31 @@ def test_a_stream_is_opened_when_its_turn_comes():
     assert opened == [0]
     assert len(list(merged)) == 2
     assert opened == [0, 1, 2]
+
+
+def test_many_streams_are_opened_when_they_are_near():
+    """A thousand streams one after another: reading the first rows opens two or three, and gives the columns asked."""
+    opened = []
+
+    def stream(place):
+        def read():
+            opened.append(place)
+            yield batch([("x", 10 * place, 0), ("y", 10 * place + 5, 0)])
+
+        return Stream((10 * place,), place, read)
+
+    merged = union.union(map(stream, range(1000)), ["timestamp"], ["name"], lean=True)
+    assert [part.to_pydict() for part in islice(merged, 2)] == [{"name": ["x", "y"]}] * 2
+    assert len(opened) <= 3
+
+
+@pytest.mark.parametrize("lean", [False, True])
+def test_streams_without_rows(lean):
+    """A stream may turn out to be empty."""
+    empty = Stream((0,), 5, lambda: iter(()))
+    only = Stream((3,), 1, lambda: iter([batch([("a", 3, 7)])]))
+    assert [part["from"].to_pylist() for part in union.union([empty, only, empty], ["timestamp"], lean=lean)] == [[7]]
+    assert list(union.union([empty], ["timestamp"], lean=lean)) == list(union.union([], ["timestamp"])) == []
 
 
 def test_a_batch_without_rows_is_passed_over():
