@@ -70,6 +70,11 @@ class Budget:
             self._settle()
             self._shrink()
 
+    @property
+    def has_any(self) -> bool:
+        """Whether anything can be kept."""
+        return self._limit > OVERHEAD_BYTES
+
     def has_room(self, size_bytes: int) -> bool:
         """Whether a value of so many bytes can be kept, and none is forgotten for it."""
         return self._held + size_bytes + OVERHEAD_BYTES <= self._limit
@@ -170,6 +175,11 @@ class Cache:
     def has_room(self, size_bytes: int) -> bool:
         """Whether a value of so many bytes can be kept without any other being forgotten for it."""
         return self._open and self._budget.has_room(size_bytes)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether there is any budget at all."""
+        return self._budget.has_any
 
     def close(self) -> None:
         """Forget everything, and keep nothing from now on."""

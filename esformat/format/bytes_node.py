@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Hashable, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -163,14 +163,10 @@ class BytesNode:
             values = [near[place - places[0]] for place in places]
             return values if self.head.valid is None else self._with_nulls(values, places)
         edges = self.edges_of_values(context)
-        numbers = dict.fromkeys(place // rows for place in places)
-        last = places[-1] // rows + 1
-        if 2 * len(numbers) > last - first:  # dense: all frames between
-            held = self._frames(first, last, edges, context, frames)
-        else:
-            held = [None] * (last - first)
-            for number in numbers:
-                (held[number - first],) = self._frames(number, number + 1, edges, context, frames)
+        numbers = list(dict.fromkeys(place // rows for place in places))
+        held: list[Any] = [None] * (places[-1] // rows + 1 - first)
+        for number, frame in zip(numbers, self._frames(numbers, edges, context, frames), strict=True):
+            held[number - first] = frame
         values = cut_places(held, first, rows, edges, places)
         return values if self.head.valid is None else self._with_nulls(values, places)
 
@@ -208,33 +204,33 @@ class BytesNode:
         self, first: int, last: int, edges: npt.NDArray[np.int64], context: DecodeContext, frames: Cache
     ) -> bytes:
         """The uncompressed bytes of frames [first, last)."""
-        held = self._frames(first, last, edges, context, frames)
+        held = self._frames(range(first, last), edges, context, frames)
         return held[0] if len(held) == 1 else b"".join(held)
 
     def _frames(
-        self, first: int, last: int, edges: npt.NDArray[np.int64], context: DecodeContext, frames: Cache
+        self, numbers: Sequence[int], edges: npt.NDArray[np.int64], context: DecodeContext, frames: Cache
     ) -> list[Any]:
-        """Frames [first, last), uncompressed; many that are missing are decompressed with one call."""
+        """Some frames, ascending, uncompressed; many that are missing are decompressed with one call."""
         key, rows = self.key, self.rows
-        known: list[Any] = [frames.find((key, number)) for number in range(first, last)]
-        missing = [first + n for n, frame in enumerate(known) if frame is None]
-        if missing:
-            bounds = edges[np.minimum(np.arange(first, last + 1) * rows, self.count)].tolist()
-            decompressor = self.decompressor(context)
-            if len(missing) > FEW_FRAMES:
-                stored, sizes = self._stored(first, last), [b - a for a, b in pairwise(bounds)]
-                out = bytearray(bounds[-1] - bounds[0])
-                decompressor.decompress_run(self.codec, stored, self.table[first:last], sizes, memoryview(out))
-                known = [bytes(out[a - bounds[0] : b - bounds[0]]) for a, b in pairwise(bounds)]
-                for number in missing:
-                    frames.keep((key, number), known[number - first], len(known[number - first]))
-                return known
-            for number in missing:
-                size = bounds[number - first + 1] - bounds[number - first]
-                frame = known[number - first] = decompressor.decompress(
-                    self.codec, self._stored(number, number + 1), size
-                )
-                frames.keep((key, number), frame, size)
+        known: list[Any] = [frames.find((key, number)) for number in numbers]
+        missing = [place for place, frame in enumerate(known) if frame is None]
+        if not missing:
+            return known
+        wanted = np.array([numbers[place] for place in missing])
+        sizes = (edges[np.minimum((wanted + 1) * rows, self.count)] - edges[wanted * rows]).tolist()
+        stored = self.stored_frames(wanted.tolist())
+        decompressor = self.decompressor(context)
+        if len(missing) > FEW_FRAMES:
+            out = bytearray(sum(sizes))
+            decompressor.decompress_run(
+                self.codec, memoryview(b"".join(stored)), list(map(len, stored)), sizes, memoryview(out)
+            )
+            made = [bytes(out[end - size : end]) for end, size in zip(accumulate(sizes), sizes, strict=True)]
+        else:
+            made = [decompressor.decompress(self.codec, *each) for each in zip(stored, sizes, strict=True)]
+        for place, frame in zip(missing, made, strict=True):
+            known[place] = frame
+            frames.keep((key, numbers[place]), frame, len(frame))
         return known
 
     def _with_nulls(self, values: list[bytes | None], places: Sequence[int]) -> list[bytes | None]:

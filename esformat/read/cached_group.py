@@ -7,18 +7,18 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Callable, Hashable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.format.bytes_node import BytesNode
+from esformat.cache import Cache
 from esformat.format.data_block import I64, DataBlock
 from esformat.format.node import NodeHead, Shape
-from esformat.read.block_group import BlockGroup, FramePlan, Later
+from esformat.read.block_group import BlockGroup, Later
 from esformat.read.plan import Portion
 from esformat.read.reader import Reader
 
@@ -87,60 +87,30 @@ class KeptGroup(BlockGroup):
         return SCATTERED_ROWS * len(places) <= self.row_count
 
     def _values(self, place: int, places: I64) -> list[bytes | None]:
-        """Values of a column of strings or binary at ascending places."""
-        contexts = [self._reader.contexts(block.dictionary)[place] for block in self.blocks]
-        nodes = [block.bytes_node(place, context) for block, context in zip(self.blocks, contexts, strict=True)]
-        edges_of = [node.edges_of_values(context) for node, context in zip(nodes, contexts, strict=True)]
+        """Values of a column of strings or binary at ascending places; frames are kept where there is room."""
+        frames = _WhereRoom(self._reader.frames)
         block_of, rows = self._rows_of_blocks(places)
-        rows_of_frame = np.array([node.rows for node in nodes])[block_of]
-        frame_of = rows // rows_of_frame
-        wanted = np.stack([frame_of * rows_of_frame, rows, rows + 1])
-        bounds = [0, *np.cumsum(np.bincount(block_of, minlength=len(nodes))).tolist()]
-        places_of = zip(edges_of, pairwise(bounds), strict=True)
-        origins, begins, ends = np.concatenate([edges[wanted[:, a:b]] for edges, (a, b) in places_of], axis=1)
-        begins, ends = begins - origins, ends - origins
-
-        new = np.ones(len(places), np.bool_)  # rows that are the first wanted of their frame
-        new[1:] = (frame_of[1:] != frame_of[:-1]) | (block_of[1:] != block_of[:-1])
-        frames = self._frames(place, nodes, edges_of, block_of[new].tolist(), frame_of[new].tolist())
-        cuts = zip((np.cumsum(new) - 1).tolist(), begins.tolist(), ends.tolist(), strict=True)
-        values: list[bytes | None] = [bytes(frames[n][a:b]) for n, a, b in cuts]
-        valid = self._validity(nodes)
-        if valid is not None:
-            values = [value if held else None for value, held in zip(values, valid[places].tolist(), strict=True)]
+        edges = np.searchsorted(block_of, np.arange(len(self.blocks) + 1)).tolist()
+        values: list[bytes | None] = []
+        for block, (first, last) in zip(self.blocks, pairwise(edges), strict=True):
+            if first < last:
+                context = self._reader.contexts(block.dictionary)[place]
+                node = block.bytes_node(place, context)
+                values += node.chosen_values(rows[first:last].tolist(), context, frames)
         return values
 
-    def _frames(
-        self, place: int, nodes: list[BytesNode], edges_of: list[I64], blocks: list[int], numbers: list[int]
-    ) -> list[bytes | memoryview]:
-        """Uncompressed frames, each named by its block and its number there: those at hand, and the others by one call.
 
-        These are kept where there is room.
-        """
-        cache = self._reader.frames
-        find = cache.find
-        frames: list[Any] = [find((nodes[b].key, number)) for b, number in zip(blocks, numbers, strict=True)]
-        missing = [n for n, frame in enumerate(frames) if frame is None]
-        if not missing:
-            return frames
-        sizes_of = [
-            np.diff(edges[np.append(np.arange(0, n.count, n.rows), n.count)])
-            for n, edges in zip(nodes, edges_of, strict=True)
-        ]
-        first_frames = list(accumulate(map(len, sizes_of), initial=0))
-        sizes = np.concatenate(sizes_of)
-        touched = np.zeros(len(sizes), np.bool_)
-        touched[[first_frames[blocks[n]] + numbers[n] for n in missing]] = True
-        dictionaries = [block.dictionary for block in self.blocks]
-        plan = FramePlan(place, nodes, dictionaries, sizes, touched, sizes[:0], None, None)
-        out = memoryview(plan.decode(self._reader)).cast("B")
-        ends = np.cumsum(sizes[touched]).tolist()
-        for n, begin, end in zip(missing, [0, *ends[:-1]], ends, strict=True):
-            frame = frames[n] = out[begin:end]
-            if cache.has_room(end - begin):
-                frames[n] = bytes(frame)
-                cache.keep((nodes[blocks[n]].key, numbers[n]), frames[n], end - begin)
-        return frames
+class _WhereRoom(Cache):
+    """A cache, in which nothing is forgotten for what is kept."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self.find = cache.find
+
+    def keep(self, key: Hashable, value: object, size_bytes: int) -> None:
+        """Keep a value where there is room."""
+        if self._cache.has_room(size_bytes):
+            self._cache.keep(key, value, size_bytes)
 
 
 def _binary_like(kind: pa.DataType) -> pa.DataType:

@@ -292,7 +292,9 @@ class Reader:
         return list(found.values())
 
     def asked_before(self, question: Hashable) -> bool:
-        """Whether a question was asked before; it is remembered, among some others."""
+        """Whether a question was asked before, so that what answers it is worth keeping, where anything is kept."""
+        if not self.frames.keeps:
+            return False
         if question in self._asked:
             return True
         if len(self._asked) >= MANY_QUESTIONS:
