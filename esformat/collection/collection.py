@@ -23,9 +23,9 @@ from esformat.event import to_key
 from esformat.io.location import Options, lasting, segments_at
 from esformat.notebook import html_facts, html_time
 from esformat.read.answer import Scannable
+from esformat.read.ask.question import Checks, Query, index_type
 from esformat.read.counts import Counts
 from esformat.read.opened import Opened
-from esformat.read.question import Checks, Query, index_type
 from esformat.read.scan import Scan
 
 if TYPE_CHECKING:

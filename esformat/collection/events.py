@@ -9,7 +9,7 @@ import pyarrow as pa
 from esformat.collection.members import Member, Members
 from esformat.collection.schema import fit
 from esformat.format.schema import KEY_COLUMNS, EventSchema
-from esformat.read.bounds import Bounds, Domain, admits_nothing
+from esformat.read.ask.bounds import Bounds, Domain, admits_nothing
 from esformat.read.selection import select
 
 

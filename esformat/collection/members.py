@@ -20,7 +20,7 @@ from esformat.io.location import Place
 from esformat.io.remote import RemoteSource
 from esformat.io.source import Source, explained
 from esformat.io.store import StoredAt
-from esformat.read.reader import SHARED_CACHE, Reader
+from esformat.read.blocks.reader import SHARED_CACHE, Reader
 from esformat.read.segment import Segment
 
 FILTER_BYTES = 64 << 20

@@ -19,8 +19,8 @@ from esformat.errors import CorruptSegmentError
 from esformat.event import to_key
 from esformat.io.source import Source
 from esformat.read.answer import Scannable
+from esformat.read.ask.question import Query
 from esformat.read.counts import Counts
-from esformat.read.question import Query
 
 GROUP_BYTES = 4 << 20
 """Spaces that are decoded together have so many stored bytes, or there is one of them."""

@@ -8,7 +8,7 @@ from typing import Any
 from esformat.customerio.layout import KEY_LAYOUT, Layout, Layouts
 from esformat.errors import UnknownIndexError, UsageError
 from esformat.event import to_key
-from esformat.read.question import Checks
+from esformat.read.ask.question import Checks
 
 
 class LayoutChecks(Checks):

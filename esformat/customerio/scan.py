@@ -15,8 +15,8 @@ from esformat.customerio.question import LayoutChecks
 from esformat.errors import EsdbError
 from esformat.event import Event
 from esformat.read.answer import Answer
-from esformat.read.event_rows import EventRows, Keys, batch_columns, rows_of_batch
-from esformat.read.question import Query
+from esformat.read.ask.question import Query
+from esformat.read.decode.event_rows import EventRows, Keys, batch_columns, rows_of_batch
 
 _EVENT_KEYS = ("space", "grouping", "timestamp")
 

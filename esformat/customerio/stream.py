@@ -22,8 +22,8 @@ from esformat.errors import CorruptSegmentError, SpaceNotFoundError
 from esformat.event import to_key
 from esformat.io.source import Source
 from esformat.read.answer import Scannable
+from esformat.read.ask.question import Checks, Query
 from esformat.read.counts import Counts
-from esformat.read.question import Checks, Query
 
 STRETCH_BYTES = 4 << 20
 """So much of a stream is decoded together, and more only where one event is larger."""

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from esformat.launch import launch
     from esformat.notebook import html_events, html_facts, html_time
     from esformat.quantity import parse_duration, parse_size
-    from esformat.read.event_rows import rows_of_batch
-    from esformat.read.question import can_hold
+    from esformat.read.ask.question import can_hold
+    from esformat.read.decode.event_rows import rows_of_batch
     from esformat.read.row_range import scan_rows
     from esformat.write.allocators import release_unused
     from esformat.write.intake import EventRows, check_table, to_arrow
@@ -37,10 +37,10 @@ else:
         {
             "esformat.write.allocators": "release_unused",
             "esformat.event": "to_bound to_microseconds",
-            "esformat.read.event_rows": "rows_of_batch",
+            "esformat.read.decode.event_rows": "rows_of_batch",
             "esformat.write.lossless": "first_cut",
             "esformat.io.handles": "Handles SharedFile",
-            "esformat.read.question": "can_hold",
+            "esformat.read.ask.question": "can_hold",
             "esformat.write.intake": "EventRows check_table to_arrow",
             "esformat.format.json_text": "as_text",
             "esformat.io.publish": "sync_directory",

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from esformat.event import Event, to_key
 from esformat.notebook import html_events
-from esformat.read.question import Checks, Query, conditions_of, make_query
+from esformat.read.ask.question import Checks, Query, conditions_of, make_query
 
 AnswerT = TypeVar("AnswerT", covariant=True)
 

@@ -18,9 +18,9 @@ from pyarrow.fs import LocalFileSystem
 
 from esformat.errors import UsageError
 from esformat.format.schema import EventSchema
-from esformat.read.arrow_filter import Step, take_apart
-from esformat.read.bounds import UNBOUNDED, Bounds, bounds_of, columns_of
-from esformat.read.reader import Reader
+from esformat.read.ask.arrow_filter import Step, take_apart
+from esformat.read.ask.bounds import UNBOUNDED, Bounds, bounds_of, columns_of
+from esformat.read.blocks.reader import Reader
 from esformat.read.selection import select
 
 __all__ = ["EventDataset", "EventScanner", "Events", "SegmentEvents"]

@@ -13,9 +13,9 @@ from esformat.format.data_block import I64
 from esformat.format.layout import BlockKind
 from esformat.format.postings import Posting
 from esformat.format.schema import EventSchema
-from esformat.read.bounds import UNBOUNDED, Bounds, Domain, admits_nothing
-from esformat.read.index import Index
-from esformat.read.reader import Reader
+from esformat.read.ask.bounds import UNBOUNDED, Bounds, Domain, admits_nothing
+from esformat.read.blocks.index import Index
+from esformat.read.blocks.reader import Reader
 from esformat.read.scan import Scan
 from esformat.read.segment import Segment
 from esformat.read.selection import select

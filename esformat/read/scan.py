@@ -18,20 +18,20 @@ from esformat.event import Event
 from esformat.format.data_block import I64
 from esformat.format.schema import DATA_COLUMN
 from esformat.read.answer import Answer
-from esformat.read.block_events import EventMaker
-from esformat.read.block_group import BlockGroup, Later, at_once
-from esformat.read.cached_group import KeptGroup
-from esformat.read.event_rows import EventRows, rows_of_batch
-from esformat.read.index import Index
-from esformat.read.matched_rows import MatchedRows, completed
-from esformat.read.payloads_ahead import with_payloads_ahead
-from esformat.read.plan import Narrowed, Portion, Stretch, leaves_with, narrow, portions
-from esformat.read.prefetch import announce_groups, portions_ahead
-from esformat.read.question import Query
-from esformat.read.reader import Reader
-from esformat.read.run_batches import BatchMaker
-from esformat.read.run_events import RunRows
-from esformat.read.runs import by_run, gathered, joined
+from esformat.read.ask.question import Query
+from esformat.read.blocks.index import Index
+from esformat.read.blocks.plan import Narrowed, Portion, Stretch, leaves_with, narrow, portions
+from esformat.read.blocks.prefetch import announce_groups, portions_ahead
+from esformat.read.blocks.reader import Reader
+from esformat.read.blocks.runs import by_run, gathered, joined
+from esformat.read.decode.block_events import EventMaker
+from esformat.read.decode.block_group import BlockGroup, Later, at_once
+from esformat.read.decode.cached_group import KeptGroup
+from esformat.read.decode.event_rows import EventRows, rows_of_batch
+from esformat.read.decode.matched_rows import MatchedRows, completed
+from esformat.read.decode.payloads_ahead import with_payloads_ahead
+from esformat.read.decode.run_batches import BatchMaker
+from esformat.read.decode.run_events import RunRows
 from esformat.read.union import Stream, union
 
 BATCH_BLOCKS = 24  # data blocks that are read and decoded together

@@ -16,13 +16,13 @@ from esformat.format.layout import BlockKind
 from esformat.io.location import Options, Target, lasting, located, source_of
 from esformat.io.source import ClosedSource, explained
 from esformat.notebook import html_facts, html_time
+from esformat.read.ask.question import Checks, Query
+from esformat.read.blocks.index import Index
+from esformat.read.blocks.plan import Stretch
+from esformat.read.blocks.prefetch import leaves_ahead
+from esformat.read.blocks.reader import SHARED_CACHE, Reader
 from esformat.read.counts import Counts
-from esformat.read.index import Index
 from esformat.read.opened import Opened
-from esformat.read.plan import Stretch
-from esformat.read.prefetch import leaves_ahead
-from esformat.read.question import Checks, Query
-from esformat.read.reader import SHARED_CACHE, Reader
 from esformat.read.scan import Scan
 from esformat.read.space import Space
 

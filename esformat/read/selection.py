@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from esformat.event import MAX_TIMESTAMP, MIN_TIMESTAMP
 from esformat.format.data_block import I64
 from esformat.format.directory import Leaf, Root
-from esformat.read.bounds import Bounds, Domain, admits_nothing
-from esformat.read.plan import Stretch
-from esformat.read.question import Query
-from esformat.read.reader import Reader
+from esformat.read.ask.bounds import Bounds, Domain, admits_nothing
+from esformat.read.ask.question import Query
+from esformat.read.blocks.plan import Stretch
+from esformat.read.blocks.reader import Reader
 from esformat.read.scan import THREADS, Scan
 
 

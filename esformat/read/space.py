@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from esformat.read.answer import Scannable
+from esformat.read.ask.question import Checks, Query
+from esformat.read.blocks.plan import Stretch
+from esformat.read.blocks.prefetch import announce_of
+from esformat.read.blocks.reader import Reader
 from esformat.read.counts import Counts
-from esformat.read.plan import Stretch
-from esformat.read.prefetch import announce_of
-from esformat.read.question import Checks, Query
-from esformat.read.reader import Reader
 from esformat.read.scan import Scan
 
 FEW_RUNS, FEW_EVENTS = 16, 1024

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 
 from esformat.event import to_microseconds
 from esformat.format.schema import EventSchema
-from esformat.read.bounds import NOTHING, UNBOUNDED, Bounds, Domain, admits_nothing
+from esformat.read.ask.bounds import NOTHING, UNBOUNDED, Bounds, Domain, admits_nothing
 from esformat.spark.condition import AnyOf
 
 _AFTER: dict[str, Callable[[Any], Any]] = {

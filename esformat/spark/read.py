@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from esformat.format.schema import EventSchema
 from esformat.io.location import Place
-from esformat.read.bounds import Bounds
+from esformat.read.ask.bounds import Bounds
 from esformat.read.row_range import scan_rows, schema_of
 from esformat.spark.condition import columns_of, matching, parse_condition
 from esformat.spark.directories import roots_of, values_of

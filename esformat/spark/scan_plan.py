@@ -13,7 +13,7 @@ import pyarrow as pa
 from esformat.errors import UsageError
 from esformat.format.schema import EventSchema
 from esformat.io.location import Place
-from esformat.read.bounds import Bounds, Domain
+from esformat.read.ask.bounds import Bounds, Domain
 from esformat.read.row_range import RowPiece, candidate_rows, identity, most_events, schema_of
 from esformat.read.segment import Segment
 from esformat.spark.files import name_of, open_place

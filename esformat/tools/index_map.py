@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from esformat.format.data_block import I64
 from esformat.format.postings import BLOCKS, ROWS, Posting
-from esformat.read.index import Index
+from esformat.read.blocks.index import Index
 from esformat.tools.number_map import NumberMap
 from esformat.tools.original import BlockRef, OpenOriginal, leaf_blocks, open_data_block
 from esformat.write.index_builder import PostingList, blocks_of

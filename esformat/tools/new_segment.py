@@ -16,7 +16,7 @@ from esformat.io.publish import Publication, naming
 from esformat.io.remote import RemoteSource
 from esformat.io.store import StoredAt
 from esformat.io.upload import Upload
-from esformat.read.reader import Reader
+from esformat.read.blocks.reader import Reader
 from esformat.read.segment import Segment, open_segment
 from esformat.tools.assembly import Assembly, AssemblyPlan
 from esformat.tools.column_indexes import ColumnIndexes

@@ -20,8 +20,8 @@ from esformat.format.frame import Block, decode_block
 from esformat.format.layout import BlockHandle, BlockKind
 from esformat.format.metadata import Metadata
 from esformat.format.node import DecodeContext
-from esformat.read.index import Index
-from esformat.read.reader import Reader
+from esformat.read.blocks.index import Index
+from esformat.read.blocks.reader import Reader
 from esformat.tools.rows import Bound, Key, Rows, decode_rows
 
 T = TypeVar("T")

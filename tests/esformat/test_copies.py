@@ -14,7 +14,7 @@ import pytest
 import aggregator
 import esformat
 from esformat.cache import Budget
-from esformat.read.reader import SHARED_CACHE
+from esformat.read.blocks.reader import SHARED_CACHE
 
 
 @pytest.fixture

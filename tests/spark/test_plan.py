@@ -37,7 +37,7 @@ from small_pieces import Pieces, cut_small
 import esformat
 from esformat.format.schema import default_schema
 from esformat.io.source import CountingSource, FileSource
-from esformat.read.bounds import NOTHING, Domain
+from esformat.read.ask.bounds import NOTHING, Domain
 from esformat.read.row_range import RowPiece
 from esformat.spark import scan_plan, scoping
 from esformat.spark.condition import AnyOf, matching, parse_condition

@@ -14,8 +14,10 @@ import pytest
 
 from esformat.format import bloom_filter as space_filter
 from esformat.format import directory, encoding, postings
-from esformat.read import block_events, event_rows, reader, run_events, runs, scan
-from esformat.read import cached_group as kept_group
+from esformat.read import scan
+from esformat.read.blocks import reader, runs
+from esformat.read.decode import block_events, event_rows, run_events
+from esformat.read.decode import cached_group as kept_group
 from esformat.tools import assembly, column_indexes, index_map, number_map, plan, sweep
 from esformat.write import block_encoder, builder, format_choice, index_builder, intake
 from esformat.write import index_sorter as index_runs

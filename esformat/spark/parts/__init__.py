@@ -3,7 +3,7 @@
 from esformat.io.commit_folder import LocalFolder
 from esformat.io.lease import owned
 from esformat.io.location import local_path
-from esformat.read.bounds import Bounds, Domain
+from esformat.read.ask.bounds import Bounds, Domain
 from esformat.read.row_range import scan_rows, schema_of
 from esformat.spark.cluster import clustered
 from esformat.spark.condition import columns_of, matching, parse_condition

@@ -12,8 +12,8 @@ import esformat
 from aggregator.lql.text import substring
 from aggregator.lql.text.predicate import text_test
 from aggregator.read import segment_source as source
-from esformat.read import matched_rows
 from esformat.read import scan as scans
+from esformat.read.decode import matched_rows
 
 
 def make(path):

@@ -15,7 +15,7 @@ from object_store import arrow_filesystem, keys
 import esformat
 from esformat.io import remote, retry
 from esformat.io.remote import ReadAhead
-from esformat.read import prefetch as ahead
+from esformat.read.blocks import prefetch as ahead
 
 LATENCY = 0.05
 
@@ -66,7 +66,7 @@ def test_opening_takes_one_range(s3, stored):
 
 def test_opening_a_long_footer_takes_two_ranges(s3, stored, monkeypatch):
     """What the first read does not bring, a second one does."""
-    monkeypatch.setattr("esformat.read.reader.OPENING_BYTES", 100)
+    monkeypatch.setattr("esformat.read.blocks.reader.OPENING_BYTES", 100)
     with s3.recorded() as requests:
         esformat.open(stored).close()
     assert [request.method for request in requests] == ["HEAD", "GET", "GET"]

@@ -25,7 +25,7 @@ from small_pieces import Pieces, cut_small
 
 import esformat
 import esformat.read.dataset
-from esformat.read.reader import Reader
+from esformat.read.blocks.reader import Reader
 
 SPACE, TYPE, TIME = pc.field("space"), pc.field("type"), pc.field("timestamp")
 NULL = pa.scalar(None, pa.bool_())

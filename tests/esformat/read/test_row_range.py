@@ -11,7 +11,7 @@ from clicks import click_table, frame_of, write_clicks
 from small_pieces import Pieces, cut_small
 
 import esformat
-from esformat.read.bounds import NOTHING, Domain
+from esformat.read.ask.bounds import NOTHING, Domain
 from esformat.read.row_range import candidate_rows, identity, most_events, scan_rows, schema_of
 
 CUTS = [0, 1, 700, 701, 2500, 2999, 3000]

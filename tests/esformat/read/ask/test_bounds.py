@@ -7,8 +7,8 @@ import pyarrow.compute as pc
 import pytest
 
 from esformat.format.schema import EventSchema, Field
-from esformat.read.arrow_filter import take_apart
-from esformat.read.bounds import NOTHING, Domain, admits_nothing, bounds_of, columns_of
+from esformat.read.ask.arrow_filter import take_apart
+from esformat.read.ask.bounds import NOTHING, Domain, admits_nothing, bounds_of, columns_of
 
 SCHEMA = EventSchema(
     (

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from esformat.format.schema import EventSchema
-from esformat.read.arrow_filter import Call, Field, Literal, Step
+from esformat.read.ask.arrow_filter import Call, Field, Literal, Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ import numpy as np
 
 from esformat.format.data_block import I64
 from esformat.format.directory import Leaf
-from esformat.read.index import Index
-from esformat.read.question import Query
-from esformat.read.reader import Reader
+from esformat.read.ask.question import Query
+from esformat.read.blocks.index import Index
+from esformat.read.blocks.reader import Reader
 
 MANY_CONDITIONS = 1000  # are remembered as met in every data block
 

@@ -17,7 +17,7 @@ from esformat.format.data_block import DataBlock
 from esformat.format.node import Shape, shape_of
 from esformat.format.packing import decode_ints, read_pack
 from esformat.format.schema import TIMESTAMP_TYPE
-from esformat.read.reader import Reader
+from esformat.read.blocks.reader import Reader
 
 
 class BatchMaker:

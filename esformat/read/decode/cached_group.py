@@ -18,9 +18,9 @@ import pyarrow as pa
 from esformat.cache import Cache
 from esformat.format.data_block import I64, DataBlock
 from esformat.format.node import NodeHead, Shape
-from esformat.read.block_group import BlockGroup, Later
-from esformat.read.plan import Portion
-from esformat.read.reader import Reader
+from esformat.read.blocks.plan import Portion
+from esformat.read.blocks.reader import Reader
+from esformat.read.decode.block_group import BlockGroup, Later
 
 SCATTERED_ROWS = 8  # one row of so many, or fewer: then values are taken one by one from frames that are kept
 

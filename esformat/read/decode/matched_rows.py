@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from esformat.format.data_block import I64
-from esformat.read.block_group import BlockGroup
+from esformat.read.decode.block_group import BlockGroup
 
 GATHERED_BLOCKS = 24  # blocks whose other columns are decoded together
 GATHERED_ROWS = 1 << 15

@@ -13,9 +13,9 @@ from itertools import pairwise
 from typing import TypeVar
 
 from esformat.io.ranges import Range, cut, join
-from esformat.read.plan import Narrowed, Portion, Stretch, block_portions, touched
-from esformat.read.question import Query
-from esformat.read.reader import Reader
+from esformat.read.ask.question import Query
+from esformat.read.blocks.plan import Narrowed, Portion, Stretch, block_portions, touched
+from esformat.read.blocks.reader import Reader
 
 GAP_BYTES = 512 << 10
 """Ranges no further apart are one request: as many bytes as come in about the time of a round trip."""

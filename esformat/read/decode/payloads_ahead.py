@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 
-from esformat.read.block_group import Later, at_once
-from esformat.read.event_rows import EventRows
-from esformat.read.plan import Portion
+from esformat.read.blocks.plan import Portion
+from esformat.read.decode.block_group import Later, at_once
+from esformat.read.decode.event_rows import EventRows
 
 
 def with_payloads_ahead(

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from esformat.read.arrow_filter import Call, Field, Literal, take_apart
+from esformat.read.ask.arrow_filter import Call, Field, Literal, take_apart
 
 space = pc.field("space")
 UTC_NS = pa.timestamp("ns", "UTC")
@@ -101,5 +101,5 @@ def test_positions_are_not_understood(expression):
 )
 def test_what_does_not_look_as_expected_is_not_understood(monkeypatch, items):
     """Another pyarrow may serialise otherwise: nothing is guessed."""
-    monkeypatch.setattr("esformat.read.arrow_filter._metadata", lambda schema: items)
+    monkeypatch.setattr("esformat.read.ask.arrow_filter._metadata", lambda schema: items)
     assert take_apart(space == "a") is None

@@ -25,11 +25,11 @@ from esformat.format.layout import MAX_FRAME_BYTES
 from esformat.format.node import NodeHead, Shape, read_head, shape_of
 from esformat.format.packing import decode_many, decode_many_narrow, read_pack
 from esformat.format.schema import DATA_COLUMN, TIMESTAMP_TYPE
-from esformat.read.block_events import NO_COLUMNS, block_columns
-from esformat.read.event_rows import EventRows, Keys, batch_columns
-from esformat.read.plan import Narrowed, Portion
-from esformat.read.question import Query
-from esformat.read.reader import Reader
+from esformat.read.ask.question import Query
+from esformat.read.blocks.plan import Narrowed, Portion
+from esformat.read.blocks.reader import Reader
+from esformat.read.decode.block_events import NO_COLUMNS, block_columns
+from esformat.read.decode.event_rows import EventRows, Keys, batch_columns
 
 Mask = npt.NDArray[np.bool_]
 

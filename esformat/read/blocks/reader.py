@@ -24,8 +24,8 @@ from esformat.format.node import DecodeContext, Shape, shape_of
 from esformat.format.postings import IndexRoot, Page, Posting, decode_chunk
 from esformat.format.schema import DATA_COLUMN, Field
 from esformat.io.source import ClosedSource, Source, explained
-from esformat.read.named import NamedErrors
-from esformat.read.question import Checks
+from esformat.read.ask.question import Checks
+from esformat.read.blocks.named import NamedErrors
 
 OPENING_BYTES = 32 << 10
 """Read from the end of a file at once: for most files it holds all that opening needs."""

@@ -21,10 +21,10 @@ from esformat.format.encoding import decode_node
 from esformat.format.node import DecodeContext, Shape, read_head
 from esformat.format.packing import decode_ints, plane_bytes, read_pack
 from esformat.format.schema import Field
-from esformat.read.event_rows import python_values
-from esformat.read.plan import Narrowed, Portion
-from esformat.read.question import Query
-from esformat.read.reader import Reader
+from esformat.read.ask.question import Query
+from esformat.read.blocks.plan import Narrowed, Portion
+from esformat.read.blocks.reader import Reader
+from esformat.read.decode.event_rows import python_values
 
 MANY_ROWS = 64
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from esformat.read.plan import Stretch
-from esformat.read.reader import Reader
+from esformat.read.blocks.plan import Stretch
+from esformat.read.blocks.reader import Reader
 
 SORTED_ROWS = 8192  # short runs up to so many rows are sorted together rather than merged
 SORTED_BLOCKS = 16  # the same, of data blocks: some MiB, however large rows are

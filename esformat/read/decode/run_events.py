@@ -9,11 +9,11 @@ from typing import Generic, Protocol, TypeVar
 
 from esformat.format.data_block import DataBlock
 from esformat.format.directory import Leaf
-from esformat.read.block_events import find_rows
-from esformat.read.plan import Narrowed, Portion, Stretch, narrow, portions
-from esformat.read.prefetch import announce_of, each_ahead, stretches_ahead
-from esformat.read.question import Query
-from esformat.read.reader import Reader
+from esformat.read.ask.question import Query
+from esformat.read.blocks.plan import Narrowed, Portion, Stretch, narrow, portions
+from esformat.read.blocks.prefetch import announce_of, each_ahead, stretches_ahead
+from esformat.read.blocks.reader import Reader
+from esformat.read.decode.block_events import find_rows
 
 POINT_BLOCKS = 8  # data blocks that are read together
 

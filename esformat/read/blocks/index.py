@@ -12,8 +12,8 @@ import pyarrow as pa
 from esformat.format.data_block import I64
 from esformat.format.layout import BlockKind
 from esformat.format.postings import CHUNKED, Posting, decode_chunk, decode_chunk_table
-from esformat.read.question import can_hold, index_type
-from esformat.read.reader import Reader
+from esformat.read.ask.question import can_hold, index_type
+from esformat.read.blocks.reader import Reader
 
 
 class Index:

@@ -1,0 +1,1 @@
+"""What is asked: checked questions, and filters as bounds on columns."""
