@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +14,10 @@ import pyarrow.compute as pc
 from esformat.customerio.archive_writer import ArchiveBuilder
 from esformat.customerio.intake import EventList, check_archive, check_events, check_stream
 from esformat.customerio.stream_writer import StreamBuilder
-from esformat.errors import ClosedError, UsageError
+from esformat.errors import UsageError
 from esformat.format.order import rank
 from esformat.io.publish import Publication
+from esformat.write.file_writer import FileWriter
 from esformat.write.intake import to_arrow
 
 GROUP_BYTES = 32 << 20
@@ -61,31 +61,23 @@ def write(path: str | bytes | os.PathLike[str] | os.PathLike[bytes], events: Any
     return writer.num_events
 
 
-class Writer:
+class Writer(FileWriter):
     """Takes events and, when finished, publishes them as one file. Made by `create`.
 
     Events of an archive may come in any order, and are held in memory until `finish`; those of a stream are written
     as they come. Not safe to share between threads.
     """
 
+    _shown = "esformat.customerio.Writer"
+
     def __init__(self, path: Path, kind: str, *, closed: bool, index_names: dict[str, str], overwrite: bool) -> None:
-        self._path = path
-        self._publication = Publication(path, overwrite=overwrite)
-        self._stream = StreamBuilder(self._publication.file) if kind == "stream" else None
+        publication = Publication(path, overwrite=overwrite)
+        super().__init__(publication)
+        self._stream = StreamBuilder(publication.file) if kind == "stream" else None
         self._leave_open = not closed
         self._names = index_names
         self._tables: list[pa.Table] = []
         self._rows = EventList()
-        self._events = 0
-        self._state = "open"
-
-    def __repr__(self) -> str:
-        return f"<esformat.customerio.Writer {self._path.name!r}, {self.num_events} events, {self._state}>"
-
-    @property
-    def num_events(self) -> int:
-        """Events added so far."""
-        return self._events
 
     def add(
         self,
@@ -129,33 +121,18 @@ class Writer:
         for batch in pa.RecordBatchReader.from_stream(events):
             self.add_table(batch)
 
-    def finish(self) -> None:
-        """Write and publish the file: durable and visible when this returns. A second call does nothing."""
-        if self._state == "finished":
+    def _write(self) -> None:
+        self._flush()
+        if self._stream is not None:
+            self._stream.finish(closed=not self._leave_open)
             return
-        self._check_open()
-        try:
-            self._flush()
-            if self._stream is not None:
-                self._stream.finish(closed=not self._leave_open)
-            else:
-                self._write_archive()
-            self._publication.commit()
-        except BaseException:
-            self.abort()
-            raise
-        self._state = "finished"
+        builder = ArchiveBuilder(self._publication.file)
+        for events in _space_groups(self._tables):
+            builder.add(events, check_archive(events))
+        builder.finish()
 
-    def abort(self) -> None:
-        """Throw everything away; nothing appears at the path. Does nothing after `finish`."""
-        if self._state == "open":
-            self._state = "aborted"
-            self._tables = []
-            self._publication.abort()
-
-    def _check_open(self) -> None:
-        if self._state != "open":
-            raise ClosedError(f"the writer is {self._state}", path=str(self._path), hint="create another file")
+    def _drop(self) -> None:
+        self._tables = []
 
     def _flush(self) -> None:
         if len(self._rows):
@@ -168,27 +145,6 @@ class Writer:
         else:
             check_archive(events)
             self._tables.append(events)
-
-    def _write_archive(self) -> None:
-        builder = ArchiveBuilder(self._publication.file)
-        for events in _space_groups(self._tables):
-            builder.add(events, check_archive(events))
-        builder.finish()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            self.abort()
-        elif self._state == "open":
-            self.finish()
-
-    def __del__(self) -> None:
-        if getattr(self, "_state", None) == "open":
-            self.abort()
 
 
 def _space_groups(tables: list[pa.Table]) -> Iterator[pa.Table]:

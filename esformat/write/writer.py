@@ -6,18 +6,18 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
-from esformat.errors import ClosedError, InvalidEventError, UsageError
+from esformat.errors import InvalidEventError, UsageError
 from esformat.format.codec import Codec, codec_from_name
 from esformat.format.layout import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
 from esformat.format.metadata import Metadata, Statistics, check_properties, is_unicode
 from esformat.format.schema import KEY_COLUMNS, EventSchema, default_schema, make_schema
 from esformat.io.location import Options, Target, located, publication_of
 from esformat.io.publish import naming
+from esformat.write.file_writer import FileWriter
 from esformat.write.intake import EventRows, check_table
 from esformat.write.memory import Budget
 from esformat.write.sorter import EventSorter
@@ -127,12 +127,14 @@ def _check_indexes(indexes: tuple[str, ...]) -> None:
             raise UsageError(f"index {name!r} is named twice")
 
 
-class Writer:
+class Writer(FileWriter):
     """Takes events in any order and, when finished, publishes them as one segment. Made by `create`.
 
     Not safe to share between threads. What was added is held in memory as far as the budget allows, else in
     temporary files, until `finish`; events that come in order are written as they come.
     """
+
+    _shown = "esformat.Writer"
 
     def __init__(
         self,
@@ -144,8 +146,7 @@ class Writer:
         *,
         overwrite: bool,
     ) -> None:
-        self._publication = publication_of(path, overwrite=overwrite)
-        self._name = self._publication.name
+        super().__init__(publication_of(path, overwrite=overwrite))
         self._schema = schema
         self._indexes = indexes
         self._binary_keys = binary_keys
@@ -153,21 +154,7 @@ class Writer:
         self._temp_dir = options.temp_dir or self._publication.spill_directory
         self._sorter: EventSorter | None = None
         self._rows: EventRows | None = None
-        self._events = 0
-        self._state = "open"
         self.statistics: Statistics | None = None
-
-    def __repr__(self) -> str:
-        return f"<esformat.Writer {Path(self._name).name!r}, {self.num_events} events, {self._state}>"
-
-    @property
-    def num_events(self) -> int:
-        """Events added so far."""
-        return self._events
-
-    def _check_open(self) -> None:
-        if self._state != "open":
-            raise ClosedError(f"the writer is {self._state}", path=self._name, hint="create another file")
 
     def add(
         self,
@@ -280,46 +267,16 @@ class Writer:
         self._schema = schema
         return checked
 
-    def finish(self) -> None:
-        """Sort, encode and publish the segment: durable and visible when this returns. A second call does nothing."""
-        if self._state == "finished":
-            return
-        self._check_open()
-        try:
-            if self._schema is None:
-                self._schema = default_schema(self._indexes, binary_keys=self._binary_keys)
-            with naming(self._name):
-                self._take_rows()
-                self.statistics = self._make_sorter().finish()
-                self._close_sorter()
-                self._publication.commit()
-        except BaseException:
-            self.abort()
-            raise
-        self._state = "finished"
+    def _write(self) -> None:
+        if self._schema is None:
+            self._schema = default_schema(self._indexes, binary_keys=self._binary_keys)
+        self._take_rows()
+        self.statistics = self._make_sorter().finish()
+        self._close_sorter()
 
-    def abort(self) -> None:
-        """Throw everything away; nothing appears at the path. Does nothing after `finish`."""
-        if self._state == "open":
-            self._state = "aborted"
-            self._rows = None
-            self._close_sorter()
-            self._publication.abort()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            self.abort()
-        elif self._state == "open":
-            self.finish()
-
-    def __del__(self) -> None:
-        if getattr(self, "_state", None) == "open":
-            self.abort()
+    def _drop(self) -> None:
+        self._rows = None
+        self._close_sorter()
 
 
 __all__ = ["InvalidEventError", "Writer", "create"]
