@@ -5,16 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 
-from esformat import Event
-from esformat.parts import html_events
+from esformat import parts
 
 
-class Answer(ABC):
-    """Events that are read when they are asked for.
+class Answer(parts.Answer):
+    """Events that are read when they are asked for, as those of a file are.
 
     Iterate it for `esformat.Event`s, or take columns: `batches`, `to_table`, `to_pandas`, or hand it to anything that
     reads the Arrow C stream. It can be used any number of times, and by several threads; each use reads anew.
@@ -23,28 +22,6 @@ class Answer(ABC):
     @abstractmethod
     def _open(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Begin to read: the schema of the batches, and the batches."""
-
-    @abstractmethod
-    def __iter__(self) -> Iterator[Event]: ...
-
-    @abstractmethod
-    def count(self) -> int:
-        """How many events there are."""
-
-    @property
-    @abstractmethod
-    def schema(self) -> pa.Schema:
-        """Arrow schema of the batches, as it is now: topics may gain columns."""
-
-    def _repr_html_(self) -> str:
-        """The first events, as notebooks show them."""
-        reader = self.to_reader()
-        return html_events(repr(self), reader.schema.names, reader)
-
-    @property
-    def column_names(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return tuple(self.schema.names)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The events as record batches of up to some ten thousand rows, in order."""
@@ -55,17 +32,9 @@ class Answer(ABC):
         schema, batches = self._open()
         return pa.Table.from_batches(batches, schema=schema)
 
-    def to_pandas(self, **options: Any) -> Any:
-        """All events as a pandas data frame; `options` go to `pyarrow.Table.to_pandas`."""
-        return self.to_table().to_pandas(**options)
-
     def to_reader(self) -> pa.RecordBatchReader:
         """The events as a pyarrow stream, read as it is consumed."""
         return pa.RecordBatchReader.from_batches(*self._open())
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The events as an Arrow C stream, for DuckDB, Polars, pandas and others."""
-        return self.to_reader().__arrow_c_stream__(requested_schema)
 
 
 class Closing(ABC):

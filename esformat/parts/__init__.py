@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from esformat.io.handles import Handles, SharedFile
     from esformat.io.publish import sync_directory
     from esformat.launch import launch
-    from esformat.notebook import html_events, html_facts, html_time
+    from esformat.notebook import html_facts, html_time
     from esformat.quantity import parse_duration, parse_size
+    from esformat.read.answer import Answer
     from esformat.read.ask.question import can_hold
     from esformat.read.decode.event_rows import rows_of_batch
     from esformat.read.row_range import scan_rows
@@ -37,6 +38,7 @@ else:
         {
             "esformat.write.allocators": "release_unused",
             "esformat.event": "to_bound to_microseconds",
+            "esformat.read.answer": "Answer",
             "esformat.read.decode.event_rows": "rows_of_batch",
             "esformat.write.lossless": "first_cut",
             "esformat.io.handles": "Handles SharedFile",
@@ -46,7 +48,7 @@ else:
             "esformat.io.publish": "sync_directory",
             "esformat.launch": "launch",
             "esformat.format.layout": "LEAST_FRAME_BYTES MOST_FRAME_BYTES",
-            "esformat.notebook": "html_events html_facts html_time",
+            "esformat.notebook": "html_facts html_time",
             "esformat.write.ordered_pieces": "ordered_pieces pieces_of",
             "esformat.write.plain_array": "plain_array",
             "esformat.quantity": "parse_duration parse_size",
@@ -64,6 +66,7 @@ __all__ = [
     "MOST_FRAME_BYTES",
     "TIMESTAMP_TYPE",
     "UNIX_UNITS",
+    "Answer",
     "EventRows",
     "EventSchema",
     "Field",
@@ -76,7 +79,6 @@ __all__ = [
     "first_cut",
     "from_integers",
     "from_text",
-    "html_events",
     "html_facts",
     "html_time",
     "is_number",

@@ -61,7 +61,8 @@ class Answer(ABC):
 
     def _repr_html_(self) -> str:
         """The first events, as notebooks show them."""
-        return html_events(repr(self), self.column_names, self.batches())
+        reader = self.to_reader()
+        return html_events(repr(self), reader.schema.names, reader)
 
 
 class Scannable(ABC, Generic[AnswerT]):
