@@ -1,4 +1,4 @@
-"""The things of a catalog as values: topics, partitions, segments, receipts. Frozen; no behaviour beyond facts."""
+"""Topics, partitions, segments and receipts as frozen values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a catalog or topic is told to do: durability, roll, retention, budgets. Frozen values, checked when made."""
+"""Settings of a catalog and its topics: durability, roll, retention, limits. Frozen values, checked when made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time by which ages are counted: the machine's clock, unless that is ahead of what can have passed.
+"""The clock that ages are counted by: the machine's, unless it jumped ahead.
 
 A clock that is set ahead would make everything old at once, so it is doubted; ages are then counted from when the
 catalog was last open. A clock is believed again when it has gone on evenly for a day and events came in with its time,

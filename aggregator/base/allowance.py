@@ -1,4 +1,4 @@
-"""`Allowance`: what a query may use, time and memory, and whether it should stop. Work asks between small steps.
+"""`Allowance`: time and memory that a query may use, and its cancellation. Work checks it between small steps.
 
 An allowance holds in the context in which it is entered (`contextvars`); a read that hands work to other threads enters
 it there, too. Without one there is no limit, and asking costs next to nothing.

@@ -1,4 +1,4 @@
-"""Which type holds every value of two columns, exactly; and what about their values has to be known for that.
+"""The Arrow type that holds every value of two columns exactly, and what must be known of the values to choose it.
 
 A float holds no whole number beyond 2⁵³, and a time in nanoseconds ends in the year 2262. So a schema remembers the
 *magnitude* of such columns: 0 while all values are exact as floats, or in nanoseconds; 1, 2 or 3 where times need

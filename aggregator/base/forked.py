@@ -1,4 +1,4 @@
-"""What a forked process inherits of an open catalog, and must neither use nor keep.
+"""Guards for a forked child process, which must not use the catalog that its parent has open.
 
 It has copies of the descriptors, without the threads that used them; locks of memory stay locked for good where one of
 those held them; and a lock on a file counts as held until the last copy of its descriptor is closed. So the child

@@ -1,4 +1,4 @@
-"""Steps that are done together, or not at all, though somebody interrupts the program between them."""
+"""Run a multi-step change so that Ctrl-C cannot stop it halfway."""
 
 from __future__ import annotations
 

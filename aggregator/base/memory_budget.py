@@ -1,4 +1,4 @@
-"""Memory that unsealed events may take: reserved before a batch is stored, given back when it lies in a segment."""
+"""Memory budget of unsealed events: reserved before a batch is stored, released once it is sealed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aggregator.errors import OverloadedError
 
 MIN_RETRY_S, MAX_RETRY_S = 0.05, 5.0
 PATIENCE = 4
-"""Who was refused is told to wait for one part in so many of the time that nothing has come free since."""
+"""`Retry-After` as a fraction of the time since memory was last freed."""
 
 
 class Budget:

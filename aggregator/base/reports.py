@@ -1,4 +1,4 @@
-"""What retention, compaction, erasure and rebuilding tell those who asked for them. Frozen values."""
+"""Reports of retention, compaction, erasure and rebuilding. Frozen values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of what scans hold ready for those who read them, shared by all scans of a catalog.
+"""Memory budget of the windows that scans buffer, shared by all scans of a catalog.
 
 A scan puts a window of a segment into order, and holds it until its reader has taken it. Each window takes a share of
 what is left of the budget: a scan alone reads in large windows, and many slow readers together hold little more than

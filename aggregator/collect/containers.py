@@ -1,4 +1,4 @@
-"""Lines that a container runtime wrapped, and what was in them: Docker's JSON, and the lines of CRI runtimes.
+"""Unwrap lines of container runtimes: Docker's JSON and CRI.
 
 A long line comes in parts, each in a wrapping of its own: parts are joined, those of stdout and stderr apart.
 """

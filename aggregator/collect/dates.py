@@ -1,4 +1,4 @@
-"""Dates in lines: where one stands, and what it says. By columns of bytes, some ten thousand lines at once.
+"""Find and read dates in lines, as columns of bytes over ten thousand lines at once.
 
 What is common has digits at fixed places: `2026-03-01 08:00:05,250 +0100`, `01/Mar/2026:08:00:05 +0000`,
 `Mar  1 08:00:05` and their kin. One gather makes a matrix of bytes of them, whose

@@ -1,4 +1,4 @@
-"""Files as they grow, are renamed, copied and cut: who they are, and bytes of them.
+"""Input files that grow, are renamed, copied and truncated: identified and read.
 
 A file is known by device and inode, and by its first bytes: a file of another beginning under the same inode is
 another one, and a file of the same beginning under another inode may be a copy that rotation made.

@@ -1,4 +1,4 @@
-"""Bytes of a file as lines, and lines as records: where a piece may end, and what it holds. Whole blocks at a time.
+"""Bytes to lines and lines to records, a block at a time.
 
 Both are decided by the bytes and by how the piece begins alone, so that a piece that is read again gives the same.
 """

@@ -1,4 +1,4 @@
-"""Lines taken apart: times, messages, and named parts of them, a block of lines at a time."""
+"""Parse lines into times, messages and named parts, a block at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where batches go: a catalog that the collector opens itself, or a server. Either knows a batch that comes twice."""
+"""Destinations of a collector's batches: a local catalog or a server. Both recognise a repeated batch."""
 
 from __future__ import annotations
 

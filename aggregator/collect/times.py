@@ -1,4 +1,4 @@
-"""Times of lines, a column at a time: of texts that are times, and of lines in which a date stands."""
+"""Timestamps of lines, a column at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process that only reads can tell of a catalog: damaged files, and segments that retention would remove."""
+"""Checks for read-only processes: damaged files, and segments that retention would remove."""
 
 from __future__ import annotations
 

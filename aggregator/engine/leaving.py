@@ -1,4 +1,4 @@
-"""Catalogs that a program leaves open: their background work ends with the program, and they are closed."""
+"""Close catalogs that are still open when the program exits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts and figures of a catalog and its topics, as values that JSON takes: for people, scripts and monitoring."""
+"""Statistics of a catalog and its topics, as JSON values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where records go: a stream of bytes, a file, a syslog server, an HTTP address. Each gets a batch or raises."""
+"""Destinations of forwarded records: standard output, a file, a syslog server, an HTTP address."""
 
 from __future__ import annotations
 

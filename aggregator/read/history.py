@@ -1,4 +1,4 @@
-"""The history of one space as events: each segment's own, quick way to them, merged by time.
+"""A space's history as events, merged by time from each segment's own fast path.
 
 It gives what `merge` would give of the same sources. Where a history is a handful of events in each of many segments,
 work per batch would be most of what is done.

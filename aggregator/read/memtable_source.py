@@ -1,4 +1,4 @@
-"""What unsealed batches have to say to a question: batches in order, read when asked for.
+"""Answers of unsealed batches to a question: batches in order, read lazily.
 
 Rows of a space come from all lookups of a partition together: each is asked which it has, where a limit may end it soon
 one after the other, and one gather takes them out.

@@ -1,4 +1,4 @@
-"""What a scan asks of a topic: checked once, the same for sealed and unsealed events."""
+"""The options of a scan, checked: one `Question` for sealed and unsealed events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one segment has to say to a question: batches in order, read when asked for."""
+"""Answers of one segment to a question: batches in order, read lazily."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every source of a scan gives: its rows in the columns that are asked for."""
+"""The columns that a scan gives, and rows of any source in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Storage`: what is open of a catalog that is written, for all that works on it."""
+"""`Storage`: the open files and state of a catalog's writer, as one value."""
 
 from __future__ import annotations
 

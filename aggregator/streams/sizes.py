@@ -1,4 +1,4 @@
-"""How much there is of each stream: records and bytes, by segment, without reading records where metadata tells.
+"""Records and bytes of each stream, by segment, from metadata where possible.
 
 A record of a segment counts as the segment's bytes on disk by the number of its records; one that is not sealed yet as
 the bytes that the unsealed records of its partition take in memory, by their number. What is hidden does not count.

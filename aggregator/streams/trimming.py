@@ -1,4 +1,4 @@
-"""Which records of streams go so that they keep within limits. Decided from values: nothing is read or hidden here.
+"""Choose the records that TRUNCATE removes. Values in, values out.
 
 Records are given in the order of time, partition and record index, all streams merged. Of each stream the oldest go:
 everything before one place, and nothing behind it.

@@ -1,4 +1,4 @@
-"""Records of streams written: made events of the streams' topic, which the first write makes."""
+"""Write records of streams as events of their topic, which the first write creates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Attempts`: what one call has gone through, and whether it goes on."""
+"""`Attempts`: the retries of one call."""
 
 from __future__ import annotations
 

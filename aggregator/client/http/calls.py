@@ -1,4 +1,4 @@
-"""What is asked of a server, as values: paths, parameters and bodies of the interface, and its answers read. No I/O."""
+"""Requests to a server as values, and its answers parsed. No I/O."""
 
 from __future__ import annotations
 

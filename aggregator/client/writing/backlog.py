@@ -1,4 +1,4 @@
-"""`Backlog`: events that wait to be sent, and how many of them make the next batch. Values only."""
+"""`Backlog`: events waiting to be sent, and the size of the next batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Outbox`: what a writer holds: events that wait, batches that are under way, what became of them. No I/O."""
+"""`Outbox`: a writer's queue: waiting events, batches in flight, results. No I/O."""
 
 from __future__ import annotations
 

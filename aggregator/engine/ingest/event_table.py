@@ -1,4 +1,4 @@
-"""What callers append, as Arrow: tables as they are; events and mappings by column, in the types that the topic has."""
+"""Appended rows as Arrow tables: tables stay as they are, events and mappings become columns of the topic's types."""
 
 from __future__ import annotations
 

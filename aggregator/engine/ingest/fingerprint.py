@@ -1,4 +1,4 @@
-"""What tells the events of a batch from others: the same for the same values, however they lie in memory.
+"""Fingerprints of batches: equal for equal values, whatever their Arrow layout.
 
 The same are: whole numbers of one value, in whatever type (1, 1.0, 1.00); floats, and decimals, of one value; times of
 one moment, in whatever unit and zone; lists with the same items, of whatever kind; structs with the same members, in

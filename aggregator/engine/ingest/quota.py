@@ -1,5 +1,6 @@
-"""What the catalog takes on disk, from counts that are kept anyway, and its hard limits: what they have no room for is
-refused. Limits of retention are not asked here: they say what is removed, and nobody is refused because of them.
+"""Room for an append in memory, log and on disk, and hard limits: what has no room is refused.
+
+Limits of retention are not asked here: they say what is removed, and nobody is refused because of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Record indexes that may be given out: the manifest knows of them before appends that are not synced get them.
+"""Record indexes reserved in the manifest before unsynced appends use them.
 
 After a crash of the machine nobody can tell which of them were given to events that are lost: the next opening passes
 over those that no event has. Where only the program died, the kernel still has what was written, and nothing is lost.

@@ -1,4 +1,4 @@
-"""What opening a catalog finds on its disk that is not as the manifest says: swept, taken in, or set aside.
+"""Consistency check at opening: files that differ from the manifest are swept, taken in or set aside.
 
 What a crash leaves in the normal course is swept: files that were being written, segments whose events are still in
 the log, segments made from others that are still there. Anything else is a problem and is reported: files that the

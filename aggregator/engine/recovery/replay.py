@@ -1,4 +1,4 @@
-"""The log read back into a catalog's state when it is opened: every acknowledged event once, whatever was sealed."""
+"""Replay the log into a catalog's state at opening: every acknowledged event once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts brought back into a manifest that has lost them, as far as segments and log do not contradict them."""
+"""Restore a manifest from its backup, as far as segments and log do not contradict it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which segments to merge into a larger one. Decided from values alone: nothing is read or written here.
+"""Choose segments to merge into larger ones. Values in, values out.
 
 Segments of one partition and schema merge in the order of their record indexes. By itself the catalog merges `fan_in`
 neighbours of one level into one of the next: the older events are, the larger their segments, and each event is

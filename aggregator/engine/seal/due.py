@@ -1,4 +1,4 @@
-"""Which partitions to seal now, and how much of them at once. Decided from values alone."""
+"""Choose partitions to seal now, and how much of each. Values in, values out."""
 
 from __future__ import annotations
 

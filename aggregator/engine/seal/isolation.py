@@ -1,4 +1,4 @@
-"""Finds the events that cannot be sealed among those that can: halves are tried, and halves of what fails.
+"""Find the events that cannot be sealed by trying halves, and halves of what fails.
 
 Nothing is kept here: what seals is written again, together, by who asked.
 """

@@ -1,4 +1,4 @@
-"""Notes of what is being sealed, so that events which end the whole process are found out when it is begun again.
+"""Notes of seals under way, so that the next opening knows which events crashed the process.
 
 Nothing is synced: what counts is that the process ended, not the machine. A note that cannot be written or read is as
 good as none.

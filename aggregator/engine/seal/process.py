@@ -1,4 +1,4 @@
-"""Segments written by a process of their own, so that encoding them holds up nobody who appends or reads.
+"""Write segments in a child process, so that encoding never delays appends or reads.
 
 It is begun with the catalog, and anew where something ended it. It writes into a directory of its own in `staging/`;
 a segment gets its name here. So a process that outlives its parent for a moment leaves nothing that the next one to

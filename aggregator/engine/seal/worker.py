@@ -1,4 +1,4 @@
-"""The process that writes segments for a catalog's writer: what it is told, what it answers, and its own side.
+"""The child process that writes segments: its requests, its answers, its main loop.
 
 It gets tasks over a socket, one at a time, each with the descriptor of a file that holds the events as an Arrow
 stream. It ends when the socket does: with the catalog, or with the process that had it open, whatever ended that.

@@ -1,4 +1,4 @@
-"""The catalog's own time: what of the machine's clock is believed, kept in the manifest, doubts told as a problem."""
+"""The catalog's clock: how far the machine's is trusted, stored in the manifest; doubts are reported as a problem."""
 
 from __future__ import annotations
 

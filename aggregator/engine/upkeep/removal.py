@@ -1,4 +1,4 @@
-"""Segments that go: first from the manifest and the view, then, when no scan reads them any more, from the disk.
+"""Remove segments: first from the manifest and the view, then, once no scan reads them, from disk.
 
 In one order: the manifest retires them, with what comes in their place, in one transaction; scans that begin see the
 change; files go when no scan that began before is left; then the manifest forgets them. A crash on the way leaves

@@ -1,4 +1,4 @@
-"""Looks for what is left of a space, wherever the catalog keeps events or keys."""
+"""Search a catalog for residue of an erased space."""
 
 from __future__ import annotations
 

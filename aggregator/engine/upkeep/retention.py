@@ -1,4 +1,4 @@
-"""Which segments a catalog no longer keeps. Decided from values alone: nothing is read or deleted here.
+"""Choose the segments that retention removes. Values in, values out.
 
 The oldest go first: those that were sealed first, so that late events and a clock that went back do not make what has
 just arrived the oldest. Age alone is counted by the events' own timestamps.

@@ -1,4 +1,4 @@
-"""What a catalog does by itself: seals, keeps the log and the disk within bounds, syncs. One thread, a small pool."""
+"""The background work of a catalog: sealing, syncing, chores. One thread and a small pool."""
 
 from __future__ import annotations
 

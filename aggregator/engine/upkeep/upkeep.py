@@ -1,4 +1,4 @@
-"""Retention, compaction and erasure at work: by themselves, as chores of the scheduler, and when somebody asks."""
+"""Run retention, compaction and erasure: as chores of the scheduler, and on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How batches lie before conditions and templates: which column is the time, the message, the stream's tags."""
+"""The columns of batches by role: time, message, tags, fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What statements say: the syntax tree, frozen values. Marks point into the text and take no part in comparison."""
+"""The syntax tree of statements, as frozen values. Marks point into the text and do not count in comparisons."""
 
 from __future__ import annotations
 

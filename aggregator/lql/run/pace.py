@@ -1,4 +1,4 @@
-"""`Pace`: a batch looked at in slices, each so small that whoever waits for the query to stop does not wait long."""
+"""`Pace`: evaluate a batch in slices small enough to cancel quickly."""
 
 from __future__ import annotations
 

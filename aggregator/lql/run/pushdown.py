@@ -1,4 +1,4 @@
-"""What a condition says before any event is read: the times it can match, the values that indexes can look up.
+"""Pushdown: the times a condition can match, and the values that indexes can look up.
 
 Pure functions; each answer holds for every event that matches, and may hold for others.
 """

@@ -1,4 +1,4 @@
-"""Who may do what: `Access`, and the check that every request passes before its route sees it."""
+"""`Access`: the permissions of a token, and the check before every route."""
 
 from __future__ import annotations
 

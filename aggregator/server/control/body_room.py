@@ -1,4 +1,4 @@
-"""`BodyRoom`: how many bytes of bodies are read and stored at once, over all threads.
+"""`BodyRoom`: a limit on the bytes of request bodies processed at once, over all threads.
 
 What a body takes in memory is several times its bytes from when it is read to when it is stored. Where many threads had
 a large one each, that would be more than any other limit; so they wait for each other.

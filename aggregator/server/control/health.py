@@ -1,4 +1,4 @@
-"""`Health`: a look at the catalog at short intervals; who asks `/ok` is told whether the last ones were good."""
+"""`Health`: periodic checks of the catalog, whose last result `/ok` answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asks: addresses and hosts behind trusted proxies, and which pages a browser may ask from.
+"""Client addresses and hosts behind trusted proxies, and allowed browser origins.
 
 A proxy tells by `X-Forwarded-For`, `X-Forwarded-Host` or `Forwarded` (RFC 7239) what the client asked it. Anybody can
 send such headers, so they are believed of the addresses in `http.trusted_proxies` alone.

@@ -1,4 +1,4 @@
-"""What a request asks for: parameters, and members of JSON bodies, checked. What is not known is refused."""
+"""Query parameters and members of JSON bodies, checked; unknown names are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room kept for a full disk: a few files that are deleted when there is no other room for what makes some.
+"""Disk space reserved for emergencies: files that are deleted when a full disk stops what would make room.
 
 To open a catalog, remove segments or erase needs some bytes and names on the disk: for SQLite's files, a log file, the
 facts. Where there are none left, the reserve gives its own, and the catalog takes nothing in until it is made again.

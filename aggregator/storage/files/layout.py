@@ -1,4 +1,4 @@
-"""The one module that moves files about: where things lie under a catalog's root, and how they come and go."""
+"""Paths under a catalog's root, and the moves and deletions of its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may write: one process, named to the others. The kernel lets go of the lock when its holder dies.
+"""The writer lock: one process may write, and others are told which. The kernel releases it when the holder dies.
 
 The lock is on a file, not on its name: where somebody deletes or replaces `writer.lock`, another process can lock the
 new file. So the writer looks before it acknowledges anything (`WriterLock.check`). It takes the lock of the new file

@@ -1,4 +1,4 @@
-"""Who may read what the aggregator writes: the modes of its files and directories, whatever the umask is.
+"""Modes of a catalog's files and directories, independent of the umask.
 
 A new catalog is its owner's alone: files 0600, directories 0700. Whoever can read a catalog could otherwise hold its
 locks as well. Everything in a catalog has the mode of its `manifest.sqlite`, as SQLite has it for what lies beside it,

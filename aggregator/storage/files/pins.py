@@ -1,4 +1,4 @@
-"""Which scans are under way, so that no file goes while one may still read it.
+"""Pins of scans under way: no file is deleted while a scan may read it.
 
 A scan pins the change of the manifest that its snapshot shows. A segment that was retired by a later change is in that
 snapshot. In this process scans are counted; other processes see a lock on the byte of `readers.lock` whose offset is

@@ -1,4 +1,4 @@
-"""Files that are set aside because they are damaged: kept, never read by the catalog again, counted in its size."""
+"""Damaged files set aside: kept, never read again, counted in the catalog's size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`staging/` of a catalog: where segments are written by others than its writer, until they are taken in.
+"""`staging/`: segments that other processes write, until the catalog takes them in.
 
 Each write has a directory of its own there. Tasks that share it ask `claim` for record indexes and numbers, so that no
 two attempts are given the same. `note` and `undo` see to it that a crash while segments get their names leaves none.

@@ -1,4 +1,4 @@
-"""What a catalog takes on disk, by what it is for. Sizes are those of the files, as they are now."""
+"""Disk usage of a catalog by purpose, measured from its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log files: which there are, what is known of one, and the frames that lie in it. Reading only."""
+"""Log files: list them, and read their frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log as another process follows it: new frames that were acknowledged, read when asked for."""
+"""Follow the log from another process: acknowledged frames, read on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which events the log holds, by record index: what segment files are held against that the manifest does not name."""
+"""Record indexes that the log holds, to compare with segments that the manifest does not name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log holds after a crash: every whole frame once, in order, and what is damaged. Cuts a torn tail off."""
+"""Read a log after a crash: every whole frame once, in order; damage is reported, a torn tail is cut off."""
 
 from __future__ import annotations
 

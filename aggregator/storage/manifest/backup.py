@@ -1,4 +1,4 @@
-"""`catalog.facts`: what of the manifest neither segments nor log can tell, beside it, for when the manifest is lost.
+"""`catalog.facts`: the manifest's backup, of what neither segments nor log can tell.
 
 The manifest notes which kinds of facts its transactions change. Before somebody is told of such a change, and before
 files go that could tell of it, the file is replaced as a whole: another name, sync, rename, sync of the directory. It

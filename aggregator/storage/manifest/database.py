@@ -1,4 +1,4 @@
-"""The SQLite file: opened, brought to the newest version, its errors told apart."""
+"""Open the SQLite file, migrate it, and translate its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the manifest has of each kind of facts that neither segments nor log can tell."""
+"""Rows of the manifest that go into its backup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What neither segments nor log can tell of a catalog, as values and as bytes: `spec/facts.md` has them.
+"""Facts of the manifest's backup as values and as bytes, as in `spec/facts.md`.
 
 Nothing that is read here is trusted: whatever breaks a rule is refused as a whole.
 """

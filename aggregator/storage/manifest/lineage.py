@@ -1,4 +1,4 @@
-"""Which opening of a catalog gave which record indexes, so that a position is known to be of this catalog's own past.
+"""The openings of a catalog and the record indexes of each, so that positions of another history are refused.
 
 A restored copy gives record indexes again that the catalog gave before, to other records. So each opening for writing
 begins an *incarnation*: a random name, and the first record index that it gives in each partition. A position names the

@@ -1,4 +1,4 @@
-"""`Manifest`: every question to the manifest and every change of it. One transaction each; values in and out."""
+"""`Manifest`: queries and changes of the manifest, one transaction each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the manifest's tables, and the values that they stand for. Within a transaction that somebody else began."""
+"""Rows of the manifest's tables to values and back, within the caller's transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directories of other programs that keep an SQLite file of the manifest's name, as plateau does.
+"""Refuse directories of other programs, such as plateau, whose SQLite file has the manifest's name.
 
 They are told apart from a damaged catalog before anything in them is opened: SQLite makes files beside one that it
 opens, and a rebuilt manifest would take the place of theirs.

@@ -1,4 +1,4 @@
-"""Rows of unsealed batches by space, time and record index, for those who ask."""
+"""Find rows of unsealed batches by space, time and record index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events that are in the log but in no segment yet, in memory, as the batches in which they came.
+"""Unsealed events of a partition, in memory, as the batches that were appended.
 
 Appending costs nothing per event. Who asks for a space compares the keys of all of them, until it is asked often.
 """

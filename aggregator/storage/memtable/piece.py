@@ -1,4 +1,4 @@
-"""One unsealed batch of a partition, or several that were put together."""
+"""An unsealed batch of a partition, or several merged ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One sealed segment file: written from a table, and told about in a SegmentInfo and in properties of its own."""
+"""Write a segment file from a table, and describe it as a SegmentInfo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`RowIndexes`: which rows of a segment have which record indexes. Pure values."""
+"""`RowIndexes`: the rows of a segment that have given record indexes."""
 
 from __future__ import annotations
 

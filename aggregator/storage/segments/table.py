@@ -1,4 +1,4 @@
-"""The segments of a topic as columns, so that choosing among a hundred thousand takes a few array operations."""
+"""Index of a topic's segments in columns: choosing among 100,000 takes a few array operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Word of new events to those who wait for them, without anybody looking again and again."""
+"""Notify waiting readers of new events, without polling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a topic's schema when a batch arrives: it fits, it adds columns, it needs another family, or it is
+"""Schema changes by a batch: it fits, it adds columns, it needs another family, or it is
 refused, as no type would hold its values and those that the topic has.
 
 Decided by types, and by the magnitudes of numbers and times.

@@ -1,4 +1,4 @@
-"""What a catalog knows right now: topics, their partitions, unsealed events and segments, and snapshots of them.
+"""The state of an open catalog: topics, partitions, unsealed events, segments; and snapshots of it.
 
 One lock guards it, the view lock: held for a few steps when batches are published, segments come or go, or a scan
 takes its snapshot. Nobody waits for a disk while holding it.

@@ -1,4 +1,4 @@
-"""Which streams there are: spaces named by the canonical text of a tag set, and tag expressions over them.
+"""Index of streams: spaces named by tag sets, selected by tag expressions.
 
 The events themselves are the truth. The index holds the streams of all events below a mark, one record index for each
 partition; whatever lies above is looked up in segments and unsealed events whenever somebody asks. The manifest keeps

@@ -1,4 +1,4 @@
-"""What a pipe stores of the records that it chose: the same events in another stream, their tags become fields.
+"""Copies of records for a pipe's stream: the same events, with their tags as fields.
 
 Whole batches at a time. A field that a record has already is not replaced by a tag of the same name.
 """

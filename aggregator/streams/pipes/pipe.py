@@ -1,4 +1,4 @@
-"""One pipe as the process knows it."""
+"""The state of one pipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a pipe is: a value that is stored with each batch that it copies, so that the two are there together."""
+"""A pipe's progress, stored with each batch that it copies, so that both survive or neither."""
 
 from __future__ import annotations
 

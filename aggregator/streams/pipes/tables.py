@@ -1,4 +1,4 @@
-"""What pipes are and how far they are, as facts and as the tables of SHOW PIPES and DESCRIBE PIPE."""
+"""Pipes and their progress as the tables of SHOW PIPES and DESCRIBE PIPE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a statement names: columns, fields and tags, and which comparisons indexes of a topic can look up."""
+"""Columns, fields and tags that a statement names, and comparisons that indexes can look up."""
 
 from __future__ import annotations
 

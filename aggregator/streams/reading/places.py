@@ -1,4 +1,4 @@
-"""Places among records: what lies behind one, and record indexes that were given and whose records are gone.
+"""Places among records: the first record after a key, and how many records are gone.
 
 Whatever took them counts: retention, TRUNCATE, an erasure, also while what they hid still lies on disk.
 """

@@ -1,4 +1,4 @@
-"""What of a source belongs to a round: by record index, key, stream and condition."""
+"""Filter a source's rows by record index, key, stream and condition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a round of reading gives: the records of some streams in the order of time, each source filtered by itself."""
+"""Read one round: the records of chosen streams by time, each source filtered before the merge."""
 
 from __future__ import annotations
 
