@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from effort import examples
 from hypothesis import given
@@ -135,3 +136,21 @@ def test_catalogs_find_every_space(tmp_path, spaces):
     aggregator.rebuild_manifest(root)
     with aggregator.open(root) as catalog:
         assert counts(catalog.topic("t")) == expected
+
+
+@examples(100)
+@given(BOUNDS, st.lists(st.tuples(st.integers(-6, 6), st.integers(-6, 6)), min_size=1, max_size=6))
+def test_rows_within_bounds(bounds, rows):
+    """The masks keep the rows inside, and what may have any overlaps: no row is lost by passing over a batch."""
+    times, indexes = (np.array(column) for column in zip(*rows, strict=True))
+    kept = [bool(all(mask[row] for mask in bounds.masks(times, indexes))) for row in range(len(rows))]
+    limits = ((bounds.start, bounds.end), (bounds.first_index, bounds.end_index))
+    expected = [
+        all(
+            (low is None or low <= at) and (end is None or at < end) for at, (low, end) in zip(row, limits, strict=True)
+        )
+        for row in rows
+    ]
+    assert kept == expected
+    spans = [(int(column.min()), int(column.max())) for column in (times, indexes)]
+    assert bounds.overlap(*spans) or not any(kept)
