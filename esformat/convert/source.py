@@ -34,6 +34,7 @@ _MAGIC_STARTS = (b"\x1f\x8b\x08", b"BZh", b"\x28\xb5\x2f\xfd")
 _PEEK_BYTES = 10
 _SPOOL_CHUNK_BYTES = 1 << 20
 _READ_BYTES = 64 << 10
+_SMALL_BYTES = 1 << 20  # of a local file that is read once, however often it is opened
 
 
 Stream: TypeAlias = "pa.NativeFile | Live"
@@ -204,6 +205,7 @@ class Source:
     @contextmanager
     def _plain(self) -> Iterator[pa.NativeFile]:
         """Read from the start, as stored."""
+        self._hold_small()
         if self._held is not None:
             with pa.BufferReader(self._held) as held:
                 self._raw = held
@@ -213,6 +215,15 @@ class Source:
             self._raw = raw
             with pa.PythonFile(raw, mode="r") as plain:
                 yield plain
+
+    def _hold_small(self) -> None:
+        """Take a small local file into memory: Arrow asks Python for every few bytes of a larger one."""
+        pipe = self._spool is not None or self._live is not None
+        if self._held is None and self._stored is None and not pipe and self.size_bytes <= _SMALL_BYTES:
+            with self._open_file() as raw:
+                data = raw.read(_SMALL_BYTES + 1)
+            if len(data) <= _SMALL_BYTES:  # it may have grown
+                self._held = pa.py_buffer(data)
 
 
 class _SourceFile(io.RawIOBase):

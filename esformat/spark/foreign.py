@@ -15,10 +15,9 @@ from esformat.convert import Plan
 from esformat.convert.events import no_events
 from esformat.convert.sinks import grouped
 from esformat.errors import UsageError
-from esformat.spark.input_rows import InputRules, Piece, events
+from esformat.spark.input_rows import TASK_BYTES, InputRules, Piece, events
 from esformat.spark.types import arrow_schema, convert_batch, spark_schema
 
-TASK_BYTES = 128 << 20  # stored bytes that a task reads, as with Spark's own readers
 FILE_BYTES = 1 << 17  # what opening a file costs, in stored bytes that could be read meanwhile
 
 

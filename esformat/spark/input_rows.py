@@ -24,6 +24,7 @@ from esformat.convert.typed_files import read_typed
 from esformat.spark.directories import values_in
 
 TEXT_KINDS = ("json", "csv")
+TASK_BYTES = 128 << 20  # stored bytes that a task reads, as with Spark's own readers
 _BAD_ROW_HINT = "mend it, or leave bad rows out with on_error=skip (--on-error skip)"
 
 
@@ -72,7 +73,7 @@ class Surveyed:
     bad: int
     has_nanos: bool
     assumed: frozenset[str]  # units that the sizes of timestamps told
-    group_bytes: tuple[int, ...] = ()  # of the row groups of a Parquet file
+    group_bytes: tuple[int, ...] = ()  # of the row groups of a Parquet file that is too large for a task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +137,8 @@ def _survey_typed(rules: InputRules, path: str) -> Surveyed:
             has_nanos |= times.has_nanos
             assumed |= times.assumed
             count += rows.batch.num_rows
-        group_bytes = ArrowReader(source, rules.roles, "parquet").group_bytes() if rules.kind == "parquet" else ()
+        large = rules.kind == "parquet" and source.size_bytes > TASK_BYTES
+        group_bytes = ArrowReader(source, rules.roles, "parquet").group_bytes() if large else ()
     guessed = {name: kind for name, kind in guessed.items() if name not in typed}
     return Surveyed(typed, guessed, count, 0, has_nanos, assumed, tuple(group_bytes))
 

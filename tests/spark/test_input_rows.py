@@ -8,7 +8,8 @@ import pytest
 
 from esformat.convert import InputError, Roles
 from esformat.errors import UsageError
-from esformat.spark.foreign import FILE_BYTES, TASK_BYTES, pack
+from esformat.spark import input_rows
+from esformat.spark.foreign import FILE_BYTES, pack
 from esformat.spark.input_rows import InputRules, Piece, Surveyed, events, survey
 from esformat.spark.jobs.reading import rules_of
 from esformat.spark.jobs.survey import unite
@@ -73,8 +74,9 @@ def test_null_directory(tmp_path):
     assert batch.select(["year", "code", "country"]).to_pylist() == [{"year": 2026, "code": "007", "country": None}]
 
 
-def test_row_groups_are_shared(tmp_path):
-    """The row groups of a file, in several pieces, are its rows, each once."""
+def test_row_groups_are_shared(tmp_path, monkeypatch):
+    """The row groups of a file that is too large for one task, in several pieces, are its rows, each once."""
+    monkeypatch.setattr(input_rows, "TASK_BYTES", 100)
     table = pa.table({"user": ["a"] * 90, "at": pa.array(range(90), KEYS["at"])})
     pq.write_table(table, tmp_path / "1.parquet", row_group_size=10)
     found = survey(RULES, str(tmp_path / "1.parquet"))
@@ -91,7 +93,7 @@ def test_many_small_files_in_a_task():
     tasks = pack(small, 4)
     assert [len(task) for task in tasks] == [250] * 4
     assert [piece for task in tasks for piece in task] == small
-    large = Piece("large", TASK_BYTES)
+    large = Piece("large", input_rows.TASK_BYTES)
     assert pack([small[0], large, small[1]], 1) == [(small[0],), (large,), (small[1],)]
     assert pack([Piece("one", FILE_BYTES)], 8) == [(Piece("one", FILE_BYTES),)]
 

@@ -13,8 +13,7 @@ from esformat.convert import Plan, Roles
 from esformat.convert.column_type import join
 from esformat.convert.load import notes_of
 from esformat.errors import EsdbError, UsageError
-from esformat.spark.foreign import TASK_BYTES
-from esformat.spark.input_rows import InputRules, Piece, Surveyed, survey
+from esformat.spark.input_rows import TASK_BYTES, InputRules, Piece, Surveyed, survey
 from esformat.spark.jobs.inputs import InputFile
 from esformat.spark.jobs.summary import reason_of
 from esformat.spark.jobs.waves import CHUNK_BYTES, chunked, in_waves

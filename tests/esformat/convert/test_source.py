@@ -190,3 +190,20 @@ def test_a_live_pipe_of_arrow():
         stream.write_table(table)
     with live(io.BytesIO(out.getvalue())) as load:
         assert [batch.num_rows for batch in load.batches()] == [1]
+
+
+def test_a_small_file_is_read_once(tmp_path, monkeypatch):
+    """However often it is opened; a larger one is read anew, and what a small one grew to is read whole."""
+    opened = []
+    real = Source._open_file
+    monkeypatch.setattr(Source, "_open_file", lambda self: opened.append(self.path) or real(self))
+    small, large = tmp_path / "small", tmp_path / "large"
+    small.write_bytes(DATA)
+    large.write_bytes(b"x" * (2 << 20))
+    for path, times in ((small, 1), (large, 3)):
+        source = Source(str(path))
+        assert [len(read(source)), len(read(source)), len(read_from(source, 0))] == [path.stat().st_size] * 3
+        assert opened.count(str(path)) == times
+    source = Source(str(small))
+    small.write_bytes(b"x" * (2 << 20))
+    assert len(read(source)) == 2 << 20
