@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +10,7 @@ import click
 from esformat import convert
 from esformat.cli.output import input_format_option
 from esformat.cli.params import ColumnType, Names
+from esformat.io.location import is_same_place, locate
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -157,9 +157,11 @@ def input_options_of(options: dict[str, Any]) -> convert.InputOptions:
     )
 
 
-def bad_rows_of(options: dict[str, Any]) -> convert.BadRows:
-    """What the options say of rows that are no events."""
+def bad_rows_of(options: dict[str, Any], inputs: Sequence[convert.Input]) -> convert.BadRows:
+    """What the options say of rows that are no events. Refuses to collect them in one of the inputs."""
     what, path = options["on_error"]
     if what == "collect":
-        return convert.Collect(Path(path))
+        if any(is_same_place(locate(path), locate(each)) for each in inputs if each != "-"):
+            raise click.UsageError(f"{ON_ERROR} collect {path} is an input, too: choose another name")
+        return convert.Collect(path)
     return convert.Skip() if what == "skip" else convert.Stop()

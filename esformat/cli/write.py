@@ -14,6 +14,7 @@ from esformat import convert
 from esformat.cli.console import count, moment, progress, size
 from esformat.cli.inputs import ON_ERROR, InputCommand, bad_rows_of, input_options, input_options_of, roles_of
 from esformat.cli.output import finished_file, json_option, say_json, shown_name, teller
+from esformat.io.location import exists, is_same_place, locate, name_of
 from esformat.io.publish import STDOUT
 
 _EXAMPLES = """\b
@@ -64,7 +65,7 @@ def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
     with (
         finished_file(out) as made_at,
         progress("reading") as show,
-        convert.Load(sources, roles, written, bad_rows=bad_rows_of(options), progress=show) as load,
+        convert.Load(sources, roles, written, bad_rows=bad_rows_of(options, sources), progress=show) as load,
     ):
         summary = load.write(create)
         seconds = perf_counter() - started
@@ -80,18 +81,18 @@ def _check_files(out: str, inputs: Sequence[convert.Input], options: dict[str, A
     if options["on_error"][1]:
         written.append((f"{ON_ERROR} collect", options["on_error"][1]))
     for what, path in written:
-        if "://" in path or path == STDOUT:
-            continue  # the store knows
-        if not Path(path).parent.is_dir():
-            raise click.UsageError(f"{what} {path}: no directory {Path(path).parent}")
-        if any(isinstance(each, str) and each != "-" and _is_same(path, each) for each in inputs):
+        if path == STDOUT:
+            continue
+        place = locate(path)
+        if isinstance(place, str) and not Path(place).parent.is_dir():
+            raise click.UsageError(f"{what} {path}: no directory {Path(place).parent}")
+        if any(is_same_place(place, locate(each)) for each in inputs if each != "-"):
             raise click.UsageError(f"{what} {path} is an input, too: choose another name")
-        if Path(path).exists() and not options["force"]:
+        in_store = not isinstance(place, str)  # which tells of OUT by itself
+        if not options["force"] and not (in_store and what == "OUT") and exists(place):
             raise click.UsageError(f"{what} {path} exists: choose another name, or replace it with --force")
-
-
-def _is_same(one: str, other: str) -> bool:
-    return Path(one).exists() and Path(other).exists() and Path(one).samefile(other)
+    if len(written) == 2 and out != STDOUT and name_of(locate(out)) == name_of(locate(written[1][1])):
+        raise click.UsageError(f"{ON_ERROR} collect {out} is OUT, too: choose another name")
 
 
 def _origin(roles: convert.Roles) -> dict[str, str]:

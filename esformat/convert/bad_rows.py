@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import IO, Protocol
+from typing import BinaryIO, Protocol
 
 from esformat.convert.errors import BadRowError
 from esformat.convert.events import Rejects
+from esformat.io.location import Target, locate
+from esformat.io.store import StoredAt
+from esformat.io.upload import Upload
 
 _HINT = "mend it, or leave bad rows out with --on-error skip or --on-error collect FILE"
 
@@ -59,10 +62,14 @@ class Stop(Skip):
 class Collect(Skip):
     """Leaves bad rows out and writes each as a line of JSON: file, line or row, reason and text."""
 
-    def __init__(self, path: Path) -> None:
-        """Write to `path`, over what is there. Raises OSError if that cannot be."""
+    def __init__(self, path: Target) -> None:
+        """Write to a file, over what is there; in a store it appears at the end. Raises UsageError, OSError."""
         super().__init__()
-        self._file: IO[str] = path.open("w", encoding="utf-8", newline="\n")
+        place = locate(path)
+        self._upload = Upload(place.store, place.path, overwrite=True) if isinstance(place, StoredAt) else None
+        self._file: BinaryIO = (
+            Path(str(place)).open("wb") if self._upload is None else self._upload.file  # noqa: SIM115 - close closes
+        )
 
     def begin(self) -> None:
         super().begin()
@@ -71,7 +78,9 @@ class Collect(Skip):
 
     def take(self, rows: Rejects) -> None:
         super().take(rows)
-        self._file.writelines(json.dumps(row.as_dict(), ensure_ascii=False) + "\n" for row in rows)
+        self._file.writelines(f"{json.dumps(row.as_dict(), ensure_ascii=False)}\n".encode() for row in rows)
 
     def close(self) -> None:
+        if self._upload is not None and not self._file.closed:
+            self._upload.commit()
         self._file.close()

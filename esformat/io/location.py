@@ -19,6 +19,7 @@ from esformat.io.commit_folder import CommitFolder, LocalFolder, StoredFolder
 from esformat.io.commits import committed, committed_objects
 from esformat.io.publish import Publication
 from esformat.io.remote import RemoteSource
+from esformat.io.retry import retry
 from esformat.io.source import FileSource, Source
 from esformat.io.store import ArrowStore, FsspecStore, StoredAt
 from esformat.io.upload import Upload
@@ -281,6 +282,18 @@ def names_one_file(target: Any) -> bool:
 def name_of(place: Place) -> str:
     """What messages call a place."""
     return place.name if isinstance(place, StoredAt) else place
+
+
+def exists(place: Place) -> bool:
+    """Whether there is a file. Raises OSError where a store does not answer."""
+    return Path(place).exists() if isinstance(place, str) else retry(place.store.facts, place.path) is not None
+
+
+def is_same_place(one: Place, other: Place) -> bool:
+    """Whether two places are one: a local file under two names, or an object."""
+    if isinstance(one, str) and isinstance(other, str):
+        return Path(one).exists() and Path(other).exists() and Path(one).samefile(other)
+    return not isinstance(one, str) and not isinstance(other, str) and one.name == other.name
 
 
 def name_below(target: Any, place: Place) -> str:

@@ -6,12 +6,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from esformat.errors import UsageError
 from esformat.format.metadata import Statistics
 from esformat.io.buffered import in_windows
-from esformat.io.location import Place, Target, locate, publication_of, source_of
+from esformat.io.location import Target, is_same_place, locate, publication_of, source_of
 from esformat.io.publish import Publication, naming
 from esformat.io.remote import RemoteSource
 from esformat.io.store import StoredAt
@@ -57,15 +56,9 @@ def check_output(out: Target, inputs: Sequence[Target]) -> None:
     """Raises UsageError if the place of a new segment is one of the inputs: they are never changed."""
     place = locate(out)
     for each in inputs:
-        if isinstance(each, str | bytes | os.PathLike | tuple | StoredAt) and _is_same(place, locate(each)):
+        if isinstance(each, str | bytes | os.PathLike | tuple | StoredAt) and is_same_place(place, locate(each)):
             name = place if isinstance(place, str) else place.name
             raise UsageError("the output is an input, too", path=name, hint="choose another name")
-
-
-def _is_same(one: Place, other: Place) -> bool:
-    if isinstance(one, str) and isinstance(other, str):
-        return Path(one).exists() and Path(other).exists() and Path(one).samefile(other)
-    return not isinstance(one, str) and not isinstance(other, str) and one.name == other.name
 
 
 @contextmanager

@@ -118,7 +118,7 @@ def feed_files(topic: AnyTopic | NewTopic, inputs: Sequence[convert.Input], opti
         if not any(map(convert.is_pipe, inputs)):  # a pipe is appended as it comes
             plan = _surveyed(inputs, roles, options)
         show = opened.enter_context(progress("appending"))
-        bad_rows = bad_rows_of(options)
+        bad_rows = bad_rows_of(options, inputs)
         live = options["producer"] is None  # whose batches are the same when they come again
         load = opened.enter_context(
             convert.Load(inputs, roles, input_options_of(options), bad_rows=bad_rows, progress=show, live=live)

@@ -84,6 +84,19 @@ def test_append_stops_at_a_bad_row(command, clicks):
     assert (skipped["events"], skipped["bad_rows"]) == (3, 1)
 
 
+def test_bad_rows_never_replace_an_input(command, clicks, tmp_path):
+    """They go to a file of their own, by whatever name the input is given."""
+    dirty = tmp_path / "dirty.jsonl"
+    dirty.write_text(CLICKS + '{"who": "eve", "at": "never"}\n')
+    (tmp_path / "link.jsonl").symlink_to(dirty)
+    for name in ("dirty.jsonl", "link.jsonl", str(dirty)):
+        refused = command("append", "data", "clicks", "dirty.jsonl", *HOW, "--on-error", "collect", name)
+        assert (refused.status, "is an input, too" in refused.err) == (2, True)
+    assert dirty.read_text().startswith(CLICKS)
+    assert command("append", "data", "clicks", "dirty.jsonl", *HOW, "--on-error", "collect", "bad.jsonl").status == 0
+    assert '"line": 4' in (tmp_path / "bad.jsonl").read_text()
+
+
 QUESTIONS = [
     ([], [0, 1, 2]),
     (["--reverse"], [2, 1, 0]),

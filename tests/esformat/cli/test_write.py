@@ -186,6 +186,7 @@ REFUSED = [
     (["out.esdb", "in.csv", "--on-error", "ignore"], "invalid value 'ignore': expected stop, skip or collect FILE"),
     (["out.esdb", "in.csv", "--on-error", "collect"], "invalid value 'collect': expected stop, skip or collect FILE"),
     (["out.esdb", "in.csv", "--on-error", "collect", "in.csv"], "--on-error collect in.csv is an input, too"),
+    (["out.esdb", "in.csv", "--on-error", "collect", "out.esdb"], "--on-error collect out.esdb is OUT, too"),
     (["in.csv", "in.csv"], "OUT in.csv is an input, too: choose another name"),
     (["nowhere/out.esdb", "in.csv"], "OUT nowhere/out.esdb: no directory nowhere"),
     (["out.esdb"], "Missing argument 'INPUT...'"),
