@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import operator
 import re
 from collections.abc import Iterator, Sequence
@@ -19,11 +18,17 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
 _CONDITION = re.compile(
-    r"\s*(?P<name>[^<>=!]+?)\s*(?:(?P<sign><=|>=|!=|=|<|>)|\s(?P<list>IN)\b)\s*(?P<value>.*?)\s*",
+    r"\s*(?P<name>[^<>=!]+?)\s*(?:(?P<sign><=|>=|!=|<>|==|=|<|>)|\s(?P<list>IN)\b)\s*(?P<value>.*?)\s*",
     re.IGNORECASE | re.DOTALL,
 )
+_VALUE = re.compile(
+    r"""\s*(?:'(?P<single>(?:[^']|'')*)'|"(?P<double>(?:[^"]|"")*)"|(?P<plain>[^,'"]*[^,]*?))\s*(?P<end>,|$)"""
+)
+_QUOTED = re.compile(r"""'(?:[^']|'')*'|(?:"(?:[^"]|"")*")""")
+_JOINED = re.compile(r"\s(AND|OR)\s.*([=<>]|\sIN\b)", re.IGNORECASE | re.DOTALL)
 _COMPARED = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq, "!=": operator.ne,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq, "==": operator.eq,
+    "!=": operator.ne, "<>": operator.ne,
 }  # fmt: skip
 
 
@@ -38,7 +43,7 @@ class Condition:
 
 
 class Where(click.ParamType[Condition]):
-    """NAME OP VALUE, as "amount >= 10", or NAME IN (A, B)."""
+    """NAME OP VALUE, as "amount >= 10", or NAME IN (A, B). A value may stand in quotes, where `''` is a quote."""
 
     name = "condition"
 
@@ -52,10 +57,30 @@ class Where(click.ParamType[Condition]):
                 param,
                 ctx,
             )
+        given = found["value"]
+        if _JOINED.search(_QUOTED.sub("''", given)):
+            self.fail(f"{value!r} is more than one condition: give --where for each, or quote the value", param, ctx)
         if found["sign"]:
-            return Condition(value, found["name"], found["sign"], (found["value"],))
-        listed = found["value"].removeprefix("(").removesuffix(")")
-        return Condition(value, found["name"], "in", tuple(next(csv.reader([listed], skipinitialspace=True), ())))
+            quoted = _VALUE.fullmatch(given) if given[:1] in ("'", '"') else None
+            return Condition(value, found["name"], found["sign"], (given if quoted is None else _unquoted(quoted),))
+        listed = given[1:-1] if given[:1] + given[-1:] in ("()", "[]") else given
+        return Condition(value, found["name"], "in", tuple(_listed(listed)))
+
+
+def _listed(text: str) -> Iterator[str]:
+    """The values of a list with commas between."""
+    at = 0
+    while text.strip() and (found := _VALUE.match(text, at)) is not None:
+        yield _unquoted(found)
+        at = found.end()
+        if not found["end"]:
+            return
+
+
+def _unquoted(found: re.Match[str]) -> str:
+    if found["plain"] is not None:
+        return found["plain"]
+    return found["double"].replace('""', '"') if found["single"] is None else found["single"].replace("''", "'")
 
 
 class Filtered:

@@ -30,6 +30,15 @@ FOUND = [
     (["space > customer-1", "space != other"], 9),
     (["grouping = web", "type = purchase"], 0),
     (["data = visit 7"], 1),
+    (["type = 'purchase'"], 7),  # as SQL has it
+    (['type == "purchase"'], 7),
+    (["type <> 'view'"], 7),
+    (["type IN ('purchase', \"view\")"], 28),
+    (["type IN ['purchase','none']"], 7),
+    (["type IN (purchase, 'vi''ew', \"a, b\", )"], 7),
+    (["type IN ()"], 0),
+    (["timestamp >= '2024-03-08'", "timestamp < '2024-03-10'"], 2),
+    (["data = 'visit 7 and 8 = 15'"], 0),
 ]
 
 
@@ -48,6 +57,8 @@ def test_where(esdb, activity, conditions, expected):
 WRONG = [
     ("nope = 1", "no column 'nope'; the columns are: space, grouping, timestamp"),
     ("timestamp > soon", "the values of 'timestamp' are timestamp[us, tz=UTC]"),
+    ("country = SE AND type = view", "is more than one condition: give --where for each"),
+    ("type = 'view' or country IN (SE)", "is more than one condition: give --where for each"),
     ("country", "invalid condition 'country': expected NAME = VALUE"),
 ]
 
