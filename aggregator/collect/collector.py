@@ -301,14 +301,18 @@ class Collector:
             if not found and self._first_look:
                 self.counts.unmatched += 1
                 _LOG.warning("no file matches %s", pattern)
+            skipped = 0
             for path in found:
                 name = Path(path).name
                 if path in seen or any(fnmatch(name, one) or fnmatch(path, one) for one in files.exclude):
                     continue
                 if is_compressed(path) and files.compressed == "skip":
+                    skipped += 1
                     continue
                 seen.add(path)
                 yield path, pattern
+            if skipped and self._first_look:
+                _LOG.warning("%s: %d compressed (.gz) passed over; --compressed once reads them", pattern, skipped)
 
     def _news(self, now: float, complete: bool) -> Iterator[tuple[Part, bytes]]:
         """Whole records that are not stored yet, with where they are, file by file."""

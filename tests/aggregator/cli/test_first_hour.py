@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
 LINES = "2026-03-01T08:00:00Z GET /a 12\n2026-03-01T08:00:01Z GET /b 30\n"
@@ -55,3 +57,13 @@ def test_columns_behind_select(command, logs, statement):
     answer = command("query", "data", statement)
     assert answer.status == 2
     assert "SELECT" in answer.err.partition("\n")[0]
+
+
+def test_compressed_files_are_told(command, logs, caplog):
+    """Passed over unless they are asked for, and not in silence."""
+    (logs / "old.log.gz").write_bytes(gzip.compress(LINES.encode()))
+    result = command("collect", "--path", "logs/old*", "--into", "data", "--once")
+    assert result.text.startswith("0 lines")
+    assert "logs/old*: 1 compressed (.gz) passed over; --compressed once reads them" in caplog.text
+    again = command("collect", "--path", "logs/old*", "--into", "data", "--once", "--compressed", "once")
+    assert again.text.startswith("2 lines")
