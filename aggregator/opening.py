@@ -32,7 +32,7 @@ def open_catalog(
     file_mode: int | None = None,
     tuning: Tuning | None = None,
 ) -> Catalog:
-    """Open the catalog in the directory `path`. For writing it is made where it is absent, and one process may.
+    """Open the catalog in the directory `path`; make it where it is absent. One process may write to it.
 
     read_only: only read, beside the process that writes, if there is one: what that acknowledged is seen by the next
         scan, sealed or not. Nothing is made or changed.
@@ -61,7 +61,7 @@ def open_catalog(
 
 
 def rebuild_manifest(path: AnyPath, *, progress: Callable[[int, int], None] | None = None) -> RebuildReport:
-    """Make a catalog's manifest anew from its segments, where it is lost or damaged; nobody may have it open.
+    """Rebuild a lost or damaged manifest from the catalog's segments. The catalog must be closed everywhere.
 
     Every segment is read from end to end. Damaged ones, and the old manifest, go to `quarantine/`. What was not sealed
     yet comes from the log when the catalog is opened. progress: called with the bytes done and in all.

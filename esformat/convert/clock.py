@@ -47,7 +47,7 @@ class Times:
 
 
 class Clock:
-    """How the times of an input are written, and in which zone those that do not say are."""
+    """The format of an input's times, and the zone of those that name none."""
 
     def __init__(self, written: str | None = None, zone: str = "UTC", *, unit: str | None = None) -> None:
         """Take `written` as s, ms, us, ns, iso or a format such as "%d/%m/%Y %H:%M".

@@ -43,7 +43,7 @@ Progress = Callable[[int, int], None]  # bytes of the source read so far, and in
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """How to convert.
+    """Settings of a conversion.
 
     source_format, target_format: of CONVERSION_FORMATS, where names and first bytes do not tell them.
     schema: a file whose columns, indexes and kind of keys CSV and JSON lines are read with.

@@ -39,7 +39,7 @@ class InputOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What was done."""
+    """Counts and notes of a finished load."""
 
     num_events: int
     bad_row_count: int

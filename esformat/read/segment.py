@@ -60,7 +60,7 @@ def _open_copy(path: Any, cache_bytes: int | None, facts: tuple[Any, ...]) -> Se
 
 
 def set_cache_bytes(cache_bytes: int) -> None:
-    """How much the segments that share the process's cache keep together: decoded directory, indexes, blocks, frames.
+    """Set how much decoded data the open segments of this process may keep in memory, all together.
 
     256 MiB unless set. Less takes effect at once. Raises UsageError.
     """

@@ -22,7 +22,7 @@ def recompress(
     progress: Progress | None = None,
     storage_options: Options = None,
 ) -> Made:
-    """Write a segment anew with another codec or level, in blocks of full size, with freshly trained dictionaries.
+    """Rewrite a segment with another codec or level, in blocks of full size, with newly trained dictionaries.
 
     codec, level: as for `create`. Memory does not grow with the segment. progress, storage_options: as for `merge`.
     Raises UsageError, UnsupportedVersionError (no such codec installed), CorruptSegmentError, OSError.

@@ -26,7 +26,7 @@ def reindex(
     progress: Progress | None = None,
     storage_options: Options = None,
 ) -> Made:
-    """Write a segment anew with indexes on exactly these columns; data blocks are copied as they are.
+    """Rewrite a segment with indexes on exactly these columns; data blocks are copied as they are.
 
     Indexes that it has are carried over; rebuild: they are built from their columns, too, as new ones are.
     properties: add to those it has, or replace them.

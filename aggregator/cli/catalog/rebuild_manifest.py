@@ -28,7 +28,7 @@ Examples:
 @catalog_argument
 @json_option
 def rebuild_manifest(catalog: str, as_json: bool) -> int:
-    """Make the manifest of CATALOG anew from its segments, where it is lost or damaged; nobody may have it open.
+    """Rebuild a lost or damaged manifest from the segments of CATALOG, which must be closed everywhere.
 
     Every segment is read from end to end. What neither they nor the log can tell (topics without events, policies,
     pipes, erasures under way, record indexes) comes from the file catalog.facts. What cannot be read goes to

@@ -60,7 +60,7 @@ def feeding_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @input_options
 @json_option
 def append(catalog: str, topic: str, inputs: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """Append the events of files to TOPIC, which must be there.
+    """Append the events of files to TOPIC, which must exist.
 
     INPUT is CSV, JSON lines, Parquet or Arrow, plain or compressed (.gz, .bz2, .zst): a file, a directory, a pattern,
     a place in a store, or "-" for standard input, which is appended as it comes. Columns have the types that the topic

@@ -26,7 +26,7 @@ Examples:
 
 @click.group(epilog=_EXAMPLES)
 def token() -> None:
-    """Make, list and take away the bearer tokens of a server.
+    """Create, list and revoke the bearer tokens of a server.
 
     As soon as there is one, every request needs one. A running server notices changes within a second.
     """
