@@ -42,6 +42,7 @@ _ESCAPED = re.compile(rb"\\([\"\\\]])")
 # The times of RFC 3164, with what senders add to them. Before it: Cisco's sequence number, host or card, and sign that
 # the clock is not synchronised.
 _CLOCK = rb"(?P<clock>\d\d:\d\d:\d\d)(?:[.,](?P<fraction>\d{1,9}))?"
+_DAY_AHEAD = dt.timedelta(days=1)
 _DAY = rb"(?P<month>[A-Za-z]{3}) {1,2}(?P<day>\d{1,2}) (?:(?P<year>\d{4}) )?"
 _OLD_TIME = re.compile(
     rb" {0,4}+(?:(?P<sequence>\d{1,10}+)?: ?(?:(?P<origin>[A-Za-z][^\s:]{0,254}+): ?)?)?(?P<sign>[*.])?"
@@ -87,7 +88,7 @@ def read_message(
     """The record of a message, and the tags of its stream. Nothing is refused; what has neither form is told.
 
     peer: the address that it came from, which stands for a host that it does not name. now: an aware time; times
-    without a year are next to it, and those without a zone in its zone.
+    without a year are the last that is not to come, and those without a zone in its zone.
     """
     record: dict[str, Any] = {"truncated": True} if cut else {}
     if cut and (half := _HALF.search(message, max(0, len(message) - 3))):
@@ -320,7 +321,7 @@ def _iso_second(date: bytes, clock: bytes, zone: bytes | None, now: dt.datetime)
 def _old_second(
     month: bytes, day: bytes, year: bytes | None, clock: bytes, zone: bytes | None, now: dt.datetime
 ) -> dt.datetime | None:
-    """A time in a zone; without a year, the one that is next to `now`."""
+    """A time in a zone; without a year, the last that is not to come, but for a day: clocks and zones differ."""
     number, tz = _MONTHS.get(month.lower(), 0), now.tzinfo if zone is None else _zone(zone)
     hour, minute, second = map(int, clock.split(b":"))
     found = []
@@ -329,4 +330,4 @@ def _old_second(
             found.append(dt.datetime(each, number, int(day), hour, minute, second, tzinfo=tz))
         except ValueError:  # 29 February, or no such time
             continue
-    return min(found, key=lambda moment: abs(moment - now), default=None)
+    return max((moment for moment in found if moment <= now + _DAY_AHEAD), default=min(found, default=None))

@@ -54,8 +54,23 @@ def test_messages(message, tags, record):
     assert read_message(message, "10.0.0.9", NOW) == (tags, record)
 
 
+@pytest.mark.parametrize(
+    ("now", "date", "expected"),
+    [
+        (utc(2026, 11, 23), "Mar  1", utc(2026, 3, 1)),  # eight months ago, not three from now
+        (utc(2026, 1, 2), "Dec 31", utc(2025, 12, 31)),
+        (utc(2025, 12, 31, 23), "Jan  1", utc(2026, 1, 1)),  # of a clock that is ahead
+        (utc(2025, 12, 31, 23), "Jan  3", utc(2025, 1, 3)),
+    ],
+)
+def test_year_that_is_not_named(now, date, expected):
+    """A time without a year is the last one that is not to come, as for the collector; a day ahead is let pass."""
+    _, record = read_message(f"<13>{date} 00:00:00 h a: x".encode(), "p", now)
+    assert record["ts"] == expected
+
+
 def test_leap_day():
-    """29 February is of the year next to now that has one."""
+    """29 February is of the last year that has one."""
     _, record = read_message(b"<13>Feb 29 00:00:00 h a: x", "p", dt.datetime(2025, 1, 1, tzinfo=dt.UTC))
     assert record["ts"] == utc(2024, 2, 29)
 
