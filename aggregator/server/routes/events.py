@@ -37,8 +37,8 @@ KEY = parameter(
 )  # fmt: skip
 PARTITION = parameter("partition", "Name of a partition", default="0", maxLength=1024)
 NAMES = (
-    parameter("ts", "What the body calls the time", example="@timestamp"),
-    parameter("msg", "What the body calls the message, or payload", example="message"),
+    parameter("ts", "What the body calls the time, such as @timestamp"),
+    parameter("msg", "What the body calls the message, or payload, such as message"),
 )
 JSON_ROWS: Any = {"oneOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}, "minItems": 1}]}
 TIME_UNIT = parameter(
