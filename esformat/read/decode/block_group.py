@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from esformat.core.events import Columns
 from esformat.errors import CorruptSegmentError
-from esformat.format.arrays import Values, bytes_array, is_bytes, numbers_array
+from esformat.format.arrays import Values, bytes_array, is_bytes, numbers_array, repeated_key
 from esformat.format.bytes_node import BytesNode, check_lengths
 from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, TIMESTAMPS_CHUNK, DataBlock
 from esformat.format.layout import MAX_FRAME_BYTES
@@ -184,10 +184,11 @@ class BlockGroup:
     def _keys(self, name: str, run_of: I64) -> pa.Array:
         kind = self._reader.schema.key_type
         if name == "grouping" and not self._has_groupings():
-            return pa.repeat(pa.scalar(b"" if self._reader.schema.binary_keys else "", kind), len(run_of))
+            return repeated_key(b"", kind, len(run_of))
         keys = self._run_keys(name)
         if len(run_of) and run_of[0] == run_of[-1]:  # they ascend
-            return pa.repeat(keys[int(run_of[0])], len(run_of))
+            key = keys[int(run_of[0])].as_py()
+            return repeated_key(key if isinstance(key, bytes) else key.encode(), kind, len(run_of))
         return Values(keys).take(run_of)
 
     def _run_keys(self, name: str) -> pa.Array:

@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from esformat.core.values import repeated
 from esformat.event import to_key
-from esformat.format.arrays import bitmap, numbers_array
+from esformat.format.arrays import bitmap, numbers_array, repeated_key
 from esformat.format.data_block import DataBlock
 from esformat.format.node import Shape, shape_of
 from esformat.format.packing import decode_ints, read_pack
@@ -52,7 +51,7 @@ class BatchMaker:
         with self._reader.named:
             for name in self._schema.names:
                 if name in self._keys:
-                    arrays.append(_repeated(self._keys[name], self._reader.schema.key_type, high - low))
+                    arrays.append(repeated_key(self._keys[name], self._reader.schema.key_type, high - low))
                 elif name == "timestamp":
                     times = block.run_times(run_start, low, high, self._reader.own().plain)
                     arrays.append(numbers_array(times, TIMESTAMP_TYPE))
@@ -81,9 +80,3 @@ class BatchMaker:
             numbers = decode_ints(block.body, read_pack(block.body, head.at, block.row_count), context.plain, low, high)
             return numbers_array(numbers, kind, None if head.valid is None else head.valid[low:high])
         return block.column(place, kind, context).slice(low, high - low)
-
-
-def _repeated(key: bytes, kind: pa.DataType, count: int) -> pa.Array:
-    """One key for each row."""
-    offsets, data = repeated(key, count)
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
