@@ -27,13 +27,14 @@ JSON_TYPE = "application/json"
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
-    """A catalog and a client of its server, for all tests of this file."""
+    """A catalog with the topic `logs` and a client of its server, for all tests of this file, whichever run here."""
     http = Http(bind=ANY_PORT)
     with (
         aggregator.open(tmp_path_factory.mktemp("streams")) as catalog,
         RunningServer(catalog, Settings(http=http)) as server,
         httpx.Client(base_url=server.url, timeout=120) as web,
     ):
+        post(web, "/v1/streams", b'{"ts": 1, "msg": "first"}', tags="app=first")
         yield catalog, web
 
 
