@@ -19,9 +19,11 @@ import argparse
 import json
 import struct
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -204,7 +206,7 @@ def read_handles(cursor: Cursor, count: int) -> list[Handle]:
 
 # ── Types (§ 15) and how the bits of one value read ─────────────────────────────────────────────────────────────────
 
-NULL, INTS, WIDE, CODES, BYTES, LIST, FIXED, STRUCT = range(8)
+NULL, INTS, WIDE, CODES, BYTES, LIST, FIXED, STRUCT, TEMPLATES = range(9)
 Storage = tuple[int, Callable[[Any], Any], int]  # shape; what makes a value of what a node holds; bytes of a number
 
 
@@ -323,12 +325,109 @@ def check_type(kind: Json, depth: int = 0) -> None:
 # ── Column nodes (§ 9) ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
+STRING, ENUM, INTEGER, PADDED, DECIMAL, HEX, DATE = range(7)
+MOST_TEMPLATES, MOST_VARIABLES, MOST_SLOTS = 4096, 4096, 1024
+MOST_SLOTS_SHOWN, MOST_NODE_BYTES = 1 << 20, 16 << 20
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+# Of each form of dates: how it looks but for the fraction, units in a day, digits behind the point.
+DATE_FORMS = [
+    ("%Y-%m-%d", 1, 0),
+    *((f"%Y-%m-%d{between}{time}", units, digits) for between in "T " for time, units, digits in (
+        ("%H:%M", 1440, 0), ("%H:%M:%S", 86_400, 0), ("%H:%M:%S", 86_400_000, 3), ("%H:%M:%S", 86_400_000_000, 6))),
+    ("%d/%b/%Y:%H:%M:%S", 86_400, 0),
+]  # fmt: skip
+
+
+class Variable(NamedTuple):
+    """What the slots of templates show."""
+
+    kind: int
+    parameter: int
+    values: list[bytes]
+
+    def text(self, value: Any) -> bytes:
+        """A value of the variable as it stands in a row's value."""
+        if self.kind == STRING:
+            return bytes(value)
+        if self.kind == ENUM:
+            require(0 <= value < len(self.values), f"value {value} of an enumeration of {len(self.values)}")
+            return self.values[value]
+        if self.kind == DATE:
+            return date_text(self.parameter, value)
+        if self.kind == INTEGER:
+            return b"%d" % value
+        if self.kind == HEX:
+            number = value & 2**64 - 1
+            require(number < 16**self.parameter, f"{number:#x} with {self.parameter} digits")
+            return b"%0*x" % (self.parameter, number)
+        if self.kind == PADDED:
+            require(0 <= value < 10**self.parameter, f"{value} with {self.parameter} digits")
+            return b"%0*d" % (self.parameter, value)
+        whole, fraction = divmod(abs(value), 10**self.parameter)
+        return b"%s%d.%0*d" % (b"-" if value < 0 else b"", whole, self.parameter, fraction)
+
+
+def date_text(form: int, value: int) -> bytes:
+    layout, units, digits = DATE_FORMS[form]
+    seconds, fraction = divmod(value * 86_400, units) if units <= 86_400 else divmod(value, units // 86_400)
+    try:
+        moment = datetime(1970, 1, 1) + timedelta(seconds=seconds)
+    except OverflowError as error:
+        raise Corrupt(f"a date of {value} units") from error
+    shown = layout.replace("%Y", f"{moment.year:04}").replace("%b", MONTHS[moment.month - 1])
+    return (moment.strftime(shown) + (f".{fraction:0{digits}}" if digits else "")).encode()
+
+
+class Template(NamedTuple):
+    """Literals, and between them slots, each of which shows a variable."""
+
+    literals: list[bytes]
+    slots: list[int]
+
+
+class Templates(NamedTuple):
+    """The templates of a column, and what they show."""
+
+    variables: list[Variable]
+    templates: list[Template]
+
+
+def read_templates(cursor: Cursor, count: int) -> Templates:
+    """Read what a dictionary block says of a column's templates (§ 14)."""
+    size, variables = cursor.fields("II")
+    require(count <= MOST_TEMPLATES and variables <= MOST_VARIABLES, f"{count} templates, {variables} variables")
+    cursor = Cursor(cursor.take(size))
+    kinds, parameters, value_counts = (read_counts(cursor, variables) for _ in range(3))
+    require(sum(value_counts) <= MOST_ENTRIES, "too many values of enumerations")
+    values = read_node(cursor, "binary", sum(value_counts))
+    slot_counts = read_counts(cursor, count)
+    require(max(slot_counts) <= MOST_SLOTS and sum(slot_counts) <= MOST_ENTRIES, "too many slots")
+    slots = read_counts(cursor, sum(slot_counts))
+    literals = read_node(cursor, "binary", sum(slot_counts) + count)
+    cursor.end()
+    require(None not in values and None not in literals, "a null in templates")
+    require(max(slots, default=-1) < variables, "a slot shows a variable that is not there")
+    for kind, parameter, n in zip(kinds, parameters, value_counts, strict=True):
+        if kind > DATE or (kind == DATE and parameter >= len(DATE_FORMS)):
+            raise TooNew(f"a variable of kind {kind} with parameter {parameter}")
+        most = {PADDED: 18, DECIMAL: 18, HEX: 16}.get(kind)
+        require(1 <= parameter <= most if most else kind == DATE or parameter == 0, f"the parameter of kind {kind}")
+        require(kind == ENUM or n == 0, f"a variable of kind {kind} has values")
+    facts = zip(kinds, parameters, cut(values, value_counts), strict=True)
+    texts = cut(literals, [n + 1 for n in slot_counts])
+    return Templates(
+        [Variable(*each) for each in facts],
+        [Template(*each) for each in zip(texts, cut(slots, slot_counts), strict=True)],
+    )
+
+
 @dataclass
 class ColumnDictionary:
     """What a dictionary block (§ 14) says of one column."""
 
     zstd: zstandard.ZstdCompressionDict | None = None
     values: list[Any] | None = None
+    templates: Templates | None = None
 
 
 NO_DICTIONARY = ColumnDictionary()
@@ -338,7 +437,7 @@ def read_node(cursor: Cursor, kind: Json, count: int, dictionary: ColumnDictiona
     """Read a node of `count` values of a type."""
     require(count <= MOST_ELEMENTS, f"a node of {count} values")
     shape, flags, frame_rows = cursor.fields("BBH")
-    if shape > STRUCT or flags & ~3:
+    if shape > TEMPLATES or flags & ~3:
         raise TooNew(f"a node of shape {shape} with flags {flags:#x}")
     if shape == BYTES:
         require(1 <= frame_rows <= 1024, f"frames of {frame_rows} rows")
@@ -346,12 +445,14 @@ def read_node(cursor: Cursor, kind: Json, count: int, dictionary: ColumnDictiona
         require(not frame_rows and not flags & 2, f"frame rows or a dictionary for shape {shape}")
     valid = [1] * count
     if flags & 1:
-        require(shape not in (NULL, CODES), f"validity in shape {shape}")
+        require(shape not in (NULL, CODES, TEMPLATES), f"validity in shape {shape}")
         valid = read_pack(cursor, count)
         require(set(valid) <= {0, 1}, "validity is neither 0 nor 1")
     if shape == CODES:
         return read_codes(cursor, count, dictionary.values)
     expected, convert, width = storage(kind)
+    if shape == TEMPLATES and expected == BYTES:
+        return [None if value is None else convert(value) for value in read_templated(cursor, count, dictionary)]
     require(shape == expected, f"shape {shape} for type {kind!r}")
     inner = ColumnDictionary(dictionary.zstd)  # codes stand for whole values of a column, not for parts of them
     if shape == NULL:
@@ -382,6 +483,39 @@ def read_codes(cursor: Cursor, count: int, values: list[Any] | None) -> list[Any
     with_null = [None, *(values or ())]
     require(all(0 <= code < len(with_null) for code in codes), "a code is outside the dictionary")
     return [with_null[code] for code in codes]
+
+
+def read_templated(cursor: Cursor, count: int, dictionary: ColumnDictionary) -> list[bytes | None]:
+    """Read values that are stored by the column's templates."""
+    codes = read_pack(cursor, count)
+    require(dictionary.templates is not None, "a node of templates without a dictionary of them")
+    variables, templates = dictionary.templates or Templates([], [])
+    require(all(0 <= code <= len(templates) for code in codes), "a template is not in the dictionary")
+    rows = Counter(code for code in codes if code)
+    shown = sum(n * len(templates[code - 1].slots) for code, n in rows.items())
+    require(shown <= MOST_SLOTS_SHOWN, f"the rows show {shown} slots")
+    counts = Counter(dict.fromkeys(range(len(variables)), 0))
+    for code, n in rows.items():
+        counts.update(dict.fromkeys(templates[code - 1].slots, n))
+    columns: dict[int, Iterator[Any]] = {}
+    for number in sorted(variable for variable, n in counts.items() if n):
+        string = variables[number].kind == STRING
+        inner = ColumnDictionary(dictionary.zstd)
+        values = read_node(cursor, "binary", counts[number], inner) if string else read_pack(cursor, counts[number])
+        require(None not in values, "a null in a variable")
+        columns[number] = iter(values)
+    made: list[bytes | None] = []
+    left = MOST_NODE_BYTES
+    for code in codes:
+        value = None
+        if code:
+            literals, slots = templates[code - 1]
+            texts = {n: variables[n].text(next(columns[n])) for n in dict.fromkeys(slots)}
+            left -= sum(map(len, literals)) + sum(len(texts[n]) for n in slots)
+            require(left >= 0, "the values take too many bytes")
+            value = literals[0] + b"".join(texts[n] + after for n, after in zip(slots, literals[1:], strict=True))
+        made.append(value)
+    return made
 
 
 def read_bytes(
@@ -513,14 +647,17 @@ def read_dictionary(block: Block, schema: list[Json]) -> dict[int, ColumnDiction
     """What a dictionary block says, by column."""
     cursor, columns = Cursor(block.body), {}
     for _ in range(block.count):
-        column, reserved, zstd_size, values = cursor.fields("HHII")
-        require(reserved == 0 and column < len(schema) and values <= MOST_ENTRIES, f"column {column}, {values} values")
+        column, templates, zstd_size, values = cursor.fields("HHII")
+        require(column < len(schema) and values <= MOST_ENTRIES, f"column {column}, {values} values")
         columns[column] = entry = ColumnDictionary()
         if zstd_size:
             entry.zstd = zstandard.ZstdCompressionDict(cursor.take(zstd_size))
         if values:
             entry.values = read_node(cursor, schema[column]["type"], values)
             require(None not in entry.values, "a null in a dictionary")
+        if templates:
+            require(storage(schema[column]["type"])[0] == BYTES, f"templates of column {column}")
+            entry.templates = read_templates(cursor, templates)
     cursor.end()
     return columns
 

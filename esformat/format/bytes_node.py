@@ -93,6 +93,10 @@ class BytesNode:
         if self.end > len(body):
             raise CorruptSegmentError("frames reach beyond their block")
 
+    def validity(self, low: int, high: int) -> npt.NDArray[np.uint8] | None:
+        """One byte for each value of rows [low, high), 1 where it is valid; None where all are."""
+        return None if self.head.valid is None else self.head.valid[low:high]
+
     def decompressor(self, context: DecodeContext) -> Decompressor:
         """What the node's frames are decompressed with."""
         return context.framed if self.head.needs_dictionary else context.plain

@@ -31,6 +31,7 @@ from esformat.format.frame import Block, encode_block
 from esformat.format.layout import MAX_BLOCK_ROWS, BlockKind
 from esformat.format.node import DecodeContext, EncodeContext, NodeHead, Shape, read_head
 from esformat.format.packing import decode_ints, encode_int_runs, encode_ints, plane_bytes, read_pack
+from esformat.format.template_node import TemplateNode
 
 _HEAD = struct.Struct(
     "<"
@@ -39,6 +40,8 @@ _HEAD = struct.Struct(
     "I"  # chunks: keys, timestamps, columns
 )
 KEYS_CHUNK, TIMESTAMPS_CHUNK, FIRST_COLUMN_CHUNK = 0, 1, 2
+
+_TEMPLATES = bytes([Shape.TEMPLATES])
 
 I64 = npt.NDArray[np.int64]
 
@@ -188,7 +191,7 @@ class DataBlock:
         """Raises CorruptSegmentError where the head breaks the format."""
         body = block.body
         self.body, self.row_count, self.dictionary, self.offset = body, block.count, block.dictionary, block.offset
-        self._nodes: dict[int, BytesNode] = {}
+        self._nodes: dict[int, BytesNode | TemplateNode] = {}
         self._codes: dict[int, tuple[int, bytes] | None] = {}
         self._heads: dict[int, NodeHead] = {}
         self._asked = False  # whether a question needed timestamps
@@ -246,13 +249,14 @@ class DataBlock:
             self._pieces = [bytes(body[at[chunk] : at[chunk + 1]]) for chunk in chunks]
         return self._pieces
 
-    def bytes_node(self, position: int, context: DecodeContext) -> BytesNode:
+    def bytes_node(self, position: int, context: DecodeContext) -> BytesNode | TemplateNode:
         """The node of a column of strings or binary, kept for the next question."""
         node = self._nodes.get(position)
         if node is None:
             at = self.chunks[FIRST_COLUMN_CHUNK + position]
             key = (self.offset, position)
-            node = self._nodes[position] = BytesNode(self.body, at, self.row_count, context, key)
+            made = TemplateNode if self.body[at : at + 1] == _TEMPLATES else BytesNode
+            node = self._nodes[position] = made(self.body, at, self.row_count, context, key)
         return node
 
     def run_times(self, start: int, low: int, high: int, decompressor: Decompressor) -> I64:

@@ -1,4 +1,5 @@
-"""Dictionary blocks: for each column, the zstd dictionary of its frames and the values that its codes stand for.
+"""Dictionary blocks: for each column, the zstd dictionary of its frames, the values that its codes stand for, and the
+templates of its values.
 
 A file usually has one, written twice: data blocks cannot be read without it. Files that were merged have
 several; each data block says which one it needs.
@@ -14,17 +15,19 @@ import pyarrow as pa
 import zstandard
 
 from esformat.errors import CorruptSegmentError
-from esformat.format.codec import load_dictionary
+from esformat.format.arrays import is_bytes
+from esformat.format.codec import Decompressor, load_dictionary
 from esformat.format.encoding import decode_node, encode_node, end_of_node
 from esformat.format.frame import Block, encode_block
 from esformat.format.layout import MAX_PAGE_ENTRIES, BlockKind
 from esformat.format.node import DecodeContext, EncodeContext
 from esformat.format.schema import Field
+from esformat.format.templates import StoredTemplates, TemplateTable, decode_templates, end_of_templates
 
 _ENTRY = struct.Struct(
     "<"
     "H"  # column: its place among the payload and index columns
-    "H"  # reserved, zero
+    "H"  # templates, 0 for none
     "I"  # bytes of the zstd dictionary, 0 for none
     "I"  # values, 0 for none
 )
@@ -32,11 +35,14 @@ _ENTRY = struct.Struct(
 
 @dataclass(frozen=True, slots=True)
 class ColumnDictionary:
-    """What one column's nodes refer to: a zstd dictionary for frames, values for codes (code 1 is `values[0]`)."""
+    """What one column's nodes refer to: a zstd dictionary for frames, values for codes (code 1 is `values[0]`), and
+    templates (code 1 is the first).
+    """
 
     column: int
     zstd: bytes = b""
     values: pa.Array | None = None
+    templates: TemplateTable | None = None
 
 
 def encode_dictionary(columns: Sequence[ColumnDictionary], context: EncodeContext) -> bytes:
@@ -44,21 +50,26 @@ def encode_dictionary(columns: Sequence[ColumnDictionary], context: EncodeContex
     parts = []
     for column in columns:
         count = 0 if column.values is None else len(column.values)
-        parts.append(_ENTRY.pack(column.column, 0, len(column.zstd), count) + column.zstd)
+        templates = 0 if column.templates is None else len(column.templates.templates)
+        parts.append(_ENTRY.pack(column.column, templates, len(column.zstd), count) + column.zstd)
         if column.values is not None:
             parts.append(encode_node(column.values, context))
+        if column.templates is not None:
+            parts.append(column.templates.encode(context))
     return encode_block(BlockKind.DICTIONARY, b"".join(parts), count=len(columns))
 
 
 @dataclass(frozen=True, slots=True)
 class StoredDictionary:
-    """One column's entry in a dictionary block, its values not yet decoded: most questions need none of them."""
+    """One column's entry in a dictionary block, its values and templates not yet decoded: many questions need none."""
 
     column: int
     zstd: bytes
     count: int
     type: pa.DataType
     node: memoryview
+    template_count: int
+    stored_templates: memoryview
     offset: int
 
     def values(self, context: DecodeContext) -> pa.Array | None:
@@ -70,11 +81,22 @@ class StoredDictionary:
             raise CorruptSegmentError("a dictionary holds a null", offset=self.offset)
         return values
 
+    def templates(self, context: DecodeContext) -> StoredTemplates | None:
+        """The templates; None where the column has none. Raises CorruptSegmentError."""
+        if not self.template_count:
+            return None
+        return decode_templates(self.stored_templates, self.template_count, context)
+
+    def whole(self, context: DecodeContext) -> ColumnDictionary:
+        """All of it, decoded. Raises CorruptSegmentError."""
+        templates = self.templates(context)
+        table = None if templates is None else templates.table()
+        return ColumnDictionary(self.column, self.zstd, self.values(context), table)
+
 
 def decode_dictionary(block: Block, fields: Sequence[Field], context: DecodeContext) -> list[ColumnDictionary]:
     """Read what `encode_dictionary` wrote. Raises CorruptSegmentError."""
-    stored = open_dictionary(block, fields, context)
-    return [ColumnDictionary(entry.column, entry.zstd, entry.values(context)) for entry in stored]
+    return [entry.whole(context) for entry in open_dictionary(block, fields, context)]
 
 
 def open_dictionary(block: Block, fields: Sequence[Field], context: DecodeContext) -> list[StoredDictionary]:
@@ -84,16 +106,20 @@ def open_dictionary(block: Block, fields: Sequence[Field], context: DecodeContex
     for _ in range(block.count):
         if len(body) - at < _ENTRY.size:
             raise CorruptSegmentError("a dictionary block is cut short", offset=block.offset)
-        place, reserved, zstd_bytes, count = _ENTRY.unpack_from(body, at)
+        place, templates, zstd_bytes, count = _ENTRY.unpack_from(body, at)
         at += _ENTRY.size
-        if place >= len(fields) or reserved or at + zstd_bytes > len(body) or count > MAX_PAGE_ENTRIES:
+        if place >= len(fields) or at + zstd_bytes > len(body) or count > MAX_PAGE_ENTRIES:
             raise CorruptSegmentError("a dictionary block breaks the format", offset=block.offset)
         zstd = bytes(body[at : at + zstd_bytes])
         at += zstd_bytes
         kind = fields[place].type
         end = end_of_node(body, at, count, kind, context) if count else at
-        columns.append(StoredDictionary(place, zstd, count, kind, body[at:end], block.offset))
-        at = end
+        if templates and not is_bytes(kind):
+            raise CorruptSegmentError(f"a column of type {kind} has templates", offset=block.offset)
+        end_of_all = end_of_templates(body, end) if templates else end
+        stored = body[end:end_of_all]
+        columns.append(StoredDictionary(place, zstd, count, kind, body[at:end], templates, stored, block.offset))
+        at = end_of_all
     if at != len(body):
         raise CorruptSegmentError("a dictionary block is longer than its columns", offset=block.offset)
     return columns
@@ -102,6 +128,14 @@ def open_dictionary(block: Block, fields: Sequence[Field], context: DecodeContex
 def with_null(values: pa.Array) -> pa.Array:
     """`values` with the null of code 0 in front."""
     return pa.concat_arrays([pa.nulls(1, values.type), values])
+
+
+def context_of(column: ColumnDictionary, plain: Decompressor) -> DecodeContext:
+    """What the nodes of a column are decoded with. Raises CorruptSegmentError."""
+    zstd = zstd_of(column)
+    values = None if column.values is None else with_null(column.values)
+    templates = None if column.templates is None else column.templates.compiled
+    return DecodeContext(plain, Decompressor(zstd) if zstd else plain, values, decode_templates=templates)
 
 
 def zstd_of(column: ColumnDictionary | StoredDictionary) -> zstandard.ZstdCompressionDict | None:

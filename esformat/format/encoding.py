@@ -8,6 +8,7 @@
     list     packed lengths, then the node of the elements
     fixed    fixed-size lists: the node of the elements
     struct   the nodes of the children, one after another
+    templates  strings and binary by the templates of their column: `template_node.py`
 
 A node never says how many values it has: its parent knows. Method and layouts follow Arrow's columnar format
 (validity, lengths for offsets, children); the packing is `packing.py`.
@@ -29,6 +30,7 @@ from esformat.format.arrays import (
     bytes_array,
     bytes_of,
     entries_field,
+    is_bytes,
     numbers_array,
     numbers_of,
     plain_lists,
@@ -52,6 +54,7 @@ from esformat.format.node import (
 )
 from esformat.format.packing import decode_columns, decode_ints, encode_int_runs, encode_ints, read_pack
 from esformat.format.schema import MAX_NESTING
+from esformat.format.template_node import TemplateNode
 
 FRAME_TARGET_BYTES = 4096  # measured: docs/decisions/0005-blocks-and-frames.md
 
@@ -163,6 +166,9 @@ def decode_node(
     if head.shape == Shape.CODES and depth == 0 and context.values is not None:
         pack = read_pack(body, head.at, count)
         return context.values.take(decode_ints(body, pack, context.plain)), pack.end
+    if head.shape == Shape.TEMPLATES and depth == 0 and is_bytes(kind):
+        node = TemplateNode(body, at, count, context)
+        return node.array(kind, context), node.end
     if head.shape != shape_of(kind):
         raise CorruptSegmentError(f"a column of type {kind} is stored in shape {head.shape}")
     if head.shape == Shape.NULL:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,6 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from esformat.core.matching import Matcher
+from esformat.core.templates import Templates
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import Values, is_bytes
 from esformat.format.codec import Compressor, Decompressor
@@ -33,6 +35,7 @@ class Shape(enum.IntEnum):
     LIST = 5
     FIXED = 6
     STRUCT = 7
+    TEMPLATES = 8
 
 
 NODE = struct.Struct(
@@ -55,6 +58,8 @@ class EncodeContext:
     """What encoding one column takes: compressors, and the choices that were measured on its first block.
 
     frame_bytes: about how many bytes a frame of text or binary holds; None: as many as point reads want.
+    templates: those of the column, with what takes values apart by them, which belongs to one thread; raws: as `raw`,
+    of each variable.
     """
 
     plain: Compressor
@@ -62,12 +67,15 @@ class EncodeContext:
     has_dictionary: bool = False
     raw: int = 0
     frame_bytes: int | None = None
+    templates: Templates | None = None
+    matcher: Matcher | None = None
+    raws: Sequence[int] = ()
 
 
 class DecodeContext:
-    """What decoding takes: decompressors without and with the block's dictionary, and a column's values."""
+    """What decoding takes: decompressors without and with the block's dictionary, a column's values and templates."""
 
-    __slots__ = ("_decode_values", "_values", "framed", "plain")
+    __slots__ = ("_decode_templates", "_decode_values", "_templates", "_values", "framed", "plain")
 
     def __init__(
         self,
@@ -75,11 +83,14 @@ class DecodeContext:
         framed: Decompressor,
         values: pa.Array | None = None,
         decode_values: Callable[[], pa.Array] | None = None,
+        decode_templates: Callable[[], Templates] | None = None,
     ) -> None:
-        """`decode_values`: gives the values when they are first asked for."""
+        """`decode_values`, `decode_templates`: give the values and the templates when they are first asked for."""
         self.plain, self.framed = plain, framed
         self._values = None if values is None else Values(values)
         self._decode_values = decode_values
+        self._templates: Templates | None = None
+        self._decode_templates = decode_templates
 
     @property
     def values(self) -> Values | None:
@@ -88,6 +99,13 @@ class DecodeContext:
             self._values = Values(self._decode_values())
             self._decode_values = None
         return self._values
+
+    @property
+    def templates(self) -> Templates | None:
+        """The templates by code, from 1 on; None for a column without them. Raises CorruptSegmentError."""
+        if self._templates is None and self._decode_templates is not None:
+            self._templates = self._decode_templates()
+        return self._templates
 
 
 def shape_of(kind: pa.DataType) -> Shape:

@@ -38,6 +38,7 @@ from esformat.write.block_encoder import (
     Column,
     EncodedBlock,
     choose_raw,
+    choose_raws,
     cut_blocks,
     row_bytes,
 )
@@ -229,7 +230,7 @@ class Assembly:
         if self._form is self._plan.form:
             first = sorted_rows(rows, self._stored_columns(rows), self._pending_key)
             raw = choose_raw(first, self._form.schema, self._form.codec, self._form.level)
-            self._form = replace(self._form, raw=raw)
+            self._form = replace(self._form, raw=raw, raws=choose_raws(first, self._form))
         before = self._pending_key
         self._tasks.append(self._pool.submit(self._encode, rows, edges, before))
         self._drain(self._most_tasks)

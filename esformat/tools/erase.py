@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from esformat.errors import SpaceNotFoundError, UsageError
+from esformat.format.dictionary import ColumnDictionary
 from esformat.format.metadata import Statistics, check_properties
 from esformat.io.location import Options, Target, located, source_of
 from esformat.read.segment import Segment, open_segment
@@ -19,7 +21,8 @@ from esformat.tools.new_segment import (
 )
 from esformat.tools.original import OpenOriginal
 from esformat.tools.plan import plan_anew, plan_assembly
-from esformat.tools.selection import rows_outside
+from esformat.tools.selection import Selection, rows_outside
+from esformat.tools.template_traces import templates_gone, without_templates
 from esformat.tools.traces import Erased, examine_erased, shared_with_kept, values_gone, without_values
 
 Key = str | bytes
@@ -42,7 +45,7 @@ class EraseReport:
 
     erased: events of each space that is gone; absent: spaces asked for that the segment did not have.
     index_entries, index_values: of each index, entries that are gone, and values that no event has any more.
-    dictionary_values: values overwritten in dictionaries of coded columns.
+    dictionary_values: values overwritten in dictionaries of coded columns, and in templates with these.
     encoded_anew: whether all blocks were re-encoded because the compression dictionary might have held text of erased
     events. stored_matches: how often the bytes of a space's key still stand in the new file as it is stored; other
     keys and events may hold the same bytes.
@@ -107,7 +110,7 @@ def erase(
         stored = original.metadata.properties | check_properties(properties)
         metadata = replace(original.metadata, properties=stored, statistics=None)
         encoded_anew = not shared_with_kept(original, selection, erased)
-        dictionaries, overwritten = without_values(original.dictionaries(), gone, leave_places=not encoded_anew)
+        dictionaries, overwritten = _without(original, selection, erased, gone, leave_places=not encoded_anew)
         if encoded_anew:
             plan, copied = plan_anew([original], metadata, [selection], [dictionaries]), [False]
         else:
@@ -134,6 +137,17 @@ def erase(
 
 def _values_fewer(before: Statistics, after: Statistics, names: Iterable[str]) -> dict[str, int]:
     return {name: before.indexes[name]["values"] - after.indexes[name]["values"] for name in names}
+
+
+def _without(
+    original: OpenOriginal, selection: Selection, erased: Erased, gone: dict[int, set[Any]], *, leave_places: bool
+) -> tuple[dict[int, list[ColumnDictionary]], int]:
+    """The dictionaries without what only erased events had, and how much that was."""
+    dictionaries, values = without_values(original.dictionaries(), gone, leave_places=leave_places)
+    if not leave_places:
+        return dictionaries, values
+    made, texts = without_templates(dictionaries, templates_gone(original, selection, erased.templates))
+    return made, values + texts
 
 
 def _key_bytes(space: Key) -> bytes:

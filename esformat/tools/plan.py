@@ -21,8 +21,8 @@ from esformat.write.block_encoder import (
     MAX_DICTIONARY_VALUES,
     BlockFormat,
     may_want_codes,
-    train_on,
 )
+from esformat.write.template_choice import choose_dictionary
 
 MOST_DICTIONARIES = 16
 """A segment keeps so many of its originals' dictionaries: opening reads them all. Other originals are re-encoded."""
@@ -82,8 +82,8 @@ def plan_anew(
         if values is not None:
             own.append(ColumnDictionary(place, values=values))
         elif is_bytes(field.type):
-            zstd = train(originals, metadata, place, codec, selections)
-            own += [ColumnDictionary(place, zstd)] if zstd else []
+            trained = train(originals, metadata, place, codec, selections)
+            own += [] if trained is None else [trained]
     columns = {column.column: column for column in own}
     form = BlockFormat(metadata.schema, codec, metadata.level, columns, {}, metadata.frame_bytes)
     return AssemblyPlan(metadata, form, [own] if own else [], 1 if own else 0, [{} for _ in originals])
@@ -96,7 +96,9 @@ def _identity(dictionary: Dictionary) -> bytes:
 def _own_dictionary(
     metadata: Metadata, held: Sequence[dict[int, Dictionary]], originals: Sequence[Original]
 ) -> Dictionary:
-    """What blocks that are re-encoded use: the first zstd dictionary of each column, all values of coded ones."""
+    """What blocks that are re-encoded use: of each column the first templates with their zstd dictionary, or the first
+    such dictionary; all values of coded ones.
+    """
     columns = []
     codec = codec_from_name(metadata.codec)
     every = [dictionary for dictionaries in held for dictionary in dictionaries.values()]
@@ -107,11 +109,12 @@ def _own_dictionary(
         if values is not None:
             columns.append(ColumnDictionary(place, values=values))
             continue
-        zstd = next((c.zstd for dictionary in every for c in dictionary if c.column == place and c.zstd), b"")
+        mine = [c for dictionary in every for c in dictionary if c.column == place and (c.zstd or c.templates)]
+        chosen = next((c for c in mine if c.templates is not None), mine[0] if mine else None)
         if not every and len(originals) > 1:  # small ones, which together may be worth training
-            zstd = train(originals, metadata, place, codec)
-        if zstd and codec is Codec.ZSTD:
-            columns.append(ColumnDictionary(place, zstd))
+            chosen = train(originals, metadata, place, codec)
+        if chosen is not None and codec is Codec.ZSTD:
+            columns.append(chosen)
     return columns
 
 
@@ -141,13 +144,13 @@ def train(
     place: int,
     codec: Codec,
     selections: Sequence[Selection] | None = None,
-) -> bytes:
-    """A zstd dictionary for a column, trained on a sample of what is selected; b"" where it does not pay.
+) -> ColumnDictionary | None:
+    """A zstd dictionary and templates for a column, from a sample of what is selected; None where they do not pay.
 
     Only blocks that are kept whole are looked at.
     """
     if codec is not Codec.ZSTD:
-        return b""
+        return None
     kind = metadata.schema.fields[place].type
     pieces: list[pa.Array] = []
     stored = sampled = 0
@@ -167,7 +170,6 @@ def train(
             sampled += ref.rows
     events = sum(o.metadata.statistics.events for o in originals if o.metadata.statistics)
     if not sampled:
-        return b""
-    return train_on(
-        pa.concat_arrays(pieces), int(stored * max(1.0, events / sampled)), codec, metadata.level, metadata.frame_bytes
-    )
+        return None
+    total = int(stored * max(1.0, events / sampled))
+    return choose_dictionary(place, pa.concat_arrays(pieces), total, codec, metadata.level, metadata.frame_bytes)

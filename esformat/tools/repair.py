@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from esformat.errors import CorruptSegmentError
-from esformat.format.codec import Decompressor
 from esformat.format.data_block import DataBlock, Runs
-from esformat.format.dictionary import ColumnDictionary, with_null, zstd_of
+from esformat.format.dictionary import ColumnDictionary, context_of
 from esformat.format.frame import Block
 from esformat.format.layout import BlockHandle, BlockKind
 from esformat.format.metadata import Metadata
@@ -153,10 +152,7 @@ class _Contexts:
     def _make(self, columns: Sequence[ColumnDictionary]) -> list[DecodeContext | None]:
         made: list[DecodeContext | None] = [self.own] * self._count
         for column in columns:
-            zstd = zstd_of(column)
-            framed = Decompressor(zstd) if zstd else self.own.plain
-            values = None if column.values is None else with_null(column.values)
-            made[column.column] = DecodeContext(self.own.plain, framed, values)
+            made[column.column] = context_of(column, self.own.plain)
         return made
 
     def of(self, number: int) -> list[DecodeContext | None]:

@@ -24,6 +24,7 @@ from esformat.format.data_block import I64
 from esformat.format.dictionary import ColumnDictionary
 from esformat.tools.original import OpenOriginal, open_data_block
 from esformat.tools.selection import Selection, single_blocks
+from esformat.tools.template_traces import Column, ErasedTemplates, Usage
 
 WINDOW_BYTES = 8
 """Shared text shorter than this is no trace: the trainer of zstd looks at pieces of this length, too."""
@@ -37,12 +38,13 @@ Windows = npt.NDArray[np.uint64]
 class Erased:
     """What the erased events held. `values`: of each text column that is stored as codes, how many have each value;
     `entries`: of each index, how many have any; `windows`: of each column, the pieces of text that a zstd
-    dictionary of it has as well.
+    dictionary of it has as well; `templates`: what they use of the templates of columns.
     """
 
     values: dict[int, Counter[Any]]
     entries: dict[str, int]
     windows: dict[int, set[bytes]]
+    templates: dict[Column, Usage]
 
 
 def examine_erased(original: OpenOriginal, rows: Sequence[tuple[int, int]]) -> Erased:
@@ -51,10 +53,12 @@ def examine_erased(original: OpenOriginal, rows: Sequence[tuple[int, int]]) -> E
     dictionaries = original.dictionaries()
     coded = {c.column for columns in dictionaries.values() for c in columns if c.values is not None}
     zstd = _dictionary_windows(dictionaries)
+    templates = ErasedTemplates(dictionaries)
     values: dict[int, Counter[Any]] = {place: Counter() for place in coded}
     entries = {field.name: 0 for field in fields if field.indexed}
     shared: dict[int, set[bytes]] = {place: set() for place in zstd}
-    wanted = [place for place, field in enumerate(fields) if place in coded or place in zstd or field.indexed]
+    looked_at = coded | zstd.keys() | templates.places
+    wanted = [place for place, field in enumerate(fields) if place in looked_at or field.indexed]
     for columns in _columns(original, rows, wanted):
         for place, column in columns.items():
             if fields[place].indexed:
@@ -62,12 +66,14 @@ def examine_erased(original: OpenOriginal, rows: Sequence[tuple[int, int]]) -> E
             if place in coded:
                 counted = column.drop_null().value_counts()
                 values[place].update(dict(zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True)))
+            if place in templates.places:
+                templates.see(place, column)
             if place in zstd:
                 pieces = _windows(bytes(bytes_of(column)[1]))
                 shared[place] |= {
                     int(w).to_bytes(WINDOW_BYTES, "little") for w in zstd[place][_in(zstd[place], pieces)]
                 }
-    return Erased(values, entries, shared)
+    return Erased(values, entries, shared, templates.used)
 
 
 def _columns(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,21 +18,21 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from esformat.format.arrays import bytes_of, is_bytes, numbers_of, plain_lists
-from esformat.format.codec import Codec, make_compressor, train_dictionary
+from esformat.format.codec import Codec, make_compressor
 from esformat.format.data_block import Runs, encode_data_block, encode_timestamps
-from esformat.format.dictionary import ColumnDictionary, zstd_of
+from esformat.format.dictionary import ColumnDictionary
 from esformat.format.directory import BlockSpan
-from esformat.format.encoding import encode_codes, encode_node, encode_runs, frame_rows
+from esformat.format.encoding import encode_codes, encode_node, encode_runs
 from esformat.format.node import EncodeContext, Shape, shape_of
 from esformat.format.packing import best_raw, encode_int_runs
 from esformat.format.schema import EventSchema
+from esformat.write.template_choice import column_context, variable_raws
+from esformat.write.templated import encode_templated
 
 BLOCK_ROWS = 2048  # measured: docs/decisions/0005-blocks-and-frames.md
 BLOCK_BYTES = 1 << 20
 MAX_DICTIONARY_VALUES = 4096
 MAX_DICTIONARY_VALUE_BYTES = 16 << 10
-ZSTD_DICTIONARY_BYTES = 4 << 10
-MIN_SAMPLED_BYTES = 64 << 10
 
 TASK_BLOCKS = 24  # blocks that one thread encodes at a time: enough to keep NumPy busy, few enough to share out
 TASK_BYTES = 8 << 20  # … and no more bytes of rows than this, but for one block
@@ -96,6 +96,8 @@ class BlockFormat:
     """Raw byte planes by column; -1 is the timestamps."""
     frame_bytes: int | None = None
     """About how many bytes a frame of text or binary holds; None: FRAME_TARGET_BYTES."""
+    raws: dict[int, list[int]] = field(default_factory=dict)
+    """By column with templates, the raw byte planes of each variable."""
 
     @property
     def dictionary_number(self) -> int:
@@ -154,31 +156,6 @@ def may_want_codes(kind: pa.DataType) -> bool:
     return bool(pt.is_string(kind) or pt.is_large_string(kind))
 
 
-def train_on(
-    sample: pa.Array, byte_count: int, codec: Codec, level: int | None, frame_bytes: int | None = None
-) -> bytes:
-    """A zstd dictionary for a column of `byte_count` bytes in all, or b"" where it does not pay for itself.
-
-    `sample`: rows of the column in segment order, many short runs of them. `frame_bytes`: as `frame_rows` takes it.
-    """
-    offsets, data = bytes_of(sample)
-    if codec is not Codec.ZSTD or byte_count < MIN_SAMPLED_BYTES or not len(data):
-        return b""
-    rows = frame_rows(len(sample), len(data), frame_bytes)
-    edges = offsets[np.append(np.arange(0, len(sample), rows), len(sample))]
-    pieces: list[bytes | bytearray | memoryview] = [
-        bytes(data[a:b]) for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True) if b > a
-    ]
-    trained = train_dictionary(pieces, ZSTD_DICTIONARY_BYTES)
-    if trained is None:
-        return b""
-    without = sum(map(len, make_compressor(codec, level).compress_many(data, edges)))
-    with_it = sum(map(len, make_compressor(codec, level, trained).compress_many(data, edges)))
-    stored = trained.as_bytes()
-    saved = (without - with_it - len(stored)) * byte_count / len(data)  # its own bytes come from the sample: no gain
-    return stored if saved > 2 * len(stored) else b""
-
-
 def choose_raw(rows: SortedRows, schema: EventSchema, codec: Codec, level: int | None) -> dict[int, int]:
     """How many low byte planes of each column of numbers stay uncompressed, measured on the first rows."""
     compressor = make_compressor(codec, level)
@@ -189,10 +166,20 @@ def choose_raw(rows: SortedRows, schema: EventSchema, codec: Codec, level: int |
     starts = rows.run_starts[rows.run_starts < count]
     steps[starts] = rows.timestamps[starts] - rows.timestamps[:count].min()
     raw = {-1: best_raw(steps, compressor)}
-    for place, (field, column) in enumerate(zip(schema.fields, rows.columns, strict=True)):
-        if isinstance(column, pa.Array) and shape_of(field.type) is Shape.INTS:
+    for place, (stored, column) in enumerate(zip(schema.fields, rows.columns, strict=True)):
+        if isinstance(column, pa.Array) and shape_of(stored.type) is Shape.INTS:
             raw[place] = best_raw(numbers_of(column.slice(0, count)), compressor)
     return raw
+
+
+def choose_raws(rows: SortedRows, form: BlockFormat) -> dict[int, list[int]]:
+    """The same of the variables of columns that are stored by templates."""
+    raws = {}
+    for place, dictionary in form.dictionaries.items():
+        if dictionary.templates is not None:
+            context = column_context(dictionary, form.codec, form.level, form.frame_bytes)
+            raws[place] = variable_raws(rows.columns[place], context)
+    return raws
 
 
 class BlockEncoder:
@@ -205,11 +192,9 @@ class BlockEncoder:
         self._timestamps = EncodeContext(plain, plain, raw=form.raw.get(-1, 0))
         self._columns = []
         for place in range(len(form.schema.fields)):
-            stored = form.dictionaries.get(place)
-            zstd = zstd_of(stored) if stored else None
-            framed = make_compressor(form.codec, form.level, zstd) if zstd else plain
-            raw = form.raw.get(place, 0)
-            self._columns.append(EncodeContext(plain, framed, zstd is not None, raw, form.frame_bytes))
+            stored, raw, raws = form.dictionaries.get(place), form.raw.get(place, 0), form.raws.get(place)
+            context = column_context(stored, form.codec, form.level, form.frame_bytes, raw=raw, raws=raws)
+            self._columns.append(context)
 
     def encode(self, rows: SortedRows, bounds: list[int]) -> list[EncodedBlock]:
         """Blocks of the rows between consecutive `bounds`."""
@@ -226,10 +211,7 @@ class BlockEncoder:
         keys = self._encode_keys(runs, pieces)
         chunks, low, high = encode_timestamps(rows.timestamps, rows.run_starts, bounds, self._timestamps)
         columns = [
-            _encode_coded(column, bounds, context)
-            if isinstance(column, Coded)
-            else encode_runs(column, bounds, context)
-            for column, context in zip(rows.columns, self._columns, strict=True)
+            _encode_column(column, bounds, context) for column, context in zip(rows.columns, self._columns, strict=True)
         ]
         blocks = []
         for i, (base, top) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
@@ -248,6 +230,14 @@ class BlockEncoder:
         spaces = encode_runs(runs.spaces, pieces, self._keys)
         groupings = encode_runs(runs.groupings, pieces, self._keys)
         return [b"".join(parts) for parts in zip(rows, spaces, groupings, strict=True)]
+
+
+def _encode_column(column: Column, bounds: list[int], context: EncodeContext) -> list[bytes]:
+    if isinstance(column, Coded):
+        return _encode_coded(column, bounds, context)
+    if context.templates is not None:
+        return encode_templated(column, bounds, context)
+    return encode_runs(column, bounds, context)
 
 
 def _encode_coded(column: Coded, bounds: list[int], context: EncodeContext) -> list[bytes]:

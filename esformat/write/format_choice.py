@@ -26,10 +26,10 @@ from esformat.write.block_encoder import (
     MAX_DICTIONARY_VALUES,
     may_want_codes,
     row_bytes,
-    train_on,
     wants_codes,
 )
 from esformat.write.rows import OrderedRows, SortKey
+from esformat.write.template_choice import choose_dictionary
 
 WINDOW_ROWS = 256 << 10
 WINDOW_BYTES = 32 << 20
@@ -107,9 +107,10 @@ class FormatChoice:
                 chosen[place] = ColumnDictionary(place, values=values)
             elif field.name in ordered:
                 total = self._sample.column_bytes[field.name]
-                zstd = train_on(ordered[field.name], total, self._codec, self._level, self._frame_bytes)
-                if zstd:
-                    chosen[place] = ColumnDictionary(place, zstd)
+                sample = ordered[field.name]
+                made = choose_dictionary(place, sample, total, self._codec, self._level, self._frame_bytes)
+                if made is not None:
+                    chosen[place] = made
         return chosen
 
 

@@ -27,6 +27,7 @@ from esformat.write.block_encoder import (
     EncodedBlock,
     SortedRows,
     choose_raw,
+    choose_raws,
     cut_blocks,
     cut_tasks,
 )
@@ -116,8 +117,9 @@ class SegmentWriting:
         if not last:
             tasks.pop()  # more rows may belong to it
         if tasks and not self._rows:
-            raw = choose_raw(ordered.rows(0, edges[1]), self._form.schema, self._form.codec, self._form.level)
-            self._form = replace(self._form, raw=raw)
+            first = ordered.rows(0, edges[1])
+            raw = choose_raw(first, self._form.schema, self._form.codec, self._form.level)
+            self._form = replace(self._form, raw=raw, raws=choose_raws(first, self._form))
         ends = None if sizes is None else np.append(0, np.cumsum(sizes))
         for a, b in tasks:
             size = TASK_BYTES if ends is None else int(ends[edges[b]] - ends[edges[a]])

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from esformat.format.codec import Decompressor
 from esformat.format.data_block import DataBlock
-from esformat.format.dictionary import ColumnDictionary, with_null, zstd_of
+from esformat.format.dictionary import ColumnDictionary, context_of
 from esformat.format.frame import decode_block
 from esformat.format.layout import BlockKind
 from esformat.format.node import DecodeContext
@@ -32,7 +32,10 @@ class StoredRun:
         self._schema = schema
         plain = Decompressor()
         self._context = DecodeContext(plain, plain)
-        self._contexts = [_context(dictionaries.get(place), plain) for place in range(len(schema.fields))]
+        self._contexts = [
+            context_of(dictionaries[place], plain) if place in dictionaries else self._context
+            for place in range(len(schema.fields))
+        ]
         self._rows: list[tuple[int, int]] = []  # of each block, those that belong to the run
         self._last: tuple[int, DataBlock] | None = None
 
@@ -77,9 +80,3 @@ class StoredRun:
     def close(self) -> None:
         """Give its space back."""
         self._blocks.close()
-
-
-def _context(dictionary: ColumnDictionary | None, plain: Decompressor) -> DecodeContext:
-    zstd = None if dictionary is None else zstd_of(dictionary)
-    values = None if dictionary is None or dictionary.values is None else with_null(dictionary.values)
-    return DecodeContext(plain, Decompressor(zstd) if zstd else plain, values)

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import read_esdb
 from spec_document import examples
 
+from esformat.core.matching import Matcher
 from esformat.format.codec import CODEC_NAMES, Decompressor, make_compressor
+from esformat.format.encoding import decode_node
 from esformat.format.layout import BlockHandle, check_header, encode_header
+from esformat.format.node import DecodeContext, EncodeContext
 from esformat.format.packing import decode_ints, encode_ints, read_pack
+from esformat.format.templates import Kind, Template, TemplateTable, Variable, decode_templates
+from esformat.write.templated import encode_templated
+
+PLAIN = DecodeContext(Decompressor(), Decompressor())
 
 
 def _of(name):
@@ -18,7 +26,7 @@ def _of(name):
 
 def test_all_examples_are_tested():
     """Each kind of example has a test below."""
-    assert {name for name, _, _ in examples()} == {"header", "handle", "pack"}
+    assert {name for name, _, _ in examples()} == {"header", "handle", "pack", "template node", "template table"}
     assert len(_of("pack")) == 2
 
 
@@ -48,3 +56,36 @@ def test_pack(facts, stored):
     cursor = read_esdb.Cursor(stored)
     assert read_esdb.read_pack(cursor, len(numbers)) == numbers
     cursor.end()
+
+
+TABLE = TemplateTable(
+    (Variable(Kind.INTEGER), Variable(Kind.ENUM, 0, (b"a", b"b")), Variable(Kind.STRING)),
+    (Template((b'{"n":', b',"s":"', b'"}'), (0, 1)), Template((b"", b""), (2,))),
+)
+VALUES = [b'{"n":7,"s":"b"}', None, b"x"]
+
+
+@pytest.mark.parametrize(("facts", "stored"), _of("template table"))
+def test_template_table(facts, stored):
+    """The templates of a column, read either way, and by the independent reader."""
+    plain = make_compressor(CODEC_NAMES[facts["codec"]])
+    assert TABLE.encode(EncodeContext(plain, plain)) == stored
+    assert decode_templates(memoryview(stored), len(TABLE.templates), PLAIN).table() == TABLE
+    cursor = read_esdb.Cursor(stored)
+    read = read_esdb.read_templates(cursor, len(TABLE.templates))
+    cursor.end()
+    assert [tuple(each.slots) for each in read.templates] == [each.slots for each in TABLE.templates]
+
+
+@pytest.mark.parametrize(("facts", "stored"), _of("template node"))
+def test_template_node(facts, stored):
+    """Values by these templates, read either way, and by the independent reader."""
+    plain, templates = make_compressor(CODEC_NAMES[facts["codec"]]), TABLE.compiled()
+    context = EncodeContext(plain, plain, templates=templates, matcher=Matcher(templates))
+    assert encode_templated(pa.array(VALUES, pa.binary()), [0, len(VALUES)], context) == [stored]
+    reading = DecodeContext(PLAIN.plain, PLAIN.plain, decode_templates=TABLE.compiled)
+    values, end = decode_node(memoryview(stored), 0, len(VALUES), pa.binary(), reading)
+    assert (values.to_pylist(), end) == (VALUES, len(stored))
+    table = read_esdb.Cursor(_of("template table")[0].values[1])
+    dictionary = read_esdb.ColumnDictionary(templates=read_esdb.read_templates(table, len(TABLE.templates)))
+    assert read_esdb.read_node(read_esdb.Cursor(stored), "binary", len(VALUES), dictionary) == VALUES

@@ -129,6 +129,11 @@ def test_what_the_files_show():
     assert any(column.zstd for column in clicks.dictionaries[1].values())
     assert any(column.values for column in clicks.dictionaries[1].values())
     assert sorted(read_esdb.File(_path("two-dictionaries").read_bytes()).dictionaries) == [1, 2]
+    templated = read_esdb.File(_path("templates").read_bytes())
+    tables = [entry.templates for entry in templated.dictionaries[1].values()]
+    assert all(table is not None for table in tables)
+    kinds = {variable.kind for table in tables if table is not None for variable in table.variables}
+    assert kinds == set(range(read_esdb.DATE + 1))
     index = read_esdb.File(_path("indexes").read_bytes())
     assert {form for _, _, form, _ in index.postings(index.names.index("id"))} == {0}
     assert index.facts()["indexes"]["nothing"] == {"values": 0, "events": 0}

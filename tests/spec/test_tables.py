@@ -11,8 +11,20 @@ import pytest
 import read_esdb
 from spec_document import TEXT, fixed_fields, numbers, struct_format, tables
 
+from esformat.core import templates as core_templates
 from esformat.format import bloom_filter as space_filter
-from esformat.format import codec, data_block, dictionary, footer, layout, node, packing, postings
+from esformat.format import (
+    codec,
+    data_block,
+    dictionary,
+    footer,
+    layout,
+    node,
+    packing,
+    postings,
+    template_node,
+    templates,
+)
 from esformat.format import directory as directory_module
 from esformat.format import frame as block
 from esformat.format.node import shape_of
@@ -20,6 +32,7 @@ from esformat.format.schema import type_to_json
 from esformat.tools.verification import data as verify_data
 from esformat.tools.verification import dictionaries as verify_dictionaries
 from esformat.tools.verification import opening as verify_opening
+from esformat.tools.verification import parts as verify_parts
 
 STRUCTURES = [
     ("header", layout._HEADER),
@@ -32,6 +45,8 @@ STRUCTURES = [
     ("data", verify_data._HEAD),
     ("dictionary", dictionary._ENTRY),
     ("dictionary", verify_dictionaries._ENTRY),
+    ("templates", templates._HEAD),
+    ("templates", verify_parts._TEMPLATES),
     ("footer", footer._ENTRY),
 ]
 
@@ -50,6 +65,7 @@ def test_fields(name, code):
 def test_every_table_is_compared():
     """A new table needs a test here."""
     compared = {name for name, _ in STRUCTURES} | {"kinds", "codecs", "shapes", "forms", "limits", "rules", "values"}
+    compared |= {"variables", "dates"}
     assert set(tables()) == compared
 
 
@@ -117,6 +133,16 @@ def test_shapes():
     assert shapes == {name: getattr(read_esdb, name) for name in shapes}
 
 
+def test_kinds_of_variables():
+    """Kinds of variables have their numbers, and there are as many forms of dates as the table has."""
+    kinds = numbers("variables", "kind", "name")
+    assert kinds == {kind.name: kind.value for kind in templates.Kind}
+    assert kinds == {name: getattr(read_esdb, name) for name in kinds}
+    assert kinds == {name: getattr(core_templates, name) for name in kinds}
+    assert tables()["dates"][-1]["form"] == str(core_templates.DATE_FORMS - 1)
+    assert len(read_esdb.DATE_FORMS) == core_templates.DATE_FORMS
+
+
 def test_forms():
     """Forms of posting lists have their numbers."""
     forms = numbers("forms", "form", "name")
@@ -135,6 +161,10 @@ def test_limits():
         "runs of a leaf, values of an index page or of a dictionary, chunks of a posting list": layout.MAX_PAGE_ENTRIES,
         "numbers of a list": postings.CHUNK_ENTRIES,
         "elements of all lists of a node": layout.MAX_ELEMENTS,
+        "templates of a column; variables of its templates": templates.MAX_TEMPLATES,
+        "slots of a template": templates.MAX_SLOTS,
+        "slots that the rows of a `TEMPLATES` node show": template_node.MAX_NODE_SLOTS,
+        "uncompressed bytes of a `TEMPLATES` node": template_node.MAX_NODE_BYTES,
         "bytes of a fixed-size binary, elements of a fixed-size list": (1 << 24) - 1,
     }
     assert most.pop("timestamps").startswith("any int64")
@@ -142,6 +172,10 @@ def test_limits():
     assert layout.MAX_FRAME_BYTES == read_esdb.MOST_BYTES
     assert layout.MAX_PAGE_ENTRIES == read_esdb.MOST_ENTRIES
     assert layout.MAX_ELEMENTS == read_esdb.MOST_ELEMENTS
+    assert templates.MAX_TEMPLATES == templates.MAX_VARIABLES == read_esdb.MOST_TEMPLATES == read_esdb.MOST_VARIABLES
+    assert templates.MAX_SLOTS == read_esdb.MOST_SLOTS
+    assert template_node.MAX_NODE_SLOTS == read_esdb.MOST_SLOTS_SHOWN
+    assert template_node.MAX_NODE_BYTES == read_esdb.MOST_NODE_BYTES
 
 
 def test_numbers_in_the_text():

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from esformat.cache import Budgets, Cache
+from esformat.core.templates import Templates
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.forked import unlock_in_forks
 from esformat.format.codec import Decompressor
@@ -132,6 +133,7 @@ class Reader:
         self.frames = Cache(budgets.frames)
         """Decompressed frames of strings and binary."""
         self._dictionaries: dict[int, list[StoredDictionary]] = {}
+        self._made_templates: dict[tuple[int, int], Templates] = {}
         self._lock = Lock()
         unlock_in_forks(self)
 
@@ -197,13 +199,24 @@ class Reader:
             zstd = zstd_of(column)
             framed = Decompressor(zstd) if zstd else own.plain
             values = partial(_values_by_code, column, own) if column.count else None
-            contexts[column.column] = DecodeContext(own.plain, framed, decode_values=values)
+            templates = partial(self._templates, number, column) if column.template_count else None
+            contexts[column.column] = DecodeContext(own.plain, framed, decode_values=values, decode_templates=templates)
         return contexts
+
+    def _templates(self, number: int, column: StoredDictionary) -> Templates:
+        """The templates of a column, made once for all threads."""
+        key = (number, column.column)
+        made = self._made_templates.get(key)
+        if made is None:
+            stored = column.templates(self.own())
+            assert stored is not None
+            made = self._made_templates[key] = stored.compiled()
+        return made
 
     def dictionary(self, number: int) -> list[ColumnDictionary]:
         """The columns of a dictionary block; from its spare copy where the first is damaged."""
         own = self.own()
-        return [ColumnDictionary(c.column, c.zstd, c.values(own)) for c in self._stored_dictionary(number)]
+        return [column.whole(own) for column in self._stored_dictionary(number)]
 
     def _stored_dictionary(self, number: int) -> list[StoredDictionary]:
         with self._lock:

@@ -25,6 +25,7 @@ from esformat.format.layout import MAX_FRAME_BYTES
 from esformat.format.node import NodeHead, Shape, read_head, shape_of
 from esformat.format.packing import decode_many, decode_many_narrow, read_pack
 from esformat.format.schema import DATA_COLUMN, TIMESTAMP_TYPE
+from esformat.format.template_node import Decoded, TemplateNode, put_together, text_array
 from esformat.read.ask.question import Query
 from esformat.read.blocks.plan import Narrowed, Portion
 from esformat.read.blocks.reader import Reader
@@ -32,6 +33,9 @@ from esformat.read.decode.block_events import NO_COLUMNS, block_columns
 from esformat.read.decode.event_rows import EventRows, Keys, batch_columns
 
 Mask = npt.NDArray[np.bool_]
+
+USUAL_RATIO = 8
+"""About how many bytes each stored one of a column with templates stands for."""
 
 
 class BlockGroup:
@@ -273,6 +277,8 @@ class BlockGroup:
             return numbers_array(numbers if places is None else numbers[places], kind)
         if shapes == {Shape.BYTES} and is_bytes(kind):
             return self._bytes(place, kind, places)
+        if shapes <= {Shape.BYTES, Shape.TEMPLATES} and is_bytes(kind):
+            return self._texts(place, kind, places)
         contexts = (self._reader.contexts(block.dictionary)[place] for block in self.blocks)
         whole = pa.concat_arrays([b.column(place, kind, c) for b, c in zip(self.blocks, contexts, strict=True)])
         return whole if places is None else whole.take(pa.array(places))
@@ -299,7 +305,40 @@ class BlockGroup:
         plan = self._plan_frames(place, places)
         return plan.array(plan.decode(self._reader), kind)
 
+    def _texts(self, place: int, kind: pa.DataType, places: I64 | None) -> pa.Array:
+        """Strings or binary, of which some blocks have templates; of these the rows between the wanted ones, too."""
+        frames = self._reader.frames
+        arrays: list[pa.Array] = []
+        waiting: list[tuple[TemplateNode, Decoded]] = []  # put together with one call
+        chosen: list[I64] = []
+        row = 0  # of those that are decoded
+        for block, start in zip(self.blocks, self._starts.tolist(), strict=True):
+            low, high = 0, block.row_count
+            if places is not None:
+                first, last = np.searchsorted(places, [start, start + block.row_count]).tolist()
+                if first == last:
+                    continue
+                low, high = int(places[first]) - start, int(places[last - 1]) - start + 1
+                chosen.append(places[first:last] - (start + low - row))
+            row += high - low
+            context = self._reader.contexts(block.dictionary)[place]
+            node = block.bytes_node(place, context)
+            if isinstance(node, TemplateNode):
+                waiting.append((node, node.decoded(low, high, context, frames)))
+                continue
+            arrays += _joined(waiting, kind)
+            offsets, data = node.offsets_and_bytes(low, high, context, frames)
+            valid = node.validity(low, high)
+            arrays.append(text_array(np.frombuffer(offsets, np.int32), pa.py_buffer(data), kind, valid))
+        arrays += _joined(waiting, kind)
+        whole = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) if arrays else pa.array([], kind)
+        return whole if places is None or len(places) == row else whole.take(pa.array(np.concatenate(chosen)))
+
     def _binary_later(self, place: int, places: I64 | None, later: Later) -> Callable[[], pa.Array]:
+        if any(head.shape != Shape.BYTES for head in self._heads(place)):
+            chunk = FIRST_COLUMN_CHUNK + place
+            self.decoded_bytes += USUAL_RATIO * sum(b.chunks[chunk + 1] - b.chunks[chunk] for b in self.blocks)
+            return later(lambda: self._texts(place, pa.binary(), places))
         plan = self._plan_frames(place, places)
         fetch = later(lambda: plan.decode(self._reader))
         return lambda: plan.array(fetch(), pa.binary())
@@ -342,11 +381,11 @@ class BlockGroup:
         )
 
 
-Later = Callable[[Callable[[], pa.Buffer]], Callable[[], pa.Buffer]]
+Later = Callable[[Callable[[], Any]], Callable[[], Any]]
 """Starts some work and gives what fetches its result."""
 
 
-def at_once(work: Callable[[], pa.Buffer]) -> Callable[[], pa.Buffer]:
+def at_once(work: Callable[[], Any]) -> Callable[[], Any]:
     """A `Later` that does the work now."""
     done = work()
     return lambda: done
@@ -409,6 +448,21 @@ class FramePlan:
             decompressor.decompress_run(codec, memoryview(b"".join(frames)), lengths, mine.tolist(), view[at:end])
             at = end
         return out
+
+
+def _joined(waiting: list[tuple[TemplateNode, Decoded]], kind: pa.DataType) -> list[pa.Array]:
+    """The values of stretches of rows as one array; the list is emptied."""
+    if not waiting:
+        return []
+    offsets, data = put_together([decoded for _, decoded in waiting])
+    parts = [node.validity(decoded.low, decoded.high) for node, decoded in waiting]
+    valid: npt.NDArray[np.uint8] | None = None
+    if any(part is not None for part in parts):
+        rows = [decoded.high - decoded.low for _, decoded in waiting]
+        there = zip(parts, rows, strict=True)
+        valid = np.concatenate([np.ones(count, np.uint8) if part is None else part for part, count in there])
+    waiting.clear()
+    return [text_array(offsets, data, kind, valid)]
 
 
 def _both(mask: Mask | None, other: Mask) -> Mask:

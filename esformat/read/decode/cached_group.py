@@ -71,7 +71,8 @@ class KeptGroup(BlockGroup):
         return pa.array(self._values(place, places), _binary_like(kind)).cast(kind)
 
     def _binary_later(self, place: int, places: I64 | None, later: Later) -> Callable[[], pa.Array]:
-        if places is None or not self._is_scattered(places):
+        shapes = {head.shape for head in self._heads(place)}
+        if places is None or not self._is_scattered(places) or shapes != {Shape.BYTES}:
             return super()._binary_later(place, places, later)
         array = self._bytes(place, pa.binary(), places)
         return lambda: array

@@ -68,10 +68,10 @@ class BatchMaker:
             short = block.short_codes(place, context.plain)
             if short is not None and not short[0]:
                 return context.values.take(np.frombuffer(short[1], np.uint8, high - low, low))
-        elif head.shape == Shape.BYTES and (pt.is_string(kind) or pt.is_binary(kind)):
+        elif head.shape in (Shape.BYTES, Shape.TEMPLATES) and (pt.is_string(kind) or pt.is_binary(kind)):
             node = block.bytes_node(place, context)
             offsets, data = node.offsets_and_bytes(low, high, context, reader.frames)
-            valid = bitmap(None if head.valid is None else head.valid[low:high])
+            valid = bitmap(node.validity(low, high))
             array = pa.Array.from_buffers(kind, high - low, [valid, pa.py_buffer(offsets), pa.py_buffer(data)])
             if pt.is_string(kind):
                 array.validate(full=True)

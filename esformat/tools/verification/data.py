@@ -122,7 +122,7 @@ class DataCheck:
         self, chunk: memoryview, count: int, kind: pa.DataType, context: DecodeContext | None, *, nullable: bool
     ) -> pa.Array | None:
         if context is None:
-            if len(chunk) > 1 and (chunk[0] == Shape.CODES or chunk[1] & NEEDS_DICTIONARY):
+            if len(chunk) > 1 and (chunk[0] in (Shape.CODES, Shape.TEMPLATES) or chunk[1] & NEEDS_DICTIONARY):
                 return None
             context = self._own
         parts = Parts(chunk, self._own)

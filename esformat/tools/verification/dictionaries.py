@@ -13,7 +13,7 @@ from esformat.format.node import DecodeContext
 from esformat.format.schema import Field
 from esformat.tools.verification.parts import Parts, within
 
-_ENTRY = struct.Struct("<HHII")  # column, reserved, zstd bytes, values
+_ENTRY = struct.Struct("<HHII")  # column, templates, zstd bytes, values
 
 
 def read_dictionary(block: Block, fields: Sequence[Field], own: DecodeContext) -> list[ColumnDictionary]:
@@ -21,15 +21,15 @@ def read_dictionary(block: Block, fields: Sequence[Field], own: DecodeContext) -
     parts = Parts(block.body, own)
     columns: list[ColumnDictionary] = []
     for _ in range(block.count):
-        place, reserved, zstd_bytes, value_count = parts.fields(_ENTRY)
+        place, template_count, zstd_bytes, value_count = parts.fields(_ENTRY)
         within(0, place, len(fields) - 1, "the column of a dictionary")
-        within(0, reserved, 0, "a reserved field of a dictionary")
         within(0, value_count, MAX_PAGE_ENTRIES, "the number of values of a dictionary")
         (zstd,) = parts.fields(struct.Struct(f"{zstd_bytes}s")) if zstd_bytes else (b"",)
         values = parts.values(value_count, fields[place].type) if value_count else None
         if any(column.column == place for column in columns):
             raise CorruptSegmentError(f"a dictionary speaks of column {place} twice")
-        columns.append(ColumnDictionary(place, zstd, values))
+        templates = parts.templates(template_count, fields[place].type) if template_count else None
+        columns.append(ColumnDictionary(place, zstd, values, templates))
     parts.end()
     return columns
 

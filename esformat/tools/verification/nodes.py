@@ -8,12 +8,13 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from esformat.errors import CorruptSegmentError
-from esformat.format.arrays import entries_field, number_dtype
+from esformat.format.arrays import entries_field, is_bytes, number_dtype
 from esformat.format.bytes_node import BytesNode, check_lengths, frame_sizes
 from esformat.format.codec import Decompressor
 from esformat.format.layout import MAX_ELEMENTS
 from esformat.format.node import DecodeContext, NodeHead, Shape, read_head, shape_of
 from esformat.format.packing import Pack, decode_ints, read_pack
+from esformat.format.template_node import TemplateNode
 
 I64 = npt.NDArray[np.int64]
 _NODE_HEADER_BYTES = 4
@@ -50,6 +51,8 @@ def check_node(
             raise CorruptSegmentError("a null where the schema forbids it")
     if shape == Shape.CODES:
         return _check_codes(body, head, count, context, nullable=nullable)
+    if shape == Shape.TEMPLATES and is_bytes(kind):
+        return _check_templates(body, at, count, context, nullable=nullable)
     if shape != shape_of(kind):
         raise CorruptSegmentError(f"a column of type {kind} is stored in shape {shape}")
     if shape == Shape.NULL:
@@ -75,10 +78,12 @@ def _check_head(head: NodeHead, context: DecodeContext, *, whole: bool) -> None:
         raise CorruptSegmentError(f"a node of shape {shape} has frame rows or a dictionary")
     if head.needs_dictionary and context.framed is context.plain:
         raise CorruptSegmentError("frames need a zstd dictionary that the block does not name")
-    if head.valid is not None and shape in (Shape.NULL, Shape.CODES):
+    if head.valid is not None and shape in (Shape.NULL, Shape.CODES, Shape.TEMPLATES):
         raise CorruptSegmentError(f"a node of shape {shape} has validity")
     if shape == Shape.CODES and (not whole or context.values is None):
         raise CorruptSegmentError("a node of codes has no dictionary of values")
+    if shape == Shape.TEMPLATES and (not whole or context.templates is None):
+        raise CorruptSegmentError("a node of templates has no dictionary of them")
 
 
 def _check_codes(body: memoryview, head: NodeHead, count: int, context: DecodeContext, *, nullable: bool) -> int:
@@ -88,6 +93,20 @@ def _check_codes(body: memoryview, head: NodeHead, count: int, context: DecodeCo
     if count and not (int(codes.min()) >= (0 if nullable else 1) and int(codes.max()) < len(context.values)):
         raise CorruptSegmentError("a code has no value in the column's dictionary")
     return pack.end
+
+
+def _check_templates(body: memoryview, at: int, count: int, context: DecodeContext, *, nullable: bool) -> int:
+    """What is in the values of variables shows when they are decoded: each rule of theirs is needed for that."""
+    node = TemplateNode(body, at, count, context)
+    end = check_pack(body, at + _NODE_HEADER_BYTES, count, context.plain).end
+    if not nullable and not node.codes.all():
+        raise CorruptSegmentError("a null where the schema forbids it")
+    for column in node.columns.values():
+        if isinstance(column, BytesNode):
+            end = check_node(body, end, column.count, pa.binary(), context, nullable=False, whole=False)
+        else:
+            end = check_pack(body, end, column.numbers, context.plain).end
+    return end
 
 
 def _check_range(numbers: I64, kind: pa.DataType) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
 from esformat.format.codec import CODEC_NAMES, Decompressor
-from esformat.format.dictionary import with_null, zstd_of
+from esformat.format.dictionary import context_of
 from esformat.format.footer import check_opening
 from esformat.format.frame import Block
 from esformat.format.layout import (
@@ -195,10 +195,7 @@ class Opening:
             columns = read_dictionary(block, self.schema.fields, self.own)
             made: list[DecodeContext | None] = [self.own] * len(self.schema.fields)
             for column in columns:
-                zstd = zstd_of(column)
-                framed = Decompressor(zstd) if zstd else self.own.plain
-                values = None if column.values is None else with_null(column.values)
-                made[column.column] = DecodeContext(self.own.plain, framed, values)
+                made[column.column] = context_of(column, self.own.plain)
         except BAD_BYTES as error:
             self._blocks.lose(BlockKind.DICTIONARY, error, block.offset)
             return

@@ -10,12 +10,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.errors import CorruptSegmentError
+from esformat.format.arrays import is_bytes
 from esformat.format.data_block import key_bytes
 from esformat.format.encoding import decode_node
 from esformat.format.layout import MAX_KEY_BYTES, BlockHandle
 from esformat.format.node import DecodeContext
 from esformat.format.packing import decode_ints
+from esformat.format.templates import TemplateTable, decode_templates, end_of_templates
 from esformat.tools.verification.nodes import check_node, check_pack
+
+_TEMPLATES = struct.Struct("<II")  # bytes, variables
 
 I64 = npt.NDArray[np.int64]
 
@@ -60,6 +64,27 @@ class Parts:
             raise CorruptSegmentError("a node is longer than its values")
         self.at = end
         return array
+
+    def templates(self, count: int, kind: pa.DataType) -> TemplateTable:
+        """So many templates of a column of a type, with their variables."""
+        if not is_bytes(kind):
+            raise CorruptSegmentError(f"a column of type {kind} has templates")
+        end = end_of_templates(self.body, self.at)
+        stored = decode_templates(self.body[self.at : end], count, self._context)
+        self._check_templates(count)
+        if self.at != end:
+            raise CorruptSegmentError("the templates of a column are longer than their parts")
+        stored.compiled()
+        return stored.table()
+
+    def _check_templates(self, count: int) -> None:
+        """The packs and nodes that templates are stored in."""
+        _, variables = self.fields(_TEMPLATES)
+        _kinds, _parameters, values = (self.numbers(variables) for _ in range(3))
+        self.values(int(values.sum()), pa.binary())
+        slots = int(self.numbers(count).sum())
+        self.numbers(slots)
+        self.values(slots + count, pa.binary())
 
     def keys(self, count: int) -> list[bytes]:
         """A node of spaces or groupings."""

@@ -15,15 +15,25 @@ from esformat.format.frame import decode_block, encode_block
 from esformat.format.layout import BlockKind
 from esformat.format.node import DecodeContext, EncodeContext
 from esformat.format.schema import Field
+from esformat.format.templates import Kind, Template, TemplateTable, Variable
 
 PLAIN = Decompressor()
 READ = DecodeContext(PLAIN, PLAIN)
 WRITE = EncodeContext(make_compressor(Codec.ZSTD), make_compressor(Codec.ZSTD))
-FIELDS = [Field("data", pa.binary()), Field("type", pa.string()), Field("note", pa.large_string())]
+FIELDS = [
+    Field("data", pa.binary()),
+    Field("type", pa.string()),
+    Field("note", pa.large_string()),
+    Field("n", pa.int64()),
+]
+TEMPLATES = TemplateTable(
+    (Variable(Kind.ENUM, 0, (b"a", b"b")), Variable(Kind.STRING)),
+    (Template((b"x=", b""), (0,)), Template((b"", b""), (1,))),
+)
 COLUMNS = [
     ColumnDictionary(0, b"zstd dictionary"),
     ColumnDictionary(1, values=pa.array(["", "page", "signup"])),
-    ColumnDictionary(2, b"both", pa.array(["é"], pa.large_string())),
+    ColumnDictionary(2, b"all", pa.array(["é"], pa.large_string()), TEMPLATES),
 ]
 
 
@@ -40,9 +50,9 @@ def body_of(columns: list[ColumnDictionary]) -> bytes:
 
 @pytest.mark.parametrize("columns", [[], COLUMNS[:1], COLUMNS[1:2], COLUMNS])
 def test_dictionary_comes_back(columns):
-    """Zstd dictionaries, values, both or none."""
+    """Zstd dictionaries, values, templates, all or none."""
     found = decode(body_of(columns), len(columns))
-    assert [(c.column, c.zstd) for c in found] == [(c.column, c.zstd) for c in columns]
+    assert [(c.column, c.zstd, c.templates) for c in found] == [(c.column, c.zstd, c.templates) for c in columns]
     for mine, given in zip(found, columns, strict=True):
         assert (mine.values is None) == (given.values is None)
         assert given.values is None or mine.values.equals(given.values)
@@ -50,8 +60,9 @@ def test_dictionary_comes_back(columns):
 
 WRONG = [
     ("cut short", b"\0" * 11, 1, "cut short"),
-    ("column that is not there", struct.pack("<HHII", 3, 0, 0, 0), 1, "breaks the format"),
-    ("reserved field", struct.pack("<HHII", 0, 1, 0, 0), 1, "breaks the format"),
+    ("column that is not there", struct.pack("<HHII", 4, 0, 0, 0), 1, "breaks the format"),
+    ("templates beyond the block", struct.pack("<HHIIII", 0, 1, 0, 0, 1, 0), 1, "cut short"),
+    ("templates of numbers", struct.pack("<HHIIII", 3, 1, 0, 0, 0, 0), 1, "has templates"),
     ("dictionary beyond the block", struct.pack("<HHII", 0, 0, 1, 0), 1, "breaks the format"),
     ("absurd number of values", struct.pack("<HHII", 0, 0, 0, 2**32 - 1), 1, "breaks the format"),
     ("null among the values", body_of([ColumnDictionary(1, values=pa.array(["a", None]))]), 1, "holds a null"),

@@ -7,7 +7,6 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from clicks import click_table
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +24,6 @@ from esformat.write.block_encoder import (
     MAX_DICTIONARY_VALUES,
     NULL,
     UNKNOWN,
-    ZSTD_DICTIONARY_BYTES,
     BlockEncoder,
     BlockFormat,
     Coded,
@@ -36,7 +34,6 @@ from esformat.write.block_encoder import (
     may_want_codes,
     row_bytes,
     rows_are_small,
-    train_on,
     wants_codes,
 )
 
@@ -92,33 +89,6 @@ def test_types_that_may_be_stored_as_codes():
     assert may_want_codes(pa.string())
     assert may_want_codes(pa.large_string())
     assert not any(map(may_want_codes, [pa.binary(), pa.int64(), pa.bool_(), pa.list_(pa.string())]))
-
-
-CLICKS = click_table(6000)["data"].combine_chunks()
-
-
-def test_a_dictionary_that_pays_for_itself():
-    """Payloads that share their structure get one; the same input gives the same one."""
-    dictionary = train_on(CLICKS, 50 << 20, Codec.ZSTD, None)
-    assert 0 < len(dictionary) <= ZSTD_DICTIONARY_BYTES
-    assert train_on(CLICKS, 50 << 20, Codec.ZSTD, None) == dictionary
-
-
-@pytest.mark.parametrize(
-    ("sample", "byte_count", "codec"),
-    [
-        (CLICKS, 50 << 20, Codec.LZ4),
-        (CLICKS, 50 << 20, Codec.NONE),
-        (CLICKS.slice(0, 100), 5000, Codec.ZSTD),
-        (pa.array([np.random.default_rng(n).bytes(100) for n in range(3000)]), 50 << 20, Codec.ZSTD),
-        (pa.array([b""] * 5000), 1 << 20, Codec.ZSTD),
-        (pa.array([], pa.binary()), 0, Codec.ZSTD),
-    ],
-    ids=["lz4", "none", "small", "noise", "empty payloads", "no rows"],
-)
-def test_no_dictionary_where_none_pays(sample, byte_count, codec):
-    """Other codecs, small columns, noise."""
-    assert train_on(sample, byte_count, codec, None) == b""
 
 
 def test_bytes_of_rows():

@@ -1,0 +1,163 @@
+"""Values taken apart by templates: the same bytes come back, whatever they are, and what fits a template takes it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from template_strategies import rows_of, tables, text_of
+
+from esformat.core.matching import Matcher, gathered
+from esformat.core.templates import SLACK_BYTES
+from esformat.format.templates import Kind, Template, TemplateTable, Variable
+
+I64 = np.int64
+
+
+def _match(table, values):
+    """The code of each value, and the numbers of each variable, or its strings."""
+    templates, count = table.compiled(), len(values)
+    data = b"".join(value or b"" for value in values)
+    edges = np.cumsum([0, *(len(value or b"") for value in values)]).astype(I64)
+    valid = np.array([value is not None for value in values], np.uint8)
+    codes, counts = np.empty(count, I64), np.empty(templates.variables, I64)
+    numbers, lengths = np.zeros(templates.variables * count, I64), np.zeros(templates.variables * count, I64)
+    Matcher(templates).match(data, edges, valid, codes, numbers, lengths, counts)
+    columns = []
+    for v, held in enumerate(counts.tolist()):
+        found = numbers[v * count : v * count + held]
+        if table.variables[v].kind is Kind.STRING:
+            sizes = lengths[v * count : v * count + held]
+            columns.append((np.append(0, np.cumsum(sizes)).astype(I64), gathered(data, found, sizes)))
+        else:
+            columns.append(found)
+    return codes, columns
+
+
+def _back(table, codes, columns):
+    offsets, out = np.empty(len(codes) + 1, np.int32), np.zeros((1 << 16) + SLACK_BYTES, np.uint8)
+    table.compiled().put_together(codes, 0, len(codes), columns, offsets, 0, out, 0)
+    return [out[a:b].tobytes() for a, b in pairwise(offsets.tolist())]
+
+
+@examples(400)
+@given(st.data())
+def test_the_same_bytes(data):
+    """Of values that templates give, of those almost, and of any others."""
+    table = data.draw(tables())
+    values = [text_of(table, row) for row in data.draw(rows_of(table))]
+    values += data.draw(st.lists(st.none() | st.binary(max_size=9), max_size=4))
+    for value in values[:4]:
+        if value:
+            at = data.draw(st.integers(0, len(value) - 1))
+            values.append(value[:at] + data.draw(st.binary(max_size=1)) + value[at + 1 :])
+    codes, columns = _match(table, values)
+    assert [code == 0 for code in codes.tolist()] == [value is None for value in values]
+    assert _back(table, codes, columns) == [value or b"" for value in values]
+
+
+def _kind_takes(kind, parameter, text, values=()):
+    """Whether a variable alone gives a text."""
+    table = TemplateTable(
+        (Variable(kind, parameter, values), Variable(Kind.STRING)),
+        (Template((b"", b""), (0,)), Template((b"", b""), (1,))),
+    )
+    codes, columns = _match(table, [text])
+    assert _back(table, codes, columns) == [text]
+    return codes.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameter", "taken", "refused"),
+    [
+        (Kind.INTEGER, 0, [b"0", b"-1", b"10", b"9" * 18, b"-" + b"9" * 18],
+         [b"", b"-", b"-0", b"00", b"01", b"+1", b" 1", b"1 ", b"1.0", b"1e3", b"9" * 19, b"a"]),
+        (Kind.PADDED, 3, [b"000", b"007", b"999"], [b"", b"07", b"0007", b"-07", b"07a", b"7  "]),
+        (Kind.DECIMAL, 2, [b"0.00", b"-0.01", b"12.50", b"9" * 16 + b".99"],
+         [b"-0.00", b".50", b"01.50", b"1.5", b"1.500", b"1", b"1.", b"1,50", b"9" * 17 + b".99", b"--1.00"]),
+        (Kind.HEX, 4, [b"0000", b"00ff", b"dead"], [b"DEAD", b"00fg", b"0ff", b"0x00", b"00ff0"]),
+        (Kind.HEX, 16, [b"f" * 16, b"0" * 16], [b"f" * 17]),
+        (Kind.DATE, 0, [b"2024-02-29", b"0001-01-01", b"9999-12-31"],
+         [b"2023-02-29", b"1900-02-29", b"0000-01-01", b"2024-13-01", b"2024-00-10", b"2024-04-31", b"2024-04-00",
+          b"2024/04/01", b"2024-4-01"]),
+        (Kind.DATE, 1, [b"2024-02-29T23:59"], [b"2024-02-29 23:59", b"2024-02-29T24:00",
+          b"2024-02-29T23:60", b"2024-02-29"]),
+        (Kind.DATE, 6, [b"1969-12-31 23:59:59"], [b"1969-12-31 23:59:60", b"1969-12-31T23:59:59", b"1969-12-31 23:59"]),
+        (Kind.DATE, 3, [b"2024-02-29T23:59:59.001"], [b"2024-02-29T23:59:59.01", b"2024-02-29T23:59:59,001"]),
+        (Kind.DATE, 8, [b"2024-02-29 23:59:59.000001"], [b"2024-02-29 23:59:59.001"]),
+        (Kind.DATE, 9, [b"29/Feb/2024:23:59:59"], [b"29/feb/2024:23:59:59", b"30/Feb/2024:23:59:59",
+         b"29/Foo/2024:23:59:59"]),
+    ],
+)  # fmt: skip
+def test_kinds_are_strict(kind, parameter, taken, refused):
+    """A kind takes what it writes out in the same way, and nothing else."""
+    assert [text for text in taken if not _kind_takes(kind, parameter, text)] == []
+    assert [text for text in refused if _kind_takes(kind, parameter, text)] == []
+
+
+def test_values_of_an_enumeration():
+    """Each is found, whatever its length; what is not among them is not taken."""
+    values = tuple(b"v" * size + b"%d" % n for size in range(20) for n in range(50))
+    assert all(_kind_takes(Kind.ENUM, 0, value, values) for value in values[::37])
+    assert not any(_kind_takes(Kind.ENUM, 0, text, values) for text in (b"", b"v", b"v50", b"v" * 19 + b"500"))
+
+
+def test_a_slot_that_repeats_another():
+    """It is taken where the same text stands there, and stored once."""
+    table = TemplateTable(
+        (Variable(Kind.STRING), Variable(Kind.STRING)), (Template((b"", b"=", b""), (0, 0)), Template((b"", b""), (1,)))
+    )
+    codes, columns = _match(table, [b"ab=ab", b"ab=ac", b"ab=abc"])
+    assert codes.tolist() == [1, 2, 2]
+    assert columns[0][1] == b"ab"
+
+
+def test_a_template_with_strings_only_is_not_tried_first():
+    """After a value that only strings fit, the next one is held against the types again."""
+    table = TemplateTable(
+        (Variable(Kind.INTEGER), Variable(Kind.STRING), Variable(Kind.STRING)),
+        (Template((b"n=", b";"), (0,)), Template((b"n=", b";"), (1,)), Template((b"", b""), (2,))),
+    )
+    assert _match(table, [b"n=1;", b"n=x;", b"n=2;", b"?", b"n=3;"])[0].tolist() == [1, 2, 1, 3, 1]
+
+
+@pytest.mark.parametrize("slots", [(), (0, 0), (1,)])
+def test_the_last_template_takes_any_value(slots):
+    """Others are refused in its place."""
+    table = TemplateTable(
+        (Variable(Kind.STRING), Variable(Kind.INTEGER)), (Template((b"",) * (len(slots) + 1), slots),)
+    )
+    with pytest.raises(ValueError, match="any value"):
+        Matcher(table.compiled())
+    with pytest.raises(ValueError, match="any value"):
+        Matcher(TemplateTable((Variable(Kind.STRING),), (Template((b"a", b""), (0,)),)).compiled())
+
+
+def test_arrays_of_other_sizes():
+    """Nothing is read or written outside of them."""
+    matcher = Matcher(TemplateTable((Variable(Kind.STRING),), (Template((b"", b""), (0,)),)).compiled())
+    two, three = np.zeros(2, I64), np.array([0, 1, 2], I64)
+    none = np.zeros(0, np.uint8)
+    sizes = [
+        (b"ab", two, none, two, two, two, two[:1]), (b"ab", three, none[:0], two, two[:1], two, two[:1]),
+        (b"ab", three, none, two, two, two[:1], two[:1]), (b"ab", three, none, two, two, two, two),
+        (b"ab", three, np.ones(1, np.uint8), two, two, two, two[:1]), (b"a", three, none, two, two, two, two[:1]),
+        (b"ab", three[::-1].copy(), none, two, two, two, two[:1]), (b"ab", three - 1, none, two, two, two, two[:1]),
+    ]  # fmt: skip
+    for arrays in sizes:
+        with pytest.raises(ValueError, match=r"more or fewer|too little|end early"):
+            matcher.match(*arrays)
+
+
+def test_pieces_outside():
+    """Pieces lie within their bytes."""
+    assert gathered(b"abcd", np.array([2, 0, 4], I64), np.array([2, 1, 0], I64)) == b"cda"
+    for begin, length in ((-1, 1), (0, 5), (4, 1), (5, 0), (0, -1), (1, (1 << 63) - 1)):
+        with pytest.raises(ValueError, match="end early"):
+            gathered(b"abcd", np.array([begin], I64), np.array([length], I64))
+    with pytest.raises(ValueError, match="more or fewer"):
+        gathered(b"abcd", np.array([0], I64), np.array([], I64))

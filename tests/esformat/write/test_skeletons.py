@@ -1,0 +1,94 @@
+"""Templates found in samples of JSON objects: what they are, and that they take the objects that they came from."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from payloads import payload
+
+from esformat.format.templates import Kind, Template, Variable
+from esformat.write.skeletons import LEAST_ROWS, MOST_SKELETONS, find_templates
+
+
+def _objects(count, **fields):
+    """Objects whose fields are made by functions of their number."""
+    return [json.dumps({name: make(i) for name, make in fields.items()}).encode() for i in range(count)]
+
+
+def _variables(rows):
+    """The variables of the first template of a sample."""
+    table = find_templates(rows)
+    return [table.variables[slot] for slot in table.templates[0].slots]
+
+
+@pytest.mark.parametrize(
+    ("make", "variables"),
+    [
+        (lambda i: i * 7 - 99, [Variable(Kind.INTEGER)]),
+        (lambda i: f"{i * 7919 % 10**5:05}", [Variable(Kind.PADDED, 5)]),
+        (lambda i: f"{i}.{i % 100:02}", [Variable(Kind.DECIMAL, 2)]),
+        (lambda i: f"{i * 0x9E3779B97F4A7C15 % 2**64:016x}", [Variable(Kind.HEX, 16)]),
+        (lambda i: random.Random(i).randbytes(20).hex(), [Variable(Kind.HEX, n) for n in (16, 16, 8)]),
+        (lambda i: f"2024-05-{i % 28 + 1:02}T10:{i % 60:02}:{i % 59:02}", [Variable(Kind.DATE, 2)]),
+        (lambda i: f"2024-05-{i % 28 + 1:02} 10:{i % 60:02}:{i % 59:02}.{i % 997:03}Z", [Variable(Kind.DATE, 7)]),
+        (lambda i: f"user-{i * 13}", [Variable(Kind.INTEGER)]),
+        (lambda i: f"10.{i % 256}.{i // 7}.{i % 3}", [Variable(Kind.INTEGER)] * 4),
+        (lambda i: "ab"[i % 2], [Variable(Kind.ENUM, 0, (b"a", b"b"))]),
+        (lambda i: i % 2, [Variable(Kind.ENUM, 0, (b"0", b"1"))]),
+        (lambda i: [True, None, "x"][i % 3], [Variable(Kind.ENUM, 0, (b"true", b'"x"', b"null"))]),
+        (lambda i: f"word {i} of {i * 3}", [Variable(Kind.STRING)]),
+        (lambda i: "always", []),
+    ],
+)  # fmt: skip
+def test_kinds(make, variables):
+    """Each value by the variables that fit it; what is the same in all rows is part of the literals."""
+    assert _variables(_objects(400, value=make, other=lambda i: f"{i}!{i}"))[:-1] == variables
+
+
+def test_a_template():
+    """Literals have keys, quotes and what values have in common; the last template takes any row."""
+    table = find_templates(_objects(200, n=lambda i: i, user=lambda i: f"user-{i}"))
+    assert table.templates[0] == Template((b'{"n": ', b', "user": "user-', b'"}'), (0, 1))
+    assert table.templates[-1] == Template((b"", b""), (len(table.variables) - 1,))
+    assert table.variables[-1] == Variable(Kind.STRING)
+
+
+def test_the_same_path_is_the_same_variable():
+    """In objects with and without a field before it."""
+    rows = _objects(200, n=lambda i: i) + _objects(100, a=lambda i: i, n=lambda i: i)
+    table = find_templates(rows)
+    assert table.templates[0].slots[0] == table.templates[1].slots[1]
+
+
+def test_the_same_sample_the_same_templates():
+    """In any process; a sample that is larger than what is looked at is looked at all over."""
+    rows = [payload(random.Random(n)) for n in range(2000)]
+    assert find_templates(rows) == find_templates(list(rows))
+    many = _objects(20_000, n=lambda i: i, late=lambda i: "a" if i < 19_000 else "b")
+    assert any(b"b" in variable.values for variable in find_templates(many).variables)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [[], [b""] * 100, [b"{}"] * 100, [b"plain text %d" % i for i in range(100)], [b"[1, %d]" % i for i in range(100)],
+     [b'{"a": %d}' % i for i in range(LEAST_ROWS - 1)], [b'{"%d": 1}' % i for i in range(1000)], [b'{"a": '] * 100],
+)  # fmt: skip
+def test_no_templates(rows):
+    """Where there are no objects, or no two alike."""
+    assert find_templates(rows) is None
+
+
+def test_many_shapes():
+    """Only the most frequent ones have templates."""
+    rows = [b'{"%s": %d}' % (b"k" * (n % 200 + 1), n) for n in range(8000)]
+    table = find_templates(rows)
+    assert table is None or len(table.templates) <= 3 * MOST_SKELETONS + 1
+
+
+def test_lists_of_any_length_are_one_value():
+    """Where their elements would make too many shapes."""
+    rows = _objects(600, tags=lambda i: [f"t{n}" for n in range(i % 50)], n=lambda i: i)
+    table = find_templates(rows)
+    assert len(table.templates) <= 4
