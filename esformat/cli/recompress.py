@@ -22,9 +22,12 @@ Examples:
 @files_and_out
 @click.option("--codec", type=click.Choice(["zstd", "lz4", "none"]), default="zstd", show_default=True)
 @click.option("--level", type=int, help="Compression level: higher is smaller and slower.")
+@click.option("--templates", is_flag=True, help="Smaller for JSON objects; writing and lookups take longer.")
 @json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
-def recompress(files: tuple[str, ...], out: str, codec: str, level: int | None, as_json: bool, force: bool) -> int:
+def recompress(
+    files: tuple[str, ...], out: str, codec: str, level: int | None, templates: bool, as_json: bool, force: bool
+) -> int:
     """Write segments with another codec or level, and with newly trained dictionaries.
 
     Many small blocks, as merging leaves them, become blocks of full size. FILE is a segment, a directory or pattern of
@@ -35,7 +38,9 @@ def recompress(files: tuple[str, ...], out: str, codec: str, level: int | None, 
     def make(file: Place, target: str) -> Told:
         shown = shown_name(target)
         with finished_file(target) as made_at, progress("recompressing") as show:
-            made = recompress_segment(file, made_at, codec=codec, level=level, overwrite=force, progress=show)
+            made = recompress_segment(
+                file, made_at, codec=codec, level=level, templates=templates, overwrite=force, progress=show
+            )
             with esformat.open(file) as before, esformat.open(made_at) as after:
                 sizes = before.size_bytes, after.size_bytes
         events = made.statistics.events

@@ -38,6 +38,7 @@ Examples:
 @click.option("--keys", type=click.Choice(["text", "binary"]), default="text", show_default=True, help="Kind of keys.")
 @click.option("--codec", type=click.Choice(["zstd", "lz4", "none"]), default="zstd", show_default=True)
 @click.option("--level", type=int, help="Compression level: higher is smaller and slower.")
+@click.option("--templates", is_flag=True, help="Smaller for JSON objects; writing and lookups take longer.")
 @click.option("--memory", metavar="SIZE", default="1GiB", show_default=True, help="Memory limit for events.")
 @click.option("--temp-dir", metavar="DIR", help="Directory for events beyond that limit. Default: beside OUT.")
 @json_option
@@ -58,8 +59,8 @@ def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
     def create(_: convert.Plan) -> esformat.Writer:
         return esformat.create(
             made_at, indexes=roles.indexes, keys=roles.keys, codec=options["codec"], level=options["level"],
-            properties=_origin(roles), overwrite=options["force"], memory=options["memory"],
-            temp_dir=options["temp_dir"],
+            templates=options["templates"], properties=_origin(roles), overwrite=options["force"],
+            memory=options["memory"], temp_dir=options["temp_dir"],
         )  # fmt: skip
 
     with (

@@ -34,7 +34,7 @@ class Metadata:
     """What the metadata block holds.
 
     frame_bytes: about how many bytes the writer put into a frame of text or binary; None: its usual number. Readers
-    have no need of it.
+    have no need of it. templates: whether the writer might store columns by templates; readers need not know either.
     """
 
     schema: EventSchema
@@ -43,6 +43,7 @@ class Metadata:
     properties: dict[str, str]
     statistics: Statistics | None = None
     frame_bytes: int | None = None
+    templates: bool = False
 
     def encode(self) -> bytes:
         """One framed metadata block."""
@@ -55,6 +56,8 @@ class Metadata:
         }
         if self.frame_bytes is not None:
             document["frame_bytes"] = self.frame_bytes
+        if self.templates:
+            document["templates"] = True
         if self.statistics is not None:
             document["statistics"] = {name: getattr(self.statistics, name) for name in Statistics.__dataclass_fields__}
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
@@ -78,6 +81,7 @@ class Metadata:
                 {str(name): str(value) for name, value in document.get("properties", {}).items()},
                 None if stored is None else _statistics(stored),
                 None if frame_bytes is None else int(frame_bytes),
+                document.get("templates") is True,
             )
         except KeyError as error:
             raise CorruptSegmentError(f"the metadata lacks {error}", offset=block.offset) from None

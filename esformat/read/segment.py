@@ -170,6 +170,7 @@ class Segment(Opened[Scan, Space]):
             "codec": self._reader.metadata.codec,
             "level": self._reader.metadata.level,
             "frame_bytes": self._reader.metadata.frame_bytes,
+            "templates": self._reader.metadata.templates,
             "indexes": {name: dict(facts) for name, facts in statistics.indexes.items()},
             "properties": self.properties,
             "blocks": self._block_facts(),

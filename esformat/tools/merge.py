@@ -62,7 +62,9 @@ def _united(paths: Sequence[Any], out: Any, metadata: Metadata, *, overwrite: bo
     done = 0
     with open_many(list(paths)) as collection:
         total, schema = collection.num_events, collection.schema
-        options = {name: getattr(metadata, name) for name in ("codec", "level", "frame_bytes", "properties")}
+        options = {
+            name: getattr(metadata, name) for name in ("codec", "level", "frame_bytes", "templates", "properties")
+        }
         keys = "binary" if metadata.schema.binary_keys else "text"
         columns = pa.schema([field for field in schema if field.name not in KEY_COLUMNS])
         with create(

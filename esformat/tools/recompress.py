@@ -10,6 +10,7 @@ from esformat.io.location import Options, Target, located
 from esformat.tools.new_segment import Made, Progress, check_output, make_segment, opened, published
 from esformat.tools.plan import plan_anew
 from esformat.tools.selection import everything
+from esformat.write.writer import check_templates
 
 
 def recompress(
@@ -18,13 +19,15 @@ def recompress(
     *,
     codec: str = "zstd",
     level: int | None = None,
+    templates: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
     storage_options: Options = None,
 ) -> Made:
     """Rewrite a segment with another codec or level, in blocks of full size, with newly trained dictionaries.
 
-    codec, level: as for `create`. Memory does not grow with the segment. progress, storage_options: as for `merge`.
+    codec, level, templates: as for `create`. Memory does not grow with the segment. progress, storage_options: as for
+    `merge`.
     Raises UsageError, UnsupportedVersionError (no such codec installed), CorruptSegmentError, OSError.
     """
     path, out = located(storage_options, path, out)
@@ -33,9 +36,10 @@ def recompress(
         raise UsageError(f"codec {codec!r} has no levels")
     if level is not None and not -100 <= level <= 22:
         raise UsageError(f"zstd level {level} is not between -100 and 22")
+    check_templates(codec, templates=templates)
     check_output(out, [path])
     with opened([path]) as (original,):
-        metadata = replace(original.metadata, codec=codec, level=level, statistics=None)
+        metadata = replace(original.metadata, codec=codec, level=level, templates=templates, statistics=None)
         plan = plan_anew([original], metadata)
         with published(out, overwrite=overwrite) as publication:
             return make_segment(publication, [original], [everything], plan, [False], progress=progress)

@@ -46,9 +46,17 @@ _MIX = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: spreads consecutive numbers
 class FormatChoice:
     """Sees all events in order of arrival, and says in the end how to store them."""
 
-    def __init__(self, schema: EventSchema, codec: Codec, level: int | None, frame_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        schema: EventSchema,
+        codec: Codec,
+        level: int | None,
+        frame_bytes: int | None = None,
+        *,
+        templates: bool = False,
+    ) -> None:
         self._schema = schema
-        self._codec, self._level, self._frame_bytes = codec, level, frame_bytes
+        self._codec, self._level, self._frame_bytes, self._templates = codec, level, frame_bytes, templates
         self._fields = dict(enumerate(schema.fields))
         sampled = [field.name for field in schema.fields if is_bytes(field.type)] if codec is Codec.ZSTD else []
         self._sample = _Sample(schema, sampled)
@@ -108,7 +116,9 @@ class FormatChoice:
             elif field.name in ordered:
                 total = self._sample.column_bytes[field.name]
                 sample = ordered[field.name]
-                made = choose_dictionary(place, sample, total, self._codec, self._level, self._frame_bytes)
+                made = choose_dictionary(
+                    place, sample, total, self._codec, self._level, self._frame_bytes, templates=self._templates
+                )
                 if made is not None:
                     chosen[place] = made
         return chosen

@@ -66,7 +66,9 @@ class EventSorter:
         self._schema = metadata.schema
         self._budget, self._threads, self._temp_dir = budget, threads, temp_dir
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="esformat-encode")
-        self._choice = FormatChoice(self._schema, codec, metadata.level, metadata.frame_bytes)
+        self._choice = FormatChoice(
+            self._schema, codec, metadata.level, metadata.frame_bytes, templates=metadata.templates
+        )
         self._tables: list[pa.Table] = []
         self._held_bytes = 0
         self._runs: list[_Levelled] = []

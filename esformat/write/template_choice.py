@@ -13,8 +13,9 @@ from esformat.format.encoding import encode_runs
 from esformat.format.node import EncodeContext
 from esformat.format.packing import best_raw
 from esformat.format.templates import Kind, TemplateTable
+from esformat.write.skeletons import find_templates
 from esformat.write.templated import Matched, encode_templated
-from esformat.write.zstd_dictionary import train_on
+from esformat.write.zstd_dictionary import MIN_SAMPLED_BYTES, train_on
 
 SAMPLED_BLOCK_ROWS = 2048
 LEAST_SAVED = 5
@@ -24,14 +25,28 @@ MOST_TABLE_SHARE = 8
 
 
 def choose_dictionary(
-    place: int, sample: pa.Array, byte_count: int, codec: Codec, level: int | None, frame_bytes: int | None = None
+    place: int,
+    sample: pa.Array,
+    byte_count: int,
+    codec: Codec,
+    level: int | None,
+    frame_bytes: int | None = None,
+    *,
+    templates: bool = False,
 ) -> ColumnDictionary | None:
     """What nodes of a column of `byte_count` bytes in all refer to; None where nothing pays for itself.
 
     `sample`: rows of the column in segment order, many short runs of them.
     """
     zstd = train_on(sample, byte_count, codec, level, frame_bytes)
-    return ColumnDictionary(place, zstd) if zstd else None
+    without = ColumnDictionary(place, zstd)
+    if templates and may_have_templates(sample.type) and codec is Codec.ZSTD and byte_count >= MIN_SAMPLED_BYTES:
+        table = find_templates(sample.cast(pa.binary()).drop_null().to_pylist())
+        if table is not None:
+            chosen = _with_templates(without, table, sample, byte_count, level, frame_bytes)
+            if chosen is not None:
+                return chosen
+    return without if zstd else None
 
 
 def may_have_templates(kind: pa.DataType) -> bool:

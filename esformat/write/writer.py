@@ -33,6 +33,7 @@ class WriteOptions:
     codec_name: str
     properties: dict[str, str]
     frame_bytes: int | None
+    templates: bool
     threads: int
     budget: Budget
     temp_dir: Path | None
@@ -47,6 +48,7 @@ def create(
     codec: str = "zstd",
     level: int | None = None,
     frame_bytes: int | None = None,
+    templates: bool = False,
     properties: Mapping[str, str] | None = None,
     overwrite: bool = False,
     threads: int | None = None,
@@ -64,6 +66,9 @@ def create(
     codec, level: "zstd" (level 1 by default), "lz4" (needs the extra of that name) or "none".
     frame_bytes: how many bytes of text or binary values are compressed together, about; 4 KiB by default, which suits
         lookups of single events. Searches through all payloads want 32 KiB or 64 KiB.
+    templates: whether text and binary columns of JSON objects may be stored as templates and variables, which makes
+        small objects a third to a half smaller. Writing them takes longer, and so do lookups of a few events. With
+        codec "zstd" only.
     properties: text by name, kept in the file.
     overwrite: replace an existing file, atomically; otherwise it is an error.
     threads: how many encode at a time; by default one per processor. The bytes are the same for any number.
@@ -84,14 +89,15 @@ def create(
     if isinstance(indexes, str):
         raise UsageError(f"indexes must be a list of column names, not the text {indexes!r}")
     _check_encoding(codec, level, frame_bytes, threads)
+    check_templates(codec, templates=templates)
     if schema is not None and not isinstance(schema, pa.Schema):
         raise UsageError(f"schema must be a pyarrow.Schema, not {type(schema).__name__}")
     indexes = tuple(indexes)
     _check_indexes(indexes)
     workers = min(os.cpu_count() or 1, 8) if threads is None else threads
     options = WriteOptions(
-        codec_from_name(codec), level, codec, check_properties(properties), frame_bytes, workers, Budget.of(memory),
-        _directory(temp_dir),
+        codec_from_name(codec), level, codec, check_properties(properties), frame_bytes, templates, workers,
+        Budget.of(memory), _directory(temp_dir),
     )  # fmt: skip
     known = None if schema is None else make_schema(schema, indexes, binary_keys=keys == "binary")
     return Writer(path, known, indexes, keys == "binary", options, overwrite=overwrite)
@@ -102,6 +108,12 @@ def _directory(temp_dir: str | bytes | os.PathLike[str] | os.PathLike[bytes] | N
     if path is not None and not path.is_dir():
         raise UsageError(f"temp_dir {str(path)!r} is not a directory")
     return path
+
+
+def check_templates(codec: str, *, templates: bool) -> None:
+    """Refuse templates where their strings would not be compressed. Raises UsageError."""
+    if templates and codec != "zstd":
+        raise UsageError(f'templates go with codec "zstd", not {codec!r}')
 
 
 def _check_encoding(codec: str, level: int | None, frame_bytes: int | None, threads: int | None) -> None:
@@ -240,8 +252,9 @@ class Writer(FileWriter):
             assert self._schema is not None
             options = self._options
             metadata = Metadata(
-                self._schema, options.codec_name, options.level, options.properties, frame_bytes=options.frame_bytes
-            )
+                self._schema, options.codec_name, options.level, options.properties, frame_bytes=options.frame_bytes,
+                templates=options.templates,
+            )  # fmt: skip
             self._sorter = EventSorter(
                 self._publication.file, metadata, options.codec, options.budget, options.threads, self._temp_dir
             )

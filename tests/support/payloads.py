@@ -55,6 +55,6 @@ def payload_table(count: int, seed: int = 1) -> pa.Table:
 
 def write_payloads(path: Path, table: pa.Table, **options: Any) -> pa.Table:
     """Write events to a segment; gives them in the order of the file."""
-    with esformat.create(path, indexes=["type"], **options) as writer:
+    with esformat.create(path, indexes=["type"], templates=True, **options) as writer:
         writer.add_table(table)
     return table.sort_by([("space", "ascending"), ("timestamp", "ascending")])

@@ -27,12 +27,13 @@ PLACES = SCHEMA.positions
 
 def chosen(table: pa.Table, cuts: list[int], codec: Codec = Codec.ZSTD) -> tuple:
     """What is decided on a table that arrives in pieces, values told at the end."""
-    choice = FormatChoice(SCHEMA, codec, None)
+    choice = FormatChoice(SCHEMA, codec, None, templates=True)
     for first, last in zip([0, *cuts], [*cuts, len(table)], strict=True):
         choice.see(table.slice(first, last - first))
     choice.see_all_values([table])
     made = choice.dictionaries()
-    return choice.in_order, {p: (d.zstd, None if d.values is None else d.values.to_pylist()) for p, d in made.items()}
+    values = {p: None if d.values is None else d.values.to_pylist() for p, d in made.items()}
+    return choice.in_order, {p: (d.zstd, values[p], d.templates) for p, d in made.items()}
 
 
 @examples(25)
@@ -45,13 +46,13 @@ def test_pieces_do_not_matter(cuts, in_order):
 
 
 def test_what_is_decided():
-    """Payloads get a zstd dictionary, few values become codes; every value counts."""
+    """Payloads get templates, few values become codes; every value counts."""
     in_order, made = chosen(TABLE, [])
     assert not in_order
     assert set(made) == {PLACES["data"], PLACES["type"], PLACES["country"]}
-    assert made[PLACES["type"]] == (b"", sorted(set(TABLE["type"].to_pylist())))
+    assert made[PLACES["type"]] == (b"", sorted(set(TABLE["type"].to_pylist())), None)
     assert len(made[PLACES["country"]][1]) == 30
-    assert made[PLACES["data"]][0]
+    assert made[PLACES["data"]][2] is not None
     assert set(chosen(TABLE, [], Codec.LZ4)[1]) == {PLACES["type"], PLACES["country"]}
 
 

@@ -1,0 +1,115 @@
+"""Payloads that are stored by templates: every way of reading gives the bytes that went in."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+import read_esdb
+from payloads import payload_table, write_payloads
+
+import esformat
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """A file with templates in two columns, and its events."""
+    path = tmp_path_factory.mktemp("templated") / "p.esdb"
+    return path, write_payloads(path, payload_table(6000))
+
+
+def test_both_columns_have_templates(stored):
+    """Otherwise these tests would be of something else: most rows have one, of all kinds of variables."""
+    path, _ = stored
+    file = read_esdb.File(path.read_bytes())
+    found = {place: entry.templates for place, entry in file.dictionaries[1].items() if entry.templates}
+    assert set(found) == {0, 1}
+    for templates in found.values():
+        assert {variable.kind for variable in templates.variables} >= {*range(read_esdb.DATE + 1)} - {read_esdb.DECIMAL}
+
+
+def test_the_independent_reader(stored):
+    """It gives the same events."""
+    path, events = stored
+    read = list(read_esdb.File(path.read_bytes()).events())
+    assert [event["columns"]["data"] for event in read] == events["data"].to_pylist()
+    assert [event["columns"]["text"] for event in read] == events["text"].to_pylist()
+
+
+@pytest.mark.parametrize("columns", [["data"], ["text"], None])
+def test_scans(stored, columns):
+    """Whole files as tables and as events, forward, backward and limited."""
+    path, events = stored
+    names = columns or ["data", "text", "type"]
+    with esformat.open(path) as segment:
+        for reverse in (False, True):
+            for limit in (None, 1, 3000):
+                expected = events.select(names).take(list(range(len(events)))[:: -1 if reverse else 1][:limit])
+                table = segment.scan(columns=columns, reverse=reverse, limit=limit).to_table()
+                assert table.select(names).equals(expected.cast(table.select(names).schema))
+                read = segment.scan(columns=columns, reverse=reverse, limit=limit)
+                if "data" in names:
+                    assert [event.data for event in read] == expected["data"].to_pylist()
+
+
+def test_histories(stored):
+    """Events of each space: all, the newest, in a time, with an index value; twice: the second is from memory."""
+    path, events = stored
+    rows = events.to_pylist()
+    with esformat.open(path) as segment:
+        for space in [*segment][::3] * 2:
+            mine = [row for row in rows if row["space"] == space]
+            assert [event.data for event in segment[space].scan()] == [row["data"] for row in mine]
+            assert segment[space].scan().to_table()["text"].to_pylist() == [row["text"] for row in mine]
+            newest = segment[space].scan(reverse=True, limit=10)
+            assert [event.data for event in newest] == [row["data"] for row in mine[:-11:-1]]
+            some = [row["data"] for row in mine if row["type"] == "b" and row["timestamp"] >= 3000]
+            found = segment[space].scan_index("type", "b", start=3000)
+            assert [event.data for event in found] == some
+            assert segment[space].scan_index("type", "b", start=3000).to_table()["data"].to_pylist() == some
+
+
+def test_index_over_the_file(stored):
+    """Rows that lie far apart."""
+    path, events = stored
+    for value, count in Counter(events["type"].to_pylist()).items():
+        expected = [row["text"] for row in events.to_pylist() if row["type"] == value]
+        assert len(expected) == count
+        with esformat.open(path) as segment:
+            for _ in range(3):
+                assert segment.scan_index("type", value).to_table()["text"].to_pylist() == expected
+
+
+def test_verify(stored):
+    """A sound file has no problems."""
+    assert esformat.verify(stored[0]).problems == ()
+
+
+def test_a_few_events_have_no_templates(tmp_path):
+    """They would cost more than they save."""
+    path = tmp_path / "few.esdb"
+    write_payloads(path, payload_table(100))
+    assert not read_esdb.File(path.read_bytes()).dictionaries
+
+
+def test_same_events_same_bytes(tmp_path):
+    """Whatever memory there is, and however many threads."""
+    table = payload_table(6000)
+    files = [tmp_path / f"{n}.esdb" for n in range(3)]
+    for path, options in zip(files, ({}, {"threads": 1}, {"memory": 1 << 20}), strict=True):
+        write_payloads(path, table, **options)
+    assert len({path.read_bytes() for path in files}) == 1
+
+
+def test_values_larger_than_a_block(tmp_path):
+    """A row of megabytes among small ones."""
+    table = payload_table(4000)
+    large = json.dumps({"url": "x" * (20 << 20)}).encode()
+    data = [*table["data"].to_pylist()[:-1], large]
+    table = table.set_column(2, "data", pa.array(data, pa.binary()))
+    path = tmp_path / "large.esdb"
+    events = write_payloads(path, table)
+    with esformat.open(path) as segment:
+        assert segment.scan(columns=["data"]).to_table()["data"].to_pylist() == events["data"].to_pylist()

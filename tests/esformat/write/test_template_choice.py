@@ -1,0 +1,68 @@
+"""Whether templates are taken: only where they are asked for and make a column a fifth smaller."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from payloads import payload
+
+import esformat
+from esformat.format.codec import Codec, Decompressor
+from esformat.format.dictionary import context_of
+from esformat.format.encoding import decode_node, encode_runs
+from esformat.write.template_choice import choose_dictionary, column_context, may_have_templates, variable_raws
+from esformat.write.templated import encode_templated
+
+ROWS = [payload(random.Random(n)) for n in range(1500)]
+SAMPLE = pa.array(ROWS, pa.binary())
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.string()])
+def test_payloads_that_share_their_shape(kind):
+    """They become a fifth smaller, and come back."""
+    sample = SAMPLE.cast(kind)
+    chosen = choose_dictionary(3, sample, 50 << 20, Codec.ZSTD, None, templates=True)
+    assert (chosen.column, chosen.templates is None) == (3, False)
+    assert choose_dictionary(3, sample, 50 << 20, Codec.ZSTD, None, templates=True) == chosen
+    context = column_context(chosen, Codec.ZSTD, None, None)
+    context = column_context(chosen, Codec.ZSTD, None, None, raws=variable_raws(sample, context))
+    (node,) = encode_templated(sample, [0, len(sample)], context)
+    (plain,) = encode_runs(sample, [0, len(sample)], column_context(None, Codec.ZSTD, None, None))
+    assert 5 * len(node) < 4 * len(plain)
+    read, _ = decode_node(memoryview(node), 0, len(sample), kind, context_of(chosen, Decompressor()))
+    assert read.equals(sample)
+
+
+@pytest.mark.parametrize(
+    ("sample", "byte_count", "codec"),
+    [
+        (SAMPLE, 50 << 20, Codec.LZ4),
+        (SAMPLE, 50 << 20, Codec.NONE),
+        (SAMPLE, 1000, Codec.ZSTD),
+        (SAMPLE.slice(0, 20), 20_000, Codec.ZSTD),
+        (pa.array([np.random.default_rng(n).bytes(100) for n in range(1000)]), 50 << 20, Codec.ZSTD),
+        (pa.array([], pa.binary()), 0, Codec.ZSTD),
+    ],
+    ids=["lz4", "none", "small", "few", "noise", "no rows"],
+)
+def test_no_templates_where_they_do_not_pay(sample, byte_count, codec):
+    """Other codecs, small columns, noise; and without being asked for, never."""
+    assert getattr(choose_dictionary(0, sample, byte_count, codec, None), "templates", None) is None
+    chosen = choose_dictionary(0, sample, byte_count, codec, None, templates=True)
+    assert chosen is None or chosen.templates is None
+
+
+def test_types():
+    """Text and binary alone."""
+    assert may_have_templates(pa.binary())
+    assert may_have_templates(pa.string())
+    assert not any(map(may_have_templates, [pa.large_binary(), pa.binary(4), pa.int64(), pa.list_(pa.string())]))
+
+
+def test_only_with_zstd(tmp_path):
+    """Their strings would not be compressed."""
+    with pytest.raises(esformat.UsageError, match='templates go with codec "zstd"'):
+        esformat.create(tmp_path / "a.esdb", codec="lz4", templates=True)
