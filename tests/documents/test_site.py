@@ -18,6 +18,8 @@ from effort import long
 import esformat
 from esformat.cli import main
 
+pytestmark = pytest.mark.xdist_group("site")  # which is built once
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from effort import long
 
 from tests.spark.conftest import MISSING
 
 
+@long
 @pytest.mark.xdist_group("java")
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 def test_kills(tmp_path):

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyspark
 import pytest
 from clicks import click_table, write_clicks
+from effort import long
 
 from tests.spark.conftest import MISSING
 
@@ -31,6 +32,7 @@ print("written", written.events, aggregator.spark.read(spark, out + "-data", "cl
 """
 
 
+@long
 @pytest.mark.xdist_group("java")
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 @pytest.mark.skipif(os.name == "nt", reason="the launcher is a shell script")

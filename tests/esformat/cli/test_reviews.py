@@ -23,6 +23,7 @@ ROLES = ("--space", "reviewerId", "--grouping", "vendorId", "--timestamp", "date
 pytestmark = [
     pytest.mark.skipif(not REVIEWS.exists(), reason=f"no {REVIEWS.name}; ESFORMAT_TEST_DATA may name it"),
     pytest.mark.slow,
+    pytest.mark.xdist_group("reviews"),  # which are converted once
 ]
 
 Review = tuple[str, str, int, str]  # reviewer, vendor, µs, rating
