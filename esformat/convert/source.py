@@ -113,7 +113,7 @@ class Source:
     def position_bytes(self) -> int:
         """Tell how many stored bytes the current reading has passed."""
         if self._held is not None:  # all of it was read at once
-            return self._held.size
+            return int(self._held.size)
         return 0 if self._raw is None or self._raw.closed else self._raw.tell()
 
     def stored_bytes(self) -> int:

@@ -66,9 +66,8 @@ def create(
     codec, level: "zstd" (level 1 by default), "lz4" (needs the extra of that name) or "none".
     frame_bytes: how many bytes of text or binary values are compressed together, about; 4 KiB by default, which suits
         lookups of single events. Searches through all payloads want 32 KiB or 64 KiB.
-    templates: whether text and binary columns of JSON objects may be stored as templates and variables, which makes
-        small objects a third to a half smaller. Writing them takes longer, and so do lookups of a few events. With
-        codec "zstd" only.
+    templates: whether JSON objects in text and binary columns may be stored as templates and variables: a third to a
+        half smaller; writing and lookups of a few events take longer. With codec "zstd" only.
     properties: text by name, kept in the file.
     overwrite: replace an existing file, atomically; otherwise it is an error.
     threads: how many encode at a time; by default one per processor. The bytes are the same for any number.
@@ -95,10 +94,9 @@ def create(
     indexes = tuple(indexes)
     _check_indexes(indexes)
     workers = min(os.cpu_count() or 1, 8) if threads is None else threads
-    options = WriteOptions(
-        codec_from_name(codec), level, codec, check_properties(properties), frame_bytes, templates, workers,
-        Budget.of(memory), _directory(temp_dir),
-    )  # fmt: skip
+    budget, place = Budget.of(memory), _directory(temp_dir)
+    kept = check_properties(properties)
+    options = WriteOptions(codec_from_name(codec), level, codec, kept, frame_bytes, templates, workers, budget, place)
     known = None if schema is None else make_schema(schema, indexes, binary_keys=keys == "binary")
     return Writer(path, known, indexes, keys == "binary", options, overwrite=overwrite)
 

@@ -20,7 +20,8 @@ NAMES = [
 SCAN = "*, grouping=None, start=None, end=None, reverse=False, limit=None, columns=None"
 SIGNATURES = {
     "create": (
-        "path, *, indexes=(), schema=None, keys='text', codec='zstd', level=None, frame_bytes=None, properties=None, "
+        "path, *, indexes=(), schema=None, keys='text', codec='zstd', level=None, frame_bytes=None, "
+        "templates=False, properties=None, "
         "overwrite=False, threads=None, memory=None, temp_dir=None, storage_options=None"
     ),
     "open": "path, *, cache_bytes=..., storage_options=None",
