@@ -16,7 +16,7 @@ class Answer(parts.Answer):
     """Events that are read when they are asked for, as those of a file are.
 
     Iterate it for `esformat.Event`s, or take columns: `batches`, `to_table`, `to_pandas`, or hand it to anything that
-    reads the Arrow C stream. It can be used any number of times, and by several threads; each use reads anew.
+    reads the Arrow C stream. Each use reads from the start, as often as needed and from any thread.
     """
 
     @abstractmethod

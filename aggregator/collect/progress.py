@@ -153,7 +153,7 @@ class Notes:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._locks: list[int] = []  # whose turn it is, and who is next
+        self._locks: list[int] = []  # open files: of the lock, and of the queue for it
         self._own: tuple[int, int] | None = None
 
     @contextmanager

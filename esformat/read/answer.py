@@ -19,7 +19,7 @@ class Answer(ABC):
     """The events that answer a question, read when they are asked for.
 
     Iterate it for `Event`s, or take columns: `batches`, `to_table`, `to_pandas`, or hand it to anything that reads the
-    Arrow C stream. It can be used any number of times, and by several threads; each use reads anew.
+    Arrow C stream. Each use reads from the start, as often as needed and from any thread.
     """
 
     @property

@@ -21,7 +21,7 @@ class Query(NamedTuple):
     """What a scan asks for. Times are µs, [start, end); `columns` None means all.
 
     A condition is an index and a value; or several values as a frozenset, and then blocks that hold one of them may
-    give events with others: who asks so applies a filter of its own.
+    also give events with other values, so the caller filters them.
     """
 
     start: int | None = None

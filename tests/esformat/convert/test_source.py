@@ -193,7 +193,7 @@ def test_a_live_pipe_of_arrow():
 
 
 def test_a_small_file_is_read_once(tmp_path, monkeypatch):
-    """However often it is opened; a larger one is read anew, and what a small one grew to is read whole."""
+    """However often it is opened; a larger one is read each time, and a small one that grew is read whole."""
     opened = []
     real = Source._open_file
     monkeypatch.setattr(Source, "_open_file", lambda self: opened.append(self.path) or real(self))

@@ -122,3 +122,4 @@ def test_file_systems_without_locks(tmp_path, monkeypatch, number):
 def test_directory_that_is_not_there(tmp_path):
     """Then nothing is left in it."""
     remove_leftovers(tmp_path / "nowhere")
+    assert not (tmp_path / "nowhere").exists()
