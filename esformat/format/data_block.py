@@ -40,6 +40,8 @@ _HEAD = struct.Struct(
     "I"  # chunks: keys, timestamps, columns
 )
 KEYS_CHUNK, TIMESTAMPS_CHUNK, FIRST_COLUMN_CHUNK = 0, 1, 2
+LIGHT_BYTES = 16 << 10
+"""What a column of a block takes at most, stored, that events may hold on to."""
 
 _TEMPLATES = bytes([Shape.TEMPLATES])
 
@@ -173,6 +175,7 @@ class DataBlock:
         "_asked",
         "_codes",
         "_heads",
+        "_light_pieces",
         "_nodes",
         "_pieces",
         "_steps",
@@ -199,6 +202,7 @@ class DataBlock:
         self.times: I64 | None = None
         """Timestamps of all rows, µs, where somebody who knows the runs left them."""
         self._pieces: list[bytes] | None = None
+        self._light_pieces: list[bytes | None] | None = None
         self.size_bytes = len(body) + 40 * block.count + 1000  # 40: what is kept of each row once it was asked for
         try:
             self.base, self.run_count, count = _HEAD.unpack_from(body)
@@ -248,6 +252,21 @@ class DataBlock:
             at, body = self.chunks, self.body
             self._pieces = [bytes(body[at[chunk] : at[chunk + 1]]) for chunk in chunks]
         return self._pieces
+
+    def light_pieces(self, chunks: list[int], decompressor: Decompressor) -> list[bytes | None]:
+        """The same, but None for text and for what is long: events shall not hold on to much of a block."""
+        if self._light_pieces is None:
+            at, body = self.chunks, self.body
+            self._light_pieces = [
+                bytes(body[at[chunk] : at[chunk + 1]]) if self._is_light(chunk, decompressor) else None
+                for chunk in chunks
+            ]
+        return self._light_pieces
+
+    def _is_light(self, chunk: int, decompressor: Decompressor) -> bool:
+        shape = self.head(chunk - FIRST_COLUMN_CHUNK, decompressor).shape
+        short = self.chunks[chunk + 1] - self.chunks[chunk] <= LIGHT_BYTES
+        return shape == Shape.CODES or (short and shape not in (Shape.BYTES, Shape.TEMPLATES))
 
     def bytes_node(self, position: int, context: DecodeContext) -> BytesNode | TemplateNode:
         """The node of a column of strings or binary, kept for the next question."""

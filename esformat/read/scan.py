@@ -157,8 +157,13 @@ class Scan(Answer):
         return iter(sorted(events, key=attrgetter("timestamp"), reverse=backward))
 
     def _direct(self) -> bool:
-        wanted = self._query.columns
-        return self._reader.direct and (wanted is None or self._reader.data_place is None or DATA_COLUMN in wanted)
+        """Whether blocks become events one by one, without Arrow: of every run where the columns stay compressed until
+        somebody asks for them, of short ones where they do not.
+        """
+        reader, wanted = self._reader, self._query.columns
+        if not reader.plain_data or not (wanted is None or reader.data_place is None or DATA_COLUMN in wanted):
+            return False
+        return reader.direct or self._span[1] - self._span[0] <= MOST_RUN_ROWS
 
     def _event_columns(self) -> tuple[str, ...]:
         """Columns to read for events: the keys always, of the others those that were asked for."""

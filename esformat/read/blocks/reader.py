@@ -107,13 +107,15 @@ class Reader:
         self.fields = self.schema.fields
         others = [(place, field) for place, field in enumerate(self.fields) if not _is_data(field)]
         self.direct = all(field.indexed or shape_of(field.type) is Shape.INTS for _, field in others)
-        """Whether events are `data`, indexed columns and numbers, no more: then blocks become events without Arrow."""
+        """Whether events are `data`, indexed columns and numbers, no more: then events need no Arrow, however many."""
         self.attribute_chunks = [FIRST_COLUMN_CHUNK + place for place, _ in others]
         """Chunks of the columns besides `data`."""
         self.shown_type: type[str | bytes] = bytes if self.schema.binary_keys else str
         """What callers see of keys."""
         self.data_place = next((place for place, field in enumerate(self.fields) if field.name == DATA_COLUMN), None)
         """The place of the column `data`; None without one."""
+        self.plain_data = self.data_place is None or _is_data(self.fields[self.data_place])
+        """Whether the column `data`, where there is one, is of the usual type: binary."""
         self.checks = Checks(self.name, self.schema)
         self._asked: set[Hashable] = set()
         self.everywhere: set[tuple[str, Any]] = set()

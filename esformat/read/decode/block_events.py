@@ -1,7 +1,7 @@
 """The quick way from one data block to `Event` objects: no Arrow in between, only the frames that are needed.
 
-For segments whose payload is `data` and perhaps some numbers; these and the indexed columns stay compressed until
-somebody asks an event for them.
+Numbers, and text that is stored as codes, stay compressed until somebody asks an event for them; other columns are
+decoded for the rows of the events.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from esformat.core.events import Column, Columns, Event, run_events
+from esformat.errors import CorruptSegmentError
 from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
 from esformat.format.encoding import decode_node
 from esformat.format.node import DecodeContext, Shape, read_head
@@ -90,23 +92,50 @@ def _find_byte(stored: bytes, byte: int, low: int, high: int) -> list[int]:
 NO_COLUMNS = Columns(list)
 
 
-def block_columns(
-    reader: Reader, block: DataBlock, low: int = 0, high: int | None = None, shown: frozenset[str] | None = None
-) -> Columns:
-    """The columns of the events in rows [low, high) of a block besides `data`, decoded when first asked for.
+def block_columns(reader: Reader, block: DataBlock) -> Columns:
+    """The columns of the events of a whole block besides `data`, decoded when first asked for.
 
-    They hold copies of the compressed chunks, some hundred bytes each, so that events neither pin blocks nor need the
-    file. `shown`: names of the columns to give; None for all.
+    They hold copies of the compressed chunks, so that events neither pin blocks nor need the file.
     """
     if not reader.attribute_chunks:
         return NO_COLUMNS
     stored = block.pieces(reader.attribute_chunks)
+    return Columns(partial(_load, reader, stored, block.dictionary, block.row_count, 0, None, None))
+
+
+def row_columns(reader: Reader, block: DataBlock, low: int, high: int, shown: frozenset[str] | None) -> Columns:
+    """The same of rows [low, high). What is not light is decoded now. `shown`: names of the columns; None for all."""
+    if not reader.attribute_chunks:
+        return NO_COLUMNS
+    stored: list[Any] = block.light_pieces(reader.attribute_chunks, reader.own().plain)
+    if None in stored:
+        stored = [
+            _values(reader, block, chunk - FIRST_COLUMN_CHUNK, low, high, shown) if piece is None else piece
+            for chunk, piece in zip(reader.attribute_chunks, stored, strict=True)
+        ]
     return Columns(partial(_load, reader, stored, block.dictionary, block.row_count, low, high, shown))
+
+
+def _values(reader: Reader, block: DataBlock, place: int, low: int, high: int, shown: frozenset[str] | None) -> Any:
+    """Rows [low, high) of a column as Python values; nothing of one that is not shown."""
+    field = reader.fields[place]
+    if shown is not None and field.name not in shown:
+        return []
+    context = reader.contexts(block.dictionary)[place]
+    if block.head(place, context.plain).shape not in (Shape.BYTES, Shape.TEMPLATES):
+        return python_values(block.column(place, field.type, context).slice(low, high - low))
+    values = block.bytes_node(place, context).values(low, high, context, reader.frames)
+    if not (pt.is_string(field.type) or pt.is_large_string(field.type)):
+        return values
+    try:
+        return [None if value is None else value.decode() for value in values]
+    except UnicodeDecodeError as error:
+        raise CorruptSegmentError(f"stored text is broken: {error}", offset=block.offset) from None
 
 
 def _load(
     reader: Reader,
-    stored: list[bytes],
+    stored: list[Any],
     dictionary: int,
     row_count: int,
     low: int,
@@ -119,9 +148,13 @@ def _load(
         for chunk, piece in zip(reader.attribute_chunks, stored, strict=True):
             place = chunk - FIRST_COLUMN_CHUNK
             field = reader.fields[place]
-            if shown is None or field.name in shown:
+            if shown is not None and field.name not in shown:
+                continue
+            if isinstance(piece, bytes):
                 body = memoryview(piece)
                 columns.append(_column(field, body, row_count, low, high, contexts[place], reader.name))
+            else:
+                columns.append(Column(field.name, field.indexed, piece, first=low))
     return columns
 
 
@@ -173,7 +206,7 @@ class EventMaker:
     def _make(
         self, block: DataBlock, times: I64, data: list[Any] | None, low: int, high: int, rows: list[int] | None = None
     ) -> list[Event]:
-        columns = block_columns(self._reader, block, low, high, self._shown)
+        columns = row_columns(self._reader, block, low, high, self._shown)
         return run_events(self._space, self._grouping, times, data, low, rows, columns, self._reverse)
 
     def _data(self, block: DataBlock, low: int, high: int) -> list[Any] | None:

@@ -1,4 +1,4 @@
-"""From data blocks to events without Arrow: payload, indexed columns and numbers."""
+"""From data blocks to events without Arrow: payload, indexed columns, numbers, and in short runs whatever else."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import pyarrow as pa
 import pytest
 
 import esformat
+from esformat.format.codec import Decompressor
+from esformat.format.data_block import LIGHT_BYTES
 
 EVENTS = 5000
 TABLE = pa.table(
@@ -17,6 +19,17 @@ TABLE = pa.table(
         "number": pa.array(range(EVENTS), pa.int64()),
         "level": pa.array([None if n % 5 == 0 else n % 50 for n in range(EVENTS)], pa.int16()),
         "done": [n % 2 == 0 for n in range(EVENTS)],
+    }
+)
+
+OTHERS = pa.table(
+    {
+        "city": [None if n % 11 == 0 else ("Köln", "Ulm")[n % 2] for n in range(EVENTS)],
+        "note": [None if n % 13 == 0 else f"nöte {n}" for n in range(EVENTS)],
+        "blob": [b"%d" % n * (n % 3) for n in range(EVENTS)],
+        "price": pa.array([None if n % 9 == 0 else n for n in range(EVENTS)], pa.decimal128(20, 2)),
+        "tags": [None if n % 8 == 0 else [f"t{n}"] * (n % 3) for n in range(EVENTS)],
+        "who": [{"id": n, "name": f"u{n % 9}"} for n in range(EVENTS)],
     }
 )
 
@@ -71,6 +84,75 @@ def test_whole_file(segment):
     assert values(segment.scan()) == rows
     picked = [row for row in rows if row[2] == {"kind": "kind-1"}]
     assert values(segment.scan_index("kind", "kind-1")) == picked
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """The same events with columns of every other kind, of one space in many short groupings."""
+    table = TABLE.set_column(0, "grouping", pa.array([f"g{n // 40:03}" for n in range(EVENTS)]))
+    for name, column in zip(OTHERS.column_names, OTHERS.columns, strict=True):
+        table = table.append_column(name, column)
+    path = tmp_path_factory.mktemp("wide") / "wide.esdb"
+    with esformat.create(path, indexes=["kind"]) as writer:
+        writer.add_table(table.append_column("space", pa.array(["all"] * EVENTS)))
+    with esformat.open(path) as opened:
+        assert not opened._reader.direct
+        yield opened
+
+
+def of_wide(first, last):
+    """Events [first, last) of it as plain values."""
+    rows = TABLE.slice(first, last - first).to_pylist()
+    others = OTHERS.slice(first, last - first).to_pylist()
+    numbers = [{name: row[name] for name in ("number", "level", "done")} for row in rows]
+    return [
+        (row["timestamp"], row["data"], {"kind": row["kind"]} if row["kind"] else {}, number | other)
+        for row, number, other in zip(rows, numbers, others, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("limit", [None, 7])
+@pytest.mark.parametrize("grouping", ["g000", "g051", "g124"])
+def test_columns_of_every_kind(wide, grouping, limit):
+    """Short runs in both directions, whole and within a time; picked ones; and what is not asked for is not shown."""
+    first = 40 * int(grouping[1:])
+    rows, space = of_wide(first, first + 40), wide["all"]
+    assert values(space.scan(grouping=grouping, limit=limit)) == rows[:limit]
+    assert values(space.scan(grouping=grouping, reverse=True, limit=limit)) == rows[::-1][:limit]
+    start = 10 * (first + 20)
+    assert values(space.scan(grouping=grouping, start=start, limit=limit)) == rows[20:][:limit]
+    picked = [row for row in rows if row[2] == {"kind": "kind-3"}]
+    assert values(space.scan_index("kind", "kind-3", grouping=grouping, limit=limit)) == picked[:limit]
+    named = [(time, data, {}, {"note": columns["note"]}) for time, data, _, columns in rows]
+    assert values(space.scan(grouping=grouping, columns=["data", "note"], limit=limit)) == named[:limit]
+
+
+def test_a_short_run_decodes_what_it_needs(wide, monkeypatch):
+    """Of text the frames that hold its rows, and of what stays compressed nothing until somebody asks."""
+    sizes = []
+    plain = Decompressor.decompress
+
+    def counted(self, codec, frame, size):
+        sizes.append(size)
+        return plain(self, codec, frame, size)
+
+    assert len(list(wide["all"].scan(grouping="g060"))) == 40
+    monkeypatch.setattr(Decompressor, "decompress", counted)
+    events = list(wide["all"].scan(grouping="g061"))
+    assert sum(sizes) < 60_000
+    before = len(sizes)
+    assert [event.columns["tags"] for event in events] == [row[3]["tags"] for row in of_wide(2440, 2480)]
+    assert len(sizes) > before
+
+
+def test_events_hold_no_text_of_others(wide):
+    """What they keep for later is short, or codes."""
+    leaf = wide._reader.leaf(0)
+    block = wide._reader.data_block(leaf, 0)
+    kept = block.light_pieces(wide._reader.attribute_chunks, wide._reader.own().plain)
+    names = [field.name for field in wide._reader.fields if field.name != "data"]
+    assert {name for name, piece in zip(names, kept, strict=True) if piece is None} == {"note", "blob"}
+    assert max(len(piece) for piece in kept if piece is not None) <= LIGHT_BYTES
 
 
 @pytest.mark.parametrize("whole", [False, True])
