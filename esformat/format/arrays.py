@@ -153,6 +153,13 @@ def repeated_key(key: bytes, kind: pa.DataType, count: int) -> pa.Array:
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
+def chosen_keys(keys: list[bytes], kind: pa.DataType, places: npt.NDArray[np.int64]) -> pa.Array:
+    """The key at each place."""
+    edges = np.cumsum([0, *map(len, keys)], dtype=np.int32)
+    offsets, data = gather(places, edges, np.frombuffer(b"".join(keys), np.uint8))
+    return pa.Array.from_buffers(kind, len(places), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
 class Values:
     """Values that rows name by their places; where there is a null, it is the first one."""
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from itertools import chain, islice
-from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
@@ -24,7 +23,7 @@ from esformat.read.blocks.plan import Narrowed, Portion, Stretch, leaves_with, n
 from esformat.read.blocks.prefetch import announce_groups, portions_ahead
 from esformat.read.blocks.reader import Reader
 from esformat.read.blocks.runs import by_run, gathered, joined
-from esformat.read.decode.block_events import EventMaker
+from esformat.read.decode.block_events import EventMaker, find_rows
 from esformat.read.decode.block_group import BlockGroup, Later, at_once
 from esformat.read.decode.cached_group import KeptGroup
 from esformat.read.decode.event_rows import EventRows, rows_of_batch
@@ -32,6 +31,7 @@ from esformat.read.decode.matched_rows import MatchedRows, completed
 from esformat.read.decode.payloads_ahead import with_payloads_ahead
 from esformat.read.decode.run_batches import BatchMaker
 from esformat.read.decode.run_events import RunRows
+from esformat.read.decode.small_space import SmallSpace
 from esformat.read.union import Stream, union
 
 BATCH_BLOCKS = 24  # data blocks that are read and decoded together
@@ -66,7 +66,7 @@ class Scan(Answer):
         whole: bool = False,
         merged: bool = False,
         keys: tuple[str | bytes, str | bytes] | None = None,
-        runs: Callable[[], Sequence[Scan]] | None = None,
+        small: Callable[[], SmallSpace] | None = None,
         listed: I64 | None = None,
         threads: int = THREADS,
     ) -> None:
@@ -75,11 +75,11 @@ class Scan(Answer):
         stretches: gives the stretches of rows to read, in row order. span: the rows [low, high) that they lie in.
         whole: whether they are all rows of the segment, time apart.
         merged: whether their rows are merged by time. keys: space and grouping where all rows share them.
-        runs: of a small space the same question to each of its groupings, in their order.
+        small: the space, where that is small and has several groupings.
         listed: ascending rows of the segment; the scan gives no others. threads: that decode a long answer.
         """
         self._listed, self._threads = listed, threads
-        self._runs = runs
+        self._small = small
         self._reader = reader
         self._query = query
         self._stretches = stretches
@@ -143,25 +143,19 @@ class Scan(Answer):
             parts = RunRows(self._reader, query, self._stretches, self._span, maker).parts()
             if not query.filtered:
                 return chain.from_iterable(parts)
-        elif self._runs is not None and self._direct():
-            return islice(self._sorted_events(self._runs()), query.limit)
+        elif self._small is not None and self._direct():
+            return iter(self._small().events(query))
         else:
             parts = self._decoded_events()
         events = chain.from_iterable(parts)
         return events if query.limit is None else islice(events, query.limit)
-
-    def _sorted_events(self, runs: Sequence[Scan]) -> Iterator[Event]:
-        """The events of a few short runs in the order of time, equal times in that of the runs."""
-        backward = self._query.reverse
-        events = chain.from_iterable(reversed(runs) if backward else runs)
-        return iter(sorted(events, key=attrgetter("timestamp"), reverse=backward))
 
     def _direct(self) -> bool:
         """Whether blocks become events one by one, without Arrow: of every run where the columns stay compressed until
         somebody asks for them, of short ones where they do not.
         """
         reader, wanted = self._reader, self._query.columns
-        if not reader.plain_data or not (wanted is None or reader.data_place is None or DATA_COLUMN in wanted):
+        if wanted is not None and reader.data_place is not None and DATA_COLUMN not in wanted:
             return False
         return reader.direct or self._span[1] - self._span[0] <= MOST_RUN_ROWS
 
@@ -234,6 +228,9 @@ class Scan(Answer):
         if self._keys is not None and not self._merged and self._span[1] - self._span[0] <= MOST_RUN_ROWS:
             maker = BatchMaker(self._reader, *self._keys, reverse=self._query.reverse, columns=columns)
             return iter(RunRows(self._reader, self._query, self._stretches, self._span, maker).parts())
+        if self._small is not None:
+            batch = self._small().batch(self._query, columns)
+            return iter((batch,) if len(batch) else ())
         narrowed = self._narrow_to_read()
         if narrowed.nothing:
             return iter(())
@@ -305,7 +302,9 @@ class Scan(Answer):
         if narrowed.nothing:
             return iter(())
         if self._merged:
-            return _matching(self._read_batches(tuple(dict.fromkeys([*wanted, *tested]))), wanted, tested, matches)
+            every = copy(self)  # a limit counts those that are found
+            every._query = self._query._replace(limit=None)
+            return _matching(every._read_batches(tuple(dict.fromkeys([*wanted, *tested]))), wanted, tested, matches)
 
         schema, reverse = self.schema, self._query.reverse
         nothing = pa.RecordBatch.from_pylist([], schema=schema)
@@ -427,6 +426,11 @@ class Scan(Answer):
     def _count_portion(self, portion: Portion, narrowed: Narrowed) -> int:
         if self._is_known(portion, narrowed):
             return portion.last - portion.first if portion.rows is None else len(portion.rows)
+        if portion.run_start >= 0 and self._span[1] - self._span[0] <= MOST_RUN_ROWS:
+            block = self._reader.data_block(portion.leaf, portion.block)
+            with self._reader.named:
+                few = find_rows(self._reader, self._query, portion, block, narrowed)
+            return portion.last - portion.first if few is None else len(few)
         group = self._blocks([portion], narrowed)
         rows = group.select(self._query, narrowed)
         return group.row_count if rows is None else len(rows)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import accumulate
+
 from esformat.read.answer import Scannable
 from esformat.read.ask.question import Checks, Query
 from esformat.read.blocks.plan import Stretch
 from esformat.read.blocks.prefetch import announce_of
 from esformat.read.blocks.reader import Reader
 from esformat.read.counts import Counts
+from esformat.read.decode.small_space import SmallSpace
 from esformat.read.scan import Scan
 
-FEW_RUNS, FEW_EVENTS = 16, 1024
-"""Groupings and events of a space up to which each grouping is read by itself and their events are sorted."""
+FEW_EVENTS, FEW_BLOCKS = 1024, 8
+"""Events of a space, and blocks that hold them, up to which those of all groupings are read at once and sorted."""
 
 
 class Space(Scannable[Scan]):
@@ -67,12 +71,25 @@ class Space(Scannable[Scan]):
                 self._reader, query, lambda: stretches, span=(stretches[0].first, stretches[-1].last), keys=keys
             )
         span = (stretches[0].first, stretches[-1].last) if stretches else (0, 0)
-        near = announce_of(self._reader) is None  # a source far away is asked for all of them at once
-        small = near and 1 < len(groupings) <= FEW_RUNS and self.num_events <= FEW_EVENTS
+        small = bool(stretches) and self._is_small()
         return Scan(
             self._reader, query, lambda: stretches, span=span, merged=bool(stretches),
-            runs=(lambda: [self._scan(query, key) for key, _ in groupings]) if small else None,
+            small=(lambda: SmallSpace(self._reader, self.key, self._runs(), span)) if small else None,
         )  # fmt: skip
+
+    def _is_small(self) -> bool:
+        if announce_of(self._reader) is not None:  # a source far away is asked for all stretches at once
+            return False
+        first, last = self._stretches[0], self._stretches[-1]
+        a, b = self._reader.leaf(first.leaf), self._reader.leaf(last.leaf)
+        blocks = b.first_block + b.block_of(last.last - 1) - a.first_block - a.block_of(first.first)
+        return self.num_events <= FEW_EVENTS and blocks < FEW_BLOCKS
+
+    def _runs(self) -> list[tuple[str | bytes, Stretch]]:
+        """The stretches of all groupings, in the order of the file."""
+        edges = list(accumulate((count for _, count in self._groupings), initial=self._stretches[0].first))
+        keys = [self._shown(key) for key, _ in self._groupings]
+        return [(keys[bisect_right(edges, stretch.first) - 1], stretch) for stretch in self._stretches]
 
     def _only(self, grouping: bytes) -> tuple[list[Stretch], list[tuple[bytes, int]]]:
         first = self._stretches[0].first

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import esformat
@@ -103,25 +104,61 @@ def several(tmp_path_factory):
     return path
 
 
-QUESTIONS = [{}, {"reverse": True}, {"limit": 3}, {"reverse": True, "limit": 2}, {"start": 2, "end": 5}]
+QUESTIONS = [{}, {"reverse": True}, {"limit": 3}, {"reverse": True, "limit": 2}, {"start": 2, "end": 5}, {"limit": 0}]
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
 def test_few_groupings_are_merged_by_time(several, question):
-    """Each grouping read by itself and sorted gives what the merge of their columns gives."""
+    """All groupings read at once and sorted give what the merge of their columns gives: events, columns, counts."""
     with esformat.open(several) as segment:
-        for key in segment.spaces():
+        for key in list(segment.spaces())[::9]:
             space = segment[key]
             for ask in (space.scan, partial(space.scan_index, "kind", "k1")):
-                merged = ask(**question)
-                merged._runs = None
-                assert list(ask(**question)) == list(merged)
+                small, merged = ask(**question), ask(**question)
+                merged._small = None
+                expected = list(merged)
+                assert list(small) == expected
+                assert small.count() == len(expected)
+                assert small.to_table().equals(merged.to_table())
+                assert (
+                    ask(**question, columns=["grouping", "data"])
+                    .to_table()
+                    .equals(merged.to_table().select(["grouping", "data"]))
+                )
 
 
 def test_small_spaces_of_several_groupings_are_cheap(several, monkeypatch):
-    """Their events take no Arrow tables, which cost fifty times as much as they do."""
+    """Their events take no merge of Arrow tables, which costs many times as much as they do."""
     with esformat.open(several) as segment:
         assert segment["s007"].num_groupings > 2
-        expected = list(segment["s007"].scan())
+        expected, table = list(segment["s007"].scan()), segment["s007"].scan().to_table()
         monkeypatch.setattr(esformat.Scan, "_read_sorted", None)
         assert list(segment["s007"].scan()) == expected
+        assert segment["s007"].scan().to_table() == table
+
+
+def test_a_question_that_counts_matches(several):
+    """A limit of rows that match counts those, not the rows that are looked at."""
+    with esformat.open(several) as segment:
+        key = max(segment.spaces(), key=lambda key: len(segment[key]))
+        rows = segment[key].scan().to_table().to_pylist()
+        wanted = [row for row in rows if row["kind"] == "k2"][:2]
+        scan = segment[key].scan(limit=2)
+        found = scan.matching(["kind"], lambda batch: pc.equal(batch["kind"], "k2"))
+        assert pa.Table.from_batches(list(found)).to_pylist() == wanted
+
+
+def test_text_as_the_payload(tmp_path):
+    """Events have a payload that is stored as text as text, in short runs and in long ones."""
+    path = tmp_path / "text.esdb"
+    rows = [("a" if n < 40 else "b", n, None if n % 7 == 0 else f"nöte {n % 3}") for n in range(9000)]
+    with esformat.create(path) as writer:
+        writer.add_table(
+            pa.Table.from_pylist([{"space": space, "timestamp": time, "data": data} for space, time, data in rows])
+        )
+    with esformat.open(path) as segment:
+        for key in ("a", "b"):
+            expected = [(time, data, {}) for space, time, data in rows if space == key]
+            assert [(e.timestamp, e.data, e.columns) for e in segment[key].scan()] == expected
+            newest = segment[key].scan(reverse=True, limit=3)
+            assert [(e.timestamp, e.data, e.columns) for e in newest] == expected[:-4:-1]

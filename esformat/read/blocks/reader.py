@@ -23,7 +23,7 @@ from esformat.format.layout import HEADER_BYTES, HEADER_MAGIC, TRAILER_MAGIC, Bl
 from esformat.format.metadata import Metadata, Statistics
 from esformat.format.node import DecodeContext, Shape, shape_of
 from esformat.format.postings import IndexRoot, Page, Posting, decode_chunk
-from esformat.format.schema import DATA_COLUMN, Field
+from esformat.format.schema import DATA_COLUMN
 from esformat.io.source import ClosedSource, Source, explained
 from esformat.read.ask.question import Checks
 from esformat.read.blocks.named import NamedErrors
@@ -105,8 +105,11 @@ class Reader:
         self.statistics: Statistics = self.metadata.statistics
         self.schema = self.metadata.schema
         self.fields = self.schema.fields
-        others = [(place, field) for place, field in enumerate(self.fields) if not _is_data(field)]
-        self.direct = all(field.indexed or shape_of(field.type) is Shape.INTS for _, field in others)
+        others = [(place, field) for place, field in enumerate(self.fields) if field.name != DATA_COLUMN]
+        data = [field.type for field in self.fields if field.name == DATA_COLUMN]
+        self.plain_data = data in ([], [pa.binary()])
+        """Whether the column `data`, where there is one, is of the usual type."""
+        self.direct = self.plain_data and all(f.indexed or shape_of(f.type) is Shape.INTS for _, f in others)
         """Whether events are `data`, indexed columns and numbers, no more: then events need no Arrow, however many."""
         self.attribute_chunks = [FIRST_COLUMN_CHUNK + place for place, _ in others]
         """Chunks of the columns besides `data`."""
@@ -114,8 +117,6 @@ class Reader:
         """What callers see of keys."""
         self.data_place = next((place for place, field in enumerate(self.fields) if field.name == DATA_COLUMN), None)
         """The place of the column `data`; None without one."""
-        self.plain_data = self.data_place is None or _is_data(self.fields[self.data_place])
-        """Whether the column `data`, where there is one, is of the usual type: binary."""
         self.checks = Checks(self.name, self.schema)
         self._asked: set[Hashable] = set()
         self.everywhere: set[tuple[str, Any]] = set()
@@ -385,10 +386,6 @@ class Reader:
 
 def _values_by_code(column: StoredDictionary, own: DecodeContext) -> pa.Array:
     return with_null(column.values(own))
-
-
-def _is_data(field: Field) -> bool:
-    return field.name == DATA_COLUMN and field.type == pa.binary()
 
 
 def _near_each_other(places: Sequence[tuple[Leaf, int]]) -> Iterator[tuple[int, int]]:

@@ -7,8 +7,9 @@ decoded for the rows of the events.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -110,17 +111,21 @@ def row_columns(reader: Reader, block: DataBlock, low: int, high: int, shown: fr
     stored: list[Any] = block.light_pieces(reader.attribute_chunks, reader.own().plain)
     if None in stored:
         stored = [
-            _values(reader, block, chunk - FIRST_COLUMN_CHUNK, low, high, shown) if piece is None else piece
+            piece
+            if piece is not None or not _is_shown(reader, chunk, shown)
+            else _values(reader, block, chunk - FIRST_COLUMN_CHUNK, low, high)
             for chunk, piece in zip(reader.attribute_chunks, stored, strict=True)
         ]
     return Columns(partial(_load, reader, stored, block.dictionary, block.row_count, low, high, shown))
 
 
-def _values(reader: Reader, block: DataBlock, place: int, low: int, high: int, shown: frozenset[str] | None) -> Any:
-    """Rows [low, high) of a column as Python values; nothing of one that is not shown."""
+def _is_shown(reader: Reader, chunk: int, shown: frozenset[str] | None) -> bool:
+    return shown is None or reader.fields[chunk - FIRST_COLUMN_CHUNK].name in shown
+
+
+def _values(reader: Reader, block: DataBlock, place: int, low: int, high: int) -> Any:
+    """Rows [low, high) of a column as Python values."""
     field = reader.fields[place]
-    if shown is not None and field.name not in shown:
-        return []
     context = reader.contexts(block.dictionary)[place]
     if block.head(place, context.plain).shape not in (Shape.BYTES, Shape.TEMPLATES):
         return python_values(block.column(place, field.type, context).slice(low, high - low))
@@ -146,10 +151,10 @@ def _load(
     with reader.named:
         contexts = reader.contexts(dictionary)
         for chunk, piece in zip(reader.attribute_chunks, stored, strict=True):
+            if not _is_shown(reader, chunk, shown):
+                continue
             place = chunk - FIRST_COLUMN_CHUNK
             field = reader.fields[place]
-            if shown is not None and field.name not in shown:
-                continue
             if isinstance(piece, bytes):
                 body = memoryview(piece)
                 columns.append(_column(field, body, row_count, low, high, contexts[place], reader.name))
@@ -171,19 +176,46 @@ def _column(
     return Column(field.name, field.indexed, python_values(array[low:high]), first=low)
 
 
+class RunPart(NamedTuple):
+    """Some rows of one grouping within one block, and their timestamps, µs.
+
+    rows: the rows, ascending from `first` on; None: they follow each other.
+    """
+
+    block: DataBlock
+    grouping: str | bytes
+    first: int
+    rows: list[int] | None
+    times: I64
+
+
+def rows_of(parts: Sequence[RunPart]) -> Sequence[int]:
+    """The rows of parts of one block, ascending."""
+    first, last = parts[0].first, parts[-1]
+    count = sum(len(part.times) for part in parts)
+    end = last.first + len(last.times) if last.rows is None else last.rows[-1] + 1
+    if end - first == count:
+        return range(first, end)
+    return [
+        row
+        for part in parts
+        for row in (range(part.first, part.first + len(part.times)) if part.rows is None else part.rows)
+    ]
+
+
 class EventMaker:
-    """Makes the events of one scan of a single run of rows."""
+    """Makes the events of one scan, of a single run of rows or of the runs of a space."""
 
     def __init__(
         self,
         reader: Reader,
         space: str | bytes,
-        grouping: str | bytes,
+        grouping: str | bytes = "",
         *,
         reverse: bool,
         shown: frozenset[str] | None = None,
     ) -> None:
-        """`shown`: names of the columns that events have besides `data`; None for all."""
+        """grouping: of a single run. shown: names of the columns that events have besides `data`; None for all."""
         self._reader = reader
         self._shown = shown
         self._space, self._grouping, self._reverse = space, grouping, reverse
@@ -203,6 +235,20 @@ class EventMaker:
             times = block.run_times(run_start, low, high, self._plain)[np.array(places) - low]
             return self._make(block, times, self._chosen_data(block, places), low, high, places)
 
+    def several(self, block: DataBlock, parts: Sequence[RunPart]) -> list[Event]:
+        """Events of several runs in one block, in the order of their rows."""
+        rows = rows_of(parts)
+        low, high = rows[0], rows[-1] + 1
+        made: list[Event] = []
+        with self._reader.named:
+            whole = len(rows) == high - low
+            data = self._data(block, low, high) if whole else self._chosen_data(block, list(rows))
+            columns = row_columns(self._reader, block, low, high, self._shown)
+            for part in parts:
+                few = None if data is None else data[len(made) : len(made) + len(part.times)]
+                made += run_events(self._space, part.grouping, part.times, few, part.first, part.rows, columns, False)
+        return made
+
     def _make(
         self, block: DataBlock, times: I64, data: list[Any] | None, low: int, high: int, rows: list[int] | None = None
     ) -> list[Event]:
@@ -212,11 +258,17 @@ class EventMaker:
     def _data(self, block: DataBlock, low: int, high: int) -> list[Any] | None:
         if self._place is None:
             return None
+        if not self._reader.plain_data:
+            return list(_values(self._reader, block, self._place, low, high))
         context = self._reader.contexts(block.dictionary)[self._place]
         return block.bytes_node(self._place, context).values(low, high, context, self._reader.frames)
 
     def _chosen_data(self, block: DataBlock, places: list[int]) -> list[Any] | None:
         if self._place is None:
             return None
+        if not self._reader.plain_data:
+            low = places[0]
+            near = _values(self._reader, block, self._place, low, places[-1] + 1)
+            return [near[place - low] for place in places]
         context = self._reader.contexts(block.dictionary)[self._place]
         return block.bytes_node(self._place, context).chosen_values(places, context, self._reader.frames)

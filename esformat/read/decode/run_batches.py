@@ -11,53 +11,76 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from esformat.event import to_key
-from esformat.format.arrays import bitmap, numbers_array, repeated_key
-from esformat.format.data_block import DataBlock
+from esformat.format.arrays import bitmap, chosen_keys, numbers_array, repeated_key
+from esformat.format.data_block import I64, DataBlock
 from esformat.format.node import Shape, shape_of
 from esformat.format.packing import decode_ints, read_pack
 from esformat.format.schema import TIMESTAMP_TYPE
 from esformat.read.blocks.reader import Reader
+from esformat.read.decode.block_events import RunPart, rows_of
 
 
 class BatchMaker:
-    """Makes the batches of one scan of a single run of rows."""
+    """Makes the batches of one scan, of a single run of rows or of the runs of a space."""
 
     def __init__(
         self,
         reader: Reader,
         space: str | bytes,
-        grouping: str | bytes,
+        grouping: str | bytes = "",
         *,
         reverse: bool,
         columns: Sequence[str],
     ) -> None:
+        """grouping: of a single run."""
         self._reader, self._reverse = reader, reverse
-        self._keys = {"space": to_key(space), "grouping": to_key(grouping)}
+        self._space, self._grouping = to_key(space), to_key(grouping)
         self._schema = reader.schema.select(columns)
 
     def stretch(self, block: DataBlock, run_start: int, low: int, high: int) -> pa.RecordBatch:
         """Rows [low, high) of a block; their run begins at row `run_start` of it."""
-        batch = self._decoded(block, run_start, low, high)
+        batch = self._of_run(block, run_start, low, high)
         return batch.take(pa.array(np.arange(high - low - 1, -1, -1))) if self._reverse else batch
 
     def picked(self, block: DataBlock, run_start: int, places: list[int]) -> pa.RecordBatch:
         """Some rows of a block, all of one run."""
-        batch = self._decoded(block, run_start, places[0], places[-1] + 1)
+        batch = self._of_run(block, run_start, places[0], places[-1] + 1)
         chosen = np.array(places[::-1] if self._reverse else places) - places[0]
         return batch.take(pa.array(chosen))
 
-    def _decoded(self, block: DataBlock, run_start: int, low: int, high: int) -> pa.RecordBatch:
+    def several(self, block: DataBlock, parts: Sequence[RunPart], order: I64 | None = None) -> pa.RecordBatch:
+        """Rows of several runs in one block; order: their places in it; None: as in the file."""
+        rows = np.array(rows_of(parts))
+        low, high = int(rows[0]), int(rows[-1]) + 1
+        numbers = np.repeat(np.arange(len(parts)), [len(part.times) for part in parts])
+        times = np.concatenate([part.times for part in parts])
+        if order is not None:
+            rows, numbers, times = rows[order], numbers[order], times[order]
+        groupings = chosen_keys([to_key(part.grouping) for part in parts], self._reader.schema.key_type, numbers)
+        places = None if order is None and len(rows) == high - low else pa.array(rows - low)
         arrays = []
         with self._reader.named:
             for name in self._schema.names:
-                if name in self._keys:
-                    arrays.append(repeated_key(self._keys[name], self._reader.schema.key_type, high - low))
-                elif name == "timestamp":
-                    times = block.run_times(run_start, low, high, self._reader.own().plain)
-                    arrays.append(numbers_array(times, TIMESTAMP_TYPE))
-                else:
-                    arrays.append(self._column(block, self._reader.schema.positions[name], low, high))
+                array = self._array(name, block, times, groupings, low, high)
+                of_block = name not in ("space", "grouping", "timestamp")
+                arrays.append(array.take(places) if of_block and places is not None else array)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _of_run(self, block: DataBlock, run_start: int, low: int, high: int) -> pa.RecordBatch:
+        groupings = repeated_key(self._grouping, self._reader.schema.key_type, high - low)
+        with self._reader.named:
+            times = block.run_times(run_start, low, high, self._reader.own().plain)
+            arrays = [self._array(name, block, times, groupings, low, high) for name in self._schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _array(self, name: str, block: DataBlock, times: I64, groupings: pa.Array, low: int, high: int) -> pa.Array:
+        if name == "space":
+            return repeated_key(self._space, self._reader.schema.key_type, len(times))
+        if name == "grouping":
+            return groupings
+        if name == "timestamp":
+            return numbers_array(times, TIMESTAMP_TYPE)
+        return self._column(block, self._reader.schema.positions[name], low, high)
 
     def _column(self, block: DataBlock, place: int, low: int, high: int) -> pa.Array:
         """Values [low, high) of a payload or index column."""

@@ -1,0 +1,91 @@
+"""The events of a small space with several groupings: each block is decoded once, then all are put in order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, groupby
+
+import numpy as np
+import pyarrow as pa
+
+from esformat.core.events import Event
+from esformat.format.data_block import I64, DataBlock
+from esformat.read.ask.question import Query
+from esformat.read.blocks.plan import Stretch, narrow, portions
+from esformat.read.blocks.reader import Reader
+from esformat.read.decode.block_events import EventMaker, RunPart, find_rows
+from esformat.read.decode.run_batches import BatchMaker
+
+Run = tuple[str | bytes, Stretch]
+"""The rows of one grouping within a leaf."""
+
+
+class SmallSpace:
+    """All rows of a space, in memory at once; `runs` in the order of the file."""
+
+    def __init__(self, reader: Reader, space: str | bytes, runs: Sequence[Run], span: tuple[int, int]) -> None:
+        """span: the rows [low, high) of the space."""
+        self._reader, self._space, self._runs, self._span = reader, space, runs, span
+
+    def events(self, query: Query) -> list[Event]:
+        """The events that answer a query, in its direction, up to its limit."""
+        shown = None if query.columns is None else frozenset(query.columns)
+        maker = EventMaker(self._reader, self._space, reverse=False, shown=shown)
+        parts = list(self._parts(query))
+        events = list(chain.from_iterable(maker.several(block, within) for block, within in _by_block(parts)))
+        return [events[place] for place in _order(parts, query).tolist()]
+
+    def batch(self, query: Query, columns: Sequence[str]) -> pa.RecordBatch:
+        """The same as one batch."""
+        maker = BatchMaker(self._reader, self._space, reverse=False, columns=columns)
+        parts = list(self._parts(query))
+        blocks = list(_by_block(parts))
+        order = _order(parts, query)
+        if not blocks:
+            return pa.RecordBatch.from_pylist([], schema=self._reader.schema.select(columns))
+        if len(blocks) == 1:
+            return maker.several(*blocks[0], order)
+        made = pa.concat_batches([maker.several(block, within) for block, within in blocks])
+        return made.take(pa.array(order))
+
+    def _parts(self, query: Query) -> Iterator[RunPart]:
+        """The rows that can be in the answer, in the order of the file: of each run no more than the limit."""
+        reader, plain, limit = self._reader, self._reader.own().plain, query.limit
+        narrowed = narrow(reader, query, *self._span)
+        if narrowed.nothing:
+            return
+        blocks: dict[int, DataBlock] = {}
+        forward, filtered = query.forward(), query.filtered
+        for grouping, stretch in self._runs:
+            for portion in portions(reader, forward, stretch, narrowed):
+                leaf, number = portion.leaf, portion.block
+                block = blocks.get(leaf.first_block + number)
+                if block is None:
+                    block = blocks[leaf.first_block + number] = reader.data_block(leaf, number)
+                origin = leaf.block_rows[number]
+                low, high, start = portion.first - origin, portion.last - origin, max(stretch.run_start - origin, 0)
+                with reader.named:
+                    rows = find_rows(reader, query, portion, block, narrowed) if filtered else None
+                    if rows is not None:
+                        rows = rows if limit is None else rows[-limit:] if query.reverse else rows[:limit]
+                        if rows:
+                            times = block.run_times(start, rows[0], rows[-1] + 1, plain)
+                            yield RunPart(block, grouping, rows[0], rows, times[np.array(rows) - rows[0]])
+                        continue
+                    if limit is not None:
+                        low, high = (max(low, high - limit), high) if query.reverse else (low, min(high, low + limit))
+                    yield RunPart(block, grouping, low, None, block.run_times(start, low, high, plain))
+
+
+def _by_block(parts: Sequence[RunPart]) -> Iterator[tuple[DataBlock, list[RunPart]]]:
+    for _, within in groupby(parts, lambda part: id(part.block)):
+        few = list(within)
+        yield few[0].block, few
+
+
+def _order(parts: Sequence[RunPart], query: Query) -> I64:
+    """The places of the answer's rows among those of all parts: by time, equal times in the order of the file."""
+    if not parts:
+        return np.zeros(0, np.int64)
+    order = np.concatenate([part.times for part in parts]).argsort(kind="stable")
+    return (order[::-1] if query.reverse else order)[: query.limit]
