@@ -141,6 +141,8 @@ def merge(sources: Iterable[Source], *, by: str, reverse: bool, sparing: bool = 
 
 def _in_order(parts: list[Taken], by: str, reverse: bool) -> Iterator[pa.RecordBatch]:
     """The rows of all parts in order, in pieces of bounded size."""
+    if by == RECORD_INDEX and len(parts) == 1:  # in order by itself; by time, ties of several partitions may not be
+        return pieces_of(parts[0][0])
     batches = [batch for batch, _ in parts]
     keys = np.concatenate([numbers(batch, by) for batch in batches])
     indexes = keys if by == RECORD_INDEX else np.concatenate([numbers(batch, RECORD_INDEX) for batch in batches])

@@ -100,7 +100,7 @@ class Definition:
         for field in fields:
             stored = self.columns.get(field.name)
             if field.name == TIME and stored is None:
-                columns.append(_time(events.column("timestamp"), field.type))
+                columns.append(record_time(events.column("timestamp"), field.type))
             elif stored not in events.column_names:
                 columns.append(pa.chunked_array([pa.nulls(len(events), field.type)]))
             else:
@@ -172,15 +172,17 @@ def _rounded_down(times: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(down)]).cast(TIMESTAMP_TYPE)
 
 
-def _time(timestamps: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Timestamps of events as the times of records."""
+def record_time(timestamps: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Timestamps of events as the times of records: milliseconds, rounded down, or any type of timestamps."""
     if pt.is_int64(kind):
-        return pc.divide(timestamps.cast(pa.int64()), 1000)
+        return pa.chunked_array([np.floor_divide(timestamps.cast(pa.int64()).to_numpy(), 1000)])
     return timestamps.cast(kind)
 
 
 def _single(column: pa.ChunkedArray) -> pa.Array:
     """A column as one array."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
     found = column.combine_chunks()
     return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from aggregator import Scan, Topic
 from aggregator.model import RECORD_INDEX
-from aggregator.server.plateau.definition import SCHEMA_COLUMN, TIME, Definition
+from aggregator.server.plateau.definition import SCHEMA_COLUMN, TIME, Definition, record_time
 from aggregator.server.plateau.definitions import Definitions
 from aggregator.server.plateau.projection import Focus
 
@@ -237,8 +237,8 @@ def _alike(column: pa.ChunkedArray) -> bool:
     length = int(offsets[1] - offsets[0])
     if chunk.null_count or (np.diff(offsets) != length).any():
         return False
-    data = np.frombuffer(stored or b"", np.uint8)[offsets[0] : offsets[-1]].reshape(len(chunk), length)
-    return bool((data == data[0]).all())
+    data = np.frombuffer(stored or b"", np.uint8)[offsets[0] : offsets[-1]]
+    return bool((data[length:] == data[: len(data) - length]).all())
 
 
 def _begin(given: int | None, end: int, wanted: Wanted) -> int:
@@ -257,8 +257,7 @@ def _columns(definition: Definition | None, focus: Focus, present: Sequence[str]
 
 def _foreign(events: pa.Table) -> pa.Table:
     """Events that came in by another way: their columns behind a time in milliseconds."""
-    microseconds = np.asarray(events.column("timestamp").cast(pa.int64()).to_numpy())
-    named = {TIME: pa.array(np.floor_divide(microseconds, 1000))}
+    named = {TIME: record_time(events.column("timestamp"), pa.int64())}
     for name in events.column_names:
         if name != RECORD_INDEX:
             named[name if name != TIME else f"{TIME}:2"] = events.column(name)

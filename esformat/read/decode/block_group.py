@@ -181,6 +181,8 @@ class BlockGroup:
             starts = self._run_starts()
             block_of = np.searchsorted(self._starts, starts, side="right") - 1
             runs = np.searchsorted(edges, starts - self._starts[block_of] + self._origins[block_of], side="right") - 1
+            if runs[0] == runs[-1]:  # they ascend
+                return np.full(self.row_count, runs[0])
             return np.repeat(runs, np.diff(starts, append=self.row_count))
         block_of = np.searchsorted(self._starts, places, side="right") - 1
         return np.searchsorted(edges, places - self._starts[block_of] + self._origins[block_of], side="right") - 1
