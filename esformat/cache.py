@@ -201,6 +201,8 @@ class Budgets(NamedTuple):
     """Data blocks."""
     frames: Budget
     """Decompressed frames of strings and binary."""
+    pages: Budget
+    """Rows that were read as a page, decoded."""
 
     @classmethod
     def of(cls, total_bytes: int) -> Budgets:
@@ -218,5 +220,5 @@ class Budgets(NamedTuple):
         return sum(budget.held_bytes for budget in self)
 
 
-def _parts(total_bytes: int) -> tuple[int, int, int]:
-    return total_bytes // 4, 3 * total_bytes // 8, 3 * total_bytes // 8
+def _parts(total_bytes: int) -> tuple[int, int, int, int]:
+    return total_bytes // 4, 3 * total_bytes // 8, 5 * total_bytes // 16, total_bytes // 16

@@ -42,6 +42,7 @@ BATCH_BYTES = 8 << 20  # decoded, as the group before tells
 AT_HAND_BATCHES = 4  # so many batches' blocks at once where an earlier question left them decoded
 MIN_PARALLEL_BATCHES = 4
 THREADS = min(os.cpu_count() or 1, 8)  # that decode a long answer
+OBJECT_BYTES = 1000  # about what Arrow takes for a column, or a batch, besides its values
 MOST_RUN_ROWS = 8192  # of a run that is read block by block; a longer one many blocks at a time
 
 Stretches = Callable[[], Iterable[Stretch]]
@@ -69,6 +70,7 @@ class Scan(Answer):
         small: Callable[[], SmallSpace] | None = None,
         listed: I64 | None = None,
         threads: int = THREADS,
+        page: bool = False,
     ) -> None:
         """Made by the verbs of Segment and Space.
 
@@ -77,7 +79,9 @@ class Scan(Answer):
         merged: whether their rows are merged by time. keys: space and grouping where all rows share them.
         small: the space, where that is small and has several groupings.
         listed: ascending rows of the segment; the scan gives no others. threads: that decode a long answer.
+        page: whether these are all of a few rows, which others may ask for soon.
         """
+        self._page = page
         self._listed, self._threads = listed, threads
         self._small = small
         self._reader = reader
@@ -286,6 +290,16 @@ class Scan(Answer):
         return kind(self._reader, group[::-1] if self._query.reverse else group)
 
     def _read_group(self, group: list[Portion], columns: Sequence[str], narrowed: Narrowed) -> pa.RecordBatch:
+        rows = group[0].first, group[-1].last, tuple(columns)
+        batch: pa.RecordBatch | None = self._reader.pages.find(rows) if self._page else None
+        if batch is None:
+            batch = self._decoded(group, columns, narrowed)
+            if self._page:
+                self._reader.pages.keep(rows, batch, batch.get_total_buffer_size() + OBJECT_BYTES * (1 + len(columns)))
+        self._block_bytes = batch.nbytes // len(group)
+        return batch
+
+    def _decoded(self, group: list[Portion], columns: Sequence[str], narrowed: Narrowed) -> pa.RecordBatch:
         blocks = self._blocks(group, narrowed)
         places = blocks.select(self._query, narrowed)
         if places is not None and len(places):  # blocks without any of the rows are not decoded
@@ -294,7 +308,6 @@ class Scan(Answer):
             batch = blocks.to_batch(columns, None).slice(int(places[0]), len(places))
         else:
             batch = blocks.to_batch(columns, places)
-        self._block_bytes = batch.nbytes // len(group)
         return batch.take(pa.array(np.arange(len(batch) - 1, -1, -1))) if self._query.reverse else batch
 
     def _read_matching(self, tested: tuple[str, ...], matches: Matches) -> Iterator[pa.RecordBatch]:

@@ -14,6 +14,9 @@ from esformat.read.blocks.plan import Stretch
 from esformat.read.blocks.reader import Reader
 from esformat.read.scan import THREADS, Scan
 
+PAGE_ROWS = 1 << 14
+"""So many rows, asked for at once, are a page: several readers follow one another through a segment page by page."""
+
 
 def select(
     reader: Reader,
@@ -50,7 +53,9 @@ def select(
                 yield stretch._replace(first=max(stretch.first, first), last=min(stretch.last, last))
 
     if spaces is None:
-        return Scan(reader, query, stretches, span=(first, last), listed=listed, threads=threads)
+        plain = not query.filtered and groupings is None and listed is None
+        page = plain and last - first <= PAGE_ROWS
+        return Scan(reader, query, stretches, span=(first, last), listed=listed, threads=threads, page=page)
     found = list(stretches())
     span = (found[0].first, found[-1].last) if found else (0, 0)
     return Scan(reader, query, lambda: found, span=span, listed=listed, threads=threads)

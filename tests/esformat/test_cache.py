@@ -159,14 +159,14 @@ def test_a_smaller_budget_takes_effect_at_once():
 
 def test_budgets_by_kind():
     """The parts come to the whole, and are resized together."""
-    budgets = Budgets.of(800)
+    budgets = Budgets.of(3200)
     caches = [Cache(budget) for budget in budgets]
     for cache in caches:
         for n in range(30):
             cache.keep(n, "value", -150)  # an entry takes 50 bytes, overhead included
-    assert budgets.held_bytes == 800
-    budgets.resize(400)
-    assert budgets.held_bytes == 400
+    assert budgets.held_bytes == 3200
+    budgets.resize(1600)
+    assert budgets.held_bytes == 1600
 
 
 def test_what_is_used_stays():

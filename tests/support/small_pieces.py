@@ -14,7 +14,7 @@ import pytest
 
 from esformat.format import bloom_filter as space_filter
 from esformat.format import directory, encoding, postings
-from esformat.read import scan
+from esformat.read import scan, selection
 from esformat.read.blocks import reader, runs
 from esformat.read.decode import block_events, event_rows, run_events
 from esformat.read.decode import cached_group as kept_group
@@ -54,6 +54,7 @@ PLACES = {
     "batch_blocks": [(scan, "BATCH_BLOCKS")],
     "point_blocks": [(run_events, "POINT_BLOCKS")],
     "batch_stored_bytes": [(scan, "BATCH_STORED_BYTES")],
+    "page_rows": [(selection, "PAGE_ROWS")],
     "min_parallel_batches": [(scan, "MIN_PARALLEL_BATCHES")],
     "sorted_rows": [(runs, "SORTED_ROWS")],
     "events_at_once": [(event_rows, "EVENTS_AT_ONCE")],
@@ -100,6 +101,7 @@ class Pieces:
     batch_blocks: int | None = None
     point_blocks: int | None = None
     batch_stored_bytes: int | None = None
+    page_rows: int | None = None
     min_parallel_batches: int | None = None
     sorted_rows: int | None = None
     events_at_once: int | None = None

@@ -135,6 +135,8 @@ class Reader:
         self._blocks = Cache(budgets.blocks)
         self.frames = Cache(budgets.frames)
         """Decompressed frames of strings and binary."""
+        self.pages = Cache(budgets.pages)
+        """Rows that were read as a page, decoded."""
         self._dictionaries: dict[int, list[StoredDictionary]] = {}
         self._made_templates: dict[tuple[int, int], Templates] = {}
         self._lock = Lock()
@@ -150,7 +152,7 @@ class Reader:
     def close(self) -> None:
         """Let go of the source; reads that are under way end well, later ones raise ClosedError."""
         self.source = ClosedSource(self.source)
-        for cache in (self._tables, self._blocks, self.frames):
+        for cache in (self._tables, self._blocks, self.frames, self.pages):
             cache.close()
 
     def read(self, handle: BlockHandle, kind: int) -> Block:

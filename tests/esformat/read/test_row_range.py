@@ -148,3 +148,50 @@ def test_the_space_filter_is_asked_first(segment, monkeypatch):
     absent = next(key for key in (f"customer-1x{n}" for n in range(100)) if not segment.may_contain(key))
     monkeypatch.setattr(type(segment._reader), "leaf", lambda *_: pytest.fail("a leaf was read"))
     assert candidate_rows(segment, {"space": Domain(frozenset([absent.encode()]))}) == []
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 1 << 20, 64 << 20])
+def test_pages_read_again(segment, cache_bytes):
+    """Rows are the same whoever read them, or others near them, before: with no room for pages, some and enough."""
+    whole = segment.scan().to_table()
+    spans = [(first, min(first + rows, 3000)) for rows in (1, 40, 700) for first in range(0, 3000, 431)]
+    with esformat.open(segment.path, cache_bytes=cache_bytes) as again:
+        for first, last in spans * 2:
+            for columns in (["timestamp"], ["type", "data", "space"]):
+                found = scan_rows(again, first, last, columns=columns).to_table()
+                assert found == whole.select(columns).slice(first, last - first)
+
+
+def test_a_page_is_decoded_once(segment, monkeypatch):
+    """The second reader of a page reads no block of it; one that asks for other rows, columns or times does."""
+    with esformat.open(segment.path) as again:
+
+        def page(**options):
+            return scan_rows(again, 100, 900, **{"columns": ["data", "type"]} | options).to_table()
+
+        first = page()
+        with monkeypatch.context() as blocked:
+            blocked.setattr(again._reader, "data_blocks", None)
+            assert page() == first
+            for options in ({"columns": ["space"]}, {"start": TIMES[0]}, {"bounds": BOUNDS["a space"]}):
+                with pytest.raises(TypeError):
+                    page(**options)
+        assert len(page(start=TIMES[0])) < len(first)
+
+
+def test_kept_pages_are_bounded(segment):
+    """However many pages are read, and however small they are, what is kept of them stays within its share; and more
+    rows than a page has are not kept.
+    """
+    with esformat.open(segment.path, cache_bytes=4 << 20) as again:
+        pages = again._reader.pages._budget
+        for columns, rows, step in ((["space", "data", "type"], 300, 150), (["timestamp"], 1, 20)):
+            for first in range(0, 3000 - rows, step):
+                scan_rows(again, first, first + rows, columns=columns).to_table()
+        assert 1 << 17 < pages.held_bytes <= 1 << 18
+        assert len(again._reader.pages._shelf.values) < (1 << 18) // 2000
+        with cut_small(Pieces(page_rows=200)):
+            held = pages.held_bytes
+            scan_rows(again, 7, 2900).to_table()
+            assert pages.held_bytes == held
+    assert pages.held_bytes == 0
