@@ -83,12 +83,12 @@ class Pager:
         order = sorted(ahead, key=lambda name: (ahead[name], name), reverse=wanted.descending)
         made = _Making(wanted)
         other_schemas = False
-        for name in order if wanted.page_size else ():
+        for name in order:
             run = self._run(topic, name, ahead[name], wanted, max(1, wanted.page_size - made.rows), made)
             if run is None:
                 continue
             if made.rows == wanted.page_size:
-                made.status = RECORD_LIMITED
+                made.fill(run)
                 break
             if made.shape not in (None, (run.definition,)):
                 other_schemas = True  # its turn comes with another page; others may still have the same
@@ -185,7 +185,7 @@ class _Making:
     """A page in the making."""
 
     def __init__(self, wanted: Wanted) -> None:
-        self.status = ALL if wanted.page_size else RECORD_LIMITED
+        self.status = ALL
         self.rows = 0
         self.first: int | None = None
         self.cuts: tuple[int, ...] = ()
@@ -209,6 +209,12 @@ class _Making:
         self.shape = (run.definition,)
         if self.first is None:
             self.first = run.events.column(RECORD_INDEX)[0].as_py()
+
+    def fill(self, run: _Run) -> None:
+        """Take nothing of a run that has no room. A page that has room for no record at all has the run's columns."""
+        self.status = RECORD_LIMITED
+        if self.shape is None:
+            self._tables, self.shape = [run.events.slice(0, 0)], (run.definition,)
 
     def records(self) -> pa.Table:
         """All of them, with the columns that are wanted."""

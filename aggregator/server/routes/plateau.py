@@ -148,8 +148,7 @@ async def partition_records(context: Context, pager: Pager, request: Request) ->
         if found is None or partition not in found.partitions:
             return _nothing(media)
         page = pager.page(found, {partition: start}, wanted)
-        end = page.next[partition]
-        span = _span(min(start, end) if page.first is None else page.first, end)
+        span = None if page.first is None else _span(page.first, page.next[partition])
         return _answer(page, media, page.status, {"span": json.dumps(span, separators=(",", ":"))})
 
     return await context.reads.run(read)

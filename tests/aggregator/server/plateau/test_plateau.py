@@ -76,7 +76,7 @@ def test_append_and_read(web):
     assert table.replace_schema_metadata(None).equals(records(5))
     assert (status, span) == ("All", {"start": 0, "end": 5})
     assert partition(web, 4)[0]["n"].to_pylist() == [4]
-    assert partition(web, 5)[1:] == ("All", {"start": 5, "end": 5})
+    assert partition(web, 5)[1:] == ("All", None)
 
 
 def test_json(web):
@@ -333,7 +333,20 @@ def test_positions(web):
     ]
     assert len(partition(web, 0, partition="a", **{"partition_filter[0]": "b"})[0]) == 2
     assert topic(web, **{"partition_filter[0]": "regex:("})[1]["next"] == {}
-    assert topic(web, page_size=0)[0].num_rows == partition(web, 0, partition="a", page_size=0)[0].num_rows == 0
+
+
+def test_a_page_without_room(web):
+    """A page of no records has the columns of the first that it could have, where there is one, and no span."""
+    send(web, records(2), partition="a")
+    send(web, records(2), partition="b")
+    for table, status, *span in (topic(web, page_size=0), partition(web, 0, partition="a", page_size=0)):
+        assert (len(table), table.column_names) == (0, ["time", "n"])
+        assert status in ("RecordLimited", {"status": "RecordLimited", "next": {"a": 0, "b": 0}})
+        assert span in ([], [None])
+    assert topic(web, {"b": 2, "a": 2}, page_size=0)[1] == {"status": "All", "next": {"a": 2, "b": 2}}
+    assert partition(web, 2, partition="a", page_size=0)[1:] == ("All", None)
+    answer = web.get("/topic/clicks/partition/a/records?start=0&page_size=0&dataset[0]=nix")
+    assert (answer.status_code, answer.json()["message"]) == (400, 'invalid path: key not found: ["nix"]')
 
 
 def test_other_schemas_are_passed_over(web):
@@ -358,7 +371,7 @@ def test_where_times_end(web):
     found, status = topic(web, **span)
     assert (found["n"].to_pylist(), status) == ([3, 4, 5], {"status": "All", "next": {"a": 6, "b": 0}})
     assert topic(web, status["next"])[0]["n"].to_pylist() == [0, 1, 6, 7, 8, 9]
-    assert partition(web, 7, partition="a", **span)[1:] == ("All", {"start": 7, "end": 7})
+    assert partition(web, 7, partition="a", **span)[1:] == ("All", None)
     found, status = topic(web, {"a": 99, "b": 1}, order="desc", page_size=10)
     assert (found["n"].to_pylist(), status["next"]) == ([*range(9, -1, -1)], {"a": 0, "b": 1})
     assert topic(web, {"a": 0, "b": 99}, order="desc", page_size=0)[1]["next"] == {"a": 0, "b": 99}
