@@ -151,6 +151,8 @@ class PlateauRecords:
         for name, value in wanted.items():
             if name not in names:
                 raise UsageError(f"plateau knows no {name!r}", hint=f"it knows {', '.join(names)}")
+            if name == "page_size" and value is not None and value < 1:
+                raise UsageError(f"page_size must be at least 1, not {value}", hint="leave it out for the server's own")
             if name in ("columns", "exclude"):
                 self._asked |= {f"{names[name]}[{n}]": column for n, column in enumerate(value)}
             elif value is not None:

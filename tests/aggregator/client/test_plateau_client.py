@@ -58,6 +58,8 @@ def test_mistakes(topic):
         topic.append(pa.table({"n": [1]}))
     with pytest.raises(UsageError):
         topic.records(colour="red")
+    with pytest.raises(UsageError, match="page_size must be at least 1"):
+        topic.iterate(page_size=0)  # would never get further
     topic.append(records(0, 10))
     with pytest.raises(InvalidRequestError):
         topic.records(time_start="noon").to_table()
