@@ -17,6 +17,8 @@ _COMPARISONS = {
 }  # fmt: skip
 _FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_ORDERED = (*_INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz")
+"""Types whose values have one order; to Spark NaN is a number like any other, the largest."""
 _EPOCH = dt.datetime(1970, 1, 1)
 _MOST_DEPTH = 60  # the option takes parentheses 100 deep
 
@@ -87,6 +89,23 @@ def compared_column(expression: Any, columns: Columns) -> Column | None:
         return _column(expression.left(), columns) or _column(expression.right(), columns)
     inside = {"In": "value", "InSet": "child", "StartsWith": "left"}.get(kind)
     return _column(getattr(expression, inside)(), columns) if inside else None
+
+
+def figure(expression: Any, columns: Columns) -> tuple[str, str | None] | None:
+    """Function and column of a named `count`, `min` or `max`, where values compare here as they do in Spark."""
+    call = expression.child() if class_of(expression) == "Alias" else None
+    if call is None or class_of(call) != "AggregateExpression" or call.filter().isDefined():
+        return None
+    function = call.aggregateFunction()
+    name, inner = class_of(function).lower(), items(function.children())
+    if name not in ("count", "min", "max") or len(inner) != 1 or (name == "count" and call.isDistinct()):
+        return None
+    if name == "count" and class_of(inner[0]) == "Literal":
+        return (name, None) if inner[0].value() is not None else None
+    column = _column(inner[0], columns)
+    if column is None or not (name == "count" or column.kind in _ORDERED or column.kind.startswith("decimal(")):
+        return None
+    return name, column.name
 
 
 def _simple(kind: str, expression: Any, columns: Columns) -> str | None:

@@ -11,7 +11,7 @@ import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from py4j.java_gateway import JavaClass
@@ -20,13 +20,14 @@ from pyspark.sql.types import AtomicType, BinaryType, StringType, StructField, S
 
 from esformat.spark.catalyst import class_of, items
 from esformat.spark.event_columns import column_name
+from esformat.spark.figures import figures_of, told_by_files
 from esformat.spark.files import segments_at
 from esformat.spark.handed import Handed, everything, handed_over
 from esformat.spark.load import read
 from esformat.spark.options import ReadOptions, as_list
 from esformat.spark.read import FILE_PATH, SegmentReader
 from esformat.spark.requirement import require_classic
-from esformat.spark.scan_plan import count_events
+from esformat.spark.scan_plan import Extent, count_events, extent
 from esformat.spark.source import EsdbDataSource, ensure_registered, in_zone, zone_of
 from esformat.spark.types import arrow_schema
 
@@ -37,6 +38,9 @@ MANY_ROWS = 10_000_000  # from so many on, several tasks make rows without colum
 FEW_BYTES = 32 << 20  # of them in memory: Spark takes up to 48 MiB without a job
 HANDED_TO = (SOURCE, "aggregator")
 """Data sources that take the options `columns` and `where`."""
+
+Rows: TypeAlias = Extent | pa.Table | DataFrame
+"""Rows of a source: so many without columns, some that were read, or those that Spark's tasks will read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +74,18 @@ def sql(spark: SparkSession, query: str) -> DataFrame:
     sources = list(_sources(spark, query, plan))
     if not sources:
         return spark.sql(query)
-    found = _handed(spark, query, sources)
-    names = [f"_esdb_{secrets.token_hex(8)}" for _ in sources]
-    try:
-        for name, source, handed in zip(names, sources, found, strict=True):
-            _opened(spark, source, handed).createOrReplaceTempView(name)
-        answer = spark.sql(_rewritten(query, sources, names))
-    finally:
-        for name in names:
-            spark.catalog.dropTempView(name)
-    if class_of(plan) != "ExplainCommand":
+    found, execution = _handed(spark, query, sources)
+    rows = [_rows(spark, source, handed) for source, handed in zip(sources, found, strict=True)]
+    answer = _told(spark, found, rows, execution)
+    explained = class_of(plan) == "ExplainCommand"
+    if answer is None:
+        answer = _asked(spark, query, sources, found, rows)
+        text = answer.collect()[0][0] if explained else ""
+    else:
+        text = str(answer._jdf.queryExecution().explainString(plan.mode())) if explained else ""
+    if not explained:
         return answer
     lines = "".join(_line(source, handed) for source, handed in zip(sources, found, strict=True))
-    text = answer.collect()[0][0]
     return spark.createDataFrame([(f"== Handed to the data sources ==\n{lines}\n{text}",)], "plan string")
 
 
@@ -190,8 +193,8 @@ def _of_view(spark: SparkSession, name: str) -> tuple[str, dict[str, str], Struc
 # ------------------------------------------------------------ what the query needs of them
 
 
-def _handed(spark: SparkSession, query: str, sources: Sequence[Source]) -> list[Handed]:
-    """What is handed to each source: everything, where the plan does not show it."""
+def _handed(spark: SparkSession, query: str, sources: Sequence[Source]) -> tuple[list[Handed], Any]:
+    """What is handed to each source: everything, where the plan does not show it. And Spark's execution of the plan."""
     state = spark._jsparkSession.sessionState()
     names: list[str] = []
     numbers: list[int] = []
@@ -215,7 +218,7 @@ def _handed(spark: SparkSession, query: str, sources: Sequence[Source]) -> list[
     finally:
         for name in names:
             spark.catalog.dropTempView(name)
-    return [handed or everything(source.schema.names) for handed, source in zip(found, sources, strict=True)]
+    return [handed or everything(each.schema.names) for handed, each in zip(found, sources, strict=True)], execution
 
 
 def _constant_of(spark: SparkSession, where: str, name: str) -> Any:
@@ -234,25 +237,61 @@ def _rewritten(query: str, sources: Sequence[Source], names: Sequence[str]) -> s
 # ------------------------------------------------------------ the sources, opened with just that
 
 
-def _opened(spark: SparkSession, source: Source, handed: Handed) -> DataFrame:
-    """A source's rows that are needed, with all its columns; nothing is in those that are not needed."""
+def _asked(
+    spark: SparkSession, query: str, sources: Sequence[Source], found: Sequence[Handed], rows: Sequence[Rows]
+) -> DataFrame:
+    """Spark's answer, of sources that have just those rows."""
+    names = [f"_esdb_{secrets.token_hex(8)}" for _ in sources]
+    try:
+        for name, source, handed, given in zip(names, sources, found, rows, strict=True):
+            _frame(spark, source, handed, given).createOrReplaceTempView(name)
+        return spark.sql(_rewritten(query, sources, names))
+    finally:
+        for name in names:
+            spark.catalog.dropTempView(name)
+
+
+def _told(spark: SparkSession, found: Sequence[Handed], rows: Sequence[Rows], execution: Any) -> DataFrame | None:
+    """The answer, where it is figures of one source's rows that are at hand; else None."""
+    for handed, given in zip(found, rows, strict=True):
+        if handed.figures and not isinstance(given, DataFrame):
+            schema = StructType.fromJson(json.loads(execution.analyzed().schema().json()))
+            return spark.createDataFrame(figures_of(handed, given, arrow_schema(schema)), schema)
+    return None
+
+
+def _rows(spark: SparkSession, source: Source, handed: Handed) -> Rows:
+    """A source's rows that are needed: what files say of them where that will do, or they themselves where few."""
+    columns = _columns(source, handed)
+    schema = StructType(columns or [_cheapest(source.schema)])
+    options = _options(spark, source, handed, schema)
+    if source.format == SOURCE:
+        there = _extent(spark, source, handed) if not columns or told_by_files(handed) else None
+        here = there or _reader(spark, options, schema).few(FEW_EVENTS, FEW_BYTES)
+        if here is not None:
+            return here
+    return spark.read.format(source.format).options(**options).schema(schema).load()
+
+
+def _columns(source: Source, handed: Handed) -> list[StructField]:
+    """The columns that are read."""
     fixed = dict(handed.equal)
     columns = [each for each in source.schema if each.name in handed.columns or not _can_be_void(each)]
-    columns = [each for each in columns if each.name not in fixed]
-    count = None if columns or source.format != SOURCE else _count(spark, source, handed)
-    if count is not None:
-        count = count if handed.limit is None else min(count, handed.limit)
+    return [each for each in columns if each.name not in fixed]
+
+
+def _frame(spark: SparkSession, source: Source, handed: Handed, rows: Rows) -> DataFrame:
+    """Rows of a source, with all its columns; nothing is in those that are not needed."""
+    if isinstance(rows, pa.Table):
+        return _here(spark, source, handed, rows)
+    given = {each.name for each in _columns(source, handed)}
+    if isinstance(rows, Extent):
+        given = set()
+        count = rows.events if handed.limit is None else min(rows.events, handed.limit)
         rows = spark.range(0, count, 1, 1 if count < MANY_ROWS else None).select()
-    else:
-        schema = StructType(columns or [_cheapest(source.schema)])
-        options = _options(spark, source, handed, schema)
-        few = None if source.format != SOURCE else _reader(spark, options, schema).few(FEW_EVENTS, FEW_BYTES)
-        if few is not None:
-            return _here(spark, source, handed, few)
-        rows = spark.read.format(source.format).options(**options).schema(schema).load()
-    if [each.name for each in columns] == source.schema.names:
+    if given == set(source.schema.names):
         return rows
-    given = {each.name for each in columns}
+    fixed = dict(handed.equal)
     return rows.selectExpr(*(
         f"{text} AS {column_name(each.name)}"
         for each in source.schema
@@ -296,13 +335,14 @@ def _filled(field: pa.Field, value: Any, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, field.type), count)
 
 
-def _count(spark: SparkSession, source: Source, handed: Handed) -> int | None:
-    """How many events there are, from what files say of themselves; None where that does not tell."""
+def _extent(spark: SparkSession, source: Source, handed: Handed) -> Extent | None:
+    """How many events there are, and where told so from when to when, from what files say; None where they do not."""
     options = ReadOptions.parse(source.options, zone_of(spark))
     fixed = dict(handed.equal)
     if options.where or set(fixed) - {"space"} or len(handed.conditions) != len(fixed):
         return None
-    return count_events(segments_at(options.paths, options.name_pattern), fixed.get("space"))
+    places = segments_at(options.paths, options.name_pattern)
+    return Extent(count_events(places, fixed["space"]), None, None) if fixed else extent(places)
 
 
 def _cheapest(schema: StructType) -> StructField:

@@ -13,19 +13,31 @@ from typing import Any
 
 from esformat.spark.catalyst import (
     Column,
+    Columns,
     class_of,
     compared_column,
     condition_text,
     conjuncts,
     equality,
+    figure,
     items,
 )
 
 STAND_IN = "LogicalRDD"
 _ROW_BY_ROW = {"Filter", "GlobalLimit", "LocalLimit", "Project"}
 """Nodes that Spark works out of rows that the driver has without a job."""
+_BELOW_FIGURES: tuple[list[str], ...] = ([], ["Filter"], ["Project"], ["Filter", "Project"])
+"""Nodes between a source and an aggregate that sees each row of the source that the filter leaves."""
 _PLAIN = ("Aggregate", "Filter", "GlobalLimit", "Join", "LocalLimit", "LocalRelation", "Project", "Sort", "Union")
 """Nodes that hold no plans but their children. To ask costs a call of Java's each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One of a query's answers: `count`, `min` or `max` of a column's values; with None the count of all rows."""
+
+    function: str
+    column: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +47,7 @@ class Handed:
     columns: those that are needed, in the source's order, but for those of `equal`. conditions: what all rows that are
     needed meet. equal: columns that have one value in all of them, by a condition each. limit: so many of the rows are
     enough, whichever; None: all are needed. shown: whether the answer is those rows, one by one, and no more is done.
+    figures: the answer's one row, where the query is counts and extremes of just those rows; (): it is not.
     """
 
     columns: tuple[str, ...]
@@ -42,6 +55,7 @@ class Handed:
     equal: tuple[tuple[str, Any], ...] = ()
     limit: int | None = None
     shown: bool = False
+    figures: tuple[Figure, ...] = ()
 
     @property
     def where(self) -> str:
@@ -70,7 +84,8 @@ def handed_over(
     for leaf, above in _leaves(plan):
         number = int(leaf.rdd().id())
         if number in uses:
-            uses[number].append(_handed(leaf, above, known[number], conditions=conditions))
+            whole = bool(above) and above[0][1] is plan  # and no subquery of it
+            uses[number].append(_handed(leaf, above, known[number], conditions=conditions, whole=whole))
     return [_united(uses[number], known[number]) for number in stand_ins]
 
 
@@ -92,20 +107,34 @@ def _below(node: Any, above: list[tuple[str, Any]]) -> Iterator[tuple[Any, list[
             yield from _leaves(inner)
 
 
-def _handed(leaf: Any, above: list[tuple[str, Any]], names: Sequence[str], *, conditions: bool) -> Handed:
+def _handed(leaf: Any, above: list[tuple[str, Any]], names: Sequence[str], *, conditions: bool, whole: bool) -> Handed:
     attributes = items(leaf.output())
     numbers = [int(each.exprId().id()) for each in attributes]
     use = _use(above)
     kinds = [str(each.dataType().simpleString()) for each in attributes]
     columns = {number: Column(*each) for number, *each in zip(numbers, names, kinds, strict=True)}
     texts, fixed, left = _conditions(use.conditions, columns) if conditions else ([], {}, bool(use.conditions))
+    figures = () if left or not whole else _figures(above, columns)
     return Handed(
         tuple(
             name for number, name in zip(numbers, names, strict=True)
             if (use.needed is None or number in use.needed) and name not in fixed
         ),
         tuple(texts), tuple(fixed.items()), None if left else use.limit, {kind for kind, _ in above} <= _ROW_BY_ROW,
+        figures,
     )  # fmt: skip
+
+
+def _figures(above: list[tuple[str, Any]], columns: Columns) -> tuple[Figure, ...]:
+    """What a plan gives, where it is an aggregate of all rows that a filter leaves, of figures alone; () where not."""
+    kinds = [kind for kind, _ in reversed(above)]
+    if kinds[-1:] != ["Aggregate"] or kinds[:-1] not in _BELOW_FIGURES:
+        return ()
+    node = above[0][1]
+    if not node.groupingExpressions().isEmpty():
+        return ()
+    found = [figure(each, columns) for each in items(node.aggregateExpressions())]
+    return () if None in found else tuple(Figure(*each) for each in found if each is not None)
 
 
 def _use(above: list[tuple[str, Any]]) -> _Use:

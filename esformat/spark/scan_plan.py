@@ -92,13 +92,35 @@ def find_candidates(places: Sequence[Place], bounds_of: BoundsOf) -> list[Candid
     return in_threads(find, places)
 
 
-def count_events(places: Sequence[Place], space: str | None = None) -> int:
-    """How many events there are, of one space or of all, without reading any."""
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How many events there are, and the first and last of their times, µs; None where there are none."""
+
+    events: int
+    first: int | None
+    last: int | None
+
+
+def extent(places: Sequence[Place]) -> Extent:
+    """What segments say of all their events; none is read."""
+
+    def of_one(place: Place) -> Extent:
+        with open_place(place, cache_bytes=0) as segment:
+            return Extent(segment.num_events, segment.min_timestamp, segment.max_timestamp)
+
+    found = in_threads(of_one, places)
+    return Extent(
+        sum(each.events for each in found),
+        min((each.first for each in found if each.first is not None), default=None),
+        max((each.last for each in found if each.last is not None), default=None),
+    )
+
+
+def count_events(places: Sequence[Place], space: str) -> int:
+    """How many events of one space there are, without reading any."""
 
     def count(place: Place) -> int:
         with open_place(place, cache_bytes=SMALL_CACHE_BYTES) as segment:
-            if space is None:
-                return segment.num_events
             bounds = {"space": Domain(frozenset([space.encode()]))}
             return sum(piece.last - piece.first for piece in candidate_rows(segment, bounds))
 

@@ -142,6 +142,7 @@ def query(draw):
     """A query of one of several shapes; EVENTS stands for the source."""
     columns = ", ".join(draw(st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=4, unique=True)))
     one, two = draw(condition("")), draw(condition("b."))
+    a, b = draw(st.sampled_from(COLUMNS)), draw(st.sampled_from(COLUMNS))
     return draw(
         st.sampled_from(
             [
@@ -151,6 +152,11 @@ def query(draw):
                 f"SELECT count(space), count(type), max(timestamp) FROM EVENTS WHERE {one}",
                 f"SELECT {columns}, count(*) FROM EVENTS WHERE {one} GROUP BY {columns} HAVING count(*) > 1",
                 f"SELECT DISTINCT {columns} FROM EVENTS e WHERE {one}",
+                f"SELECT min({a}), max({b}) AS {b}, count({a}), count(*), max({a}), count(*) FROM EVENTS WHERE {one}",
+                f"SELECT max({a}), min({b}), count({b}) FROM EVENTS",
+                f"SELECT max({a}), count(DISTINCT {b}), count(*) FILTER (WHERE n > 0) FROM EVENTS WHERE {one}",
+                f"SELECT max({a}) FROM (SELECT * FROM EVENTS WHERE {one} LIMIT 100000)",
+                f"SELECT count({a}), max({a}) FROM EVENTS HAVING count(*) > 5",
                 "SELECT count(*) FROM (SELECT * FROM EVENTS LIMIT 7)",
                 f"SELECT count(*) FROM (SELECT type FROM EVENTS WHERE {one} LIMIT 5)",
                 f"SELECT a.n, b.type, count(*) FROM EVENTS a JOIN EVENTS b USING (timestamp) WHERE {two} GROUP BY 1, 2",
@@ -256,6 +262,47 @@ def test_few_events_start_no_task(spark, both, monkeypatch):
         monkeypatch.setattr(door, "FEW_BYTES", held)
         assert name in explained(spark, asked)[1]
         assert answer(esformat.spark.sql(spark, asked)) == expected
+
+
+FIGURES = {
+    "SELECT count(*), max(timestamp) AS last, MIN(Timestamp) FROM EVENTS": True,
+    "SELECT count(space), count(grouping) FROM EVENTS": True,
+    "SELECT max(timestamp), max(timestamp), min(space), max(space), count(*) FROM EVENTS WHERE space = 's1'": True,
+    "SELECT count(n), max(n), min(price), max(data), min(type), max(day), max(naive), max(ok) FROM EVENTS": True,
+    "SELECT count(*), max(n), max(type), min(space) FROM EVENTS WHERE type = 'cart' AND space = 'nobody'": True,
+    "SELECT count(*), max(timestamp) FROM (SELECT * FROM EVENTS WHERE type = 'cart' AND n > 0)": True,
+    "SELECT max(timestamp) - min(timestamp) FROM EVENTS": False,
+    "SELECT max(x), min(x) FROM EVENTS": False,  # to Spark NaN is the largest
+    "SELECT count(*), max(timestamp) FROM EVENTS WHERE x > 0": False,
+    "SELECT count(DISTINCT n), max(n) FROM EVENTS": False,
+    "SELECT count(*) FILTER (WHERE n > 0) FROM EVENTS": False,
+    "SELECT max(timestamp) FROM EVENTS GROUP BY space": False,
+    "SELECT max(timestamp) FROM EVENTS WHERE n > (SELECT avg(n) FROM EVENTS)": False,
+    "SELECT max(n) FROM (SELECT n FROM EVENTS LIMIT 100000)": False,
+    "SELECT sum(n), max(n) FROM EVENTS": False,
+}
+
+
+@pytest.mark.parametrize("asked", FIGURES)
+def test_figures(spark, both, asked):
+    """One row of counts and extremes, of what files say or of few events, is there without Spark working it out."""
+    ours = esformat.spark.sql(spark, asked.replace("EVENTS", f"esdb.`{both}`"))
+    expected = spark.sql(asked.replace("EVENTS", "parquet_events"))
+    assert (answer(ours), ours.columns, ours.dtypes) == (answer(expected), expected.columns, expected.dtypes)
+    _, plan = explained(spark, asked.replace("EVENTS", f"esdb.`{both}`"))
+    assert ("Aggregate" not in plan) == FIGURES[asked]
+
+
+def test_times_of_many_events_read_none(spark, both, monkeypatch):
+    """Of more events than a driver reads, the first and last time is in the files' facts."""
+    monkeypatch.setattr(door, "FEW_EVENTS", 0)
+    asked = f"SELECT max(timestamp), count(*), min(timestamp) FROM esdb.`{both}`"
+    assert "Aggregate" not in explained(spark, asked)[1]
+    times = sorted(row["timestamp"] for row in events().to_pylist())
+    assert esformat.spark.sql(spark, f"{asked} LIMIT 5").collect() == [
+        (times[-1].replace(tzinfo=None), COUNT, times[0].replace(tzinfo=None))
+    ]
+    assert "Aggregate" in explained(spark, asked.replace("max(timestamp)", "max(n)"))[1]
 
 
 def test_names_elsewhere(spark, both):
