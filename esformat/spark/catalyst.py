@@ -6,6 +6,7 @@ What is translated here means exactly the same there, nulls included. Anything e
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from esformat.spark.condition import KEYWORDS
 _COMPARISONS = {
     "EqualTo": "=", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">=",
 }  # fmt: skip
+_NUMBER = re.compile(r"#(\d+)L?\Z")  # behind the name of an attribute
 _FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _ORDERED = (*_INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz")
@@ -43,6 +45,12 @@ def class_of(node: Any) -> str:
 def items(sequence: Any) -> list[Any]:
     """The elements of a sequence of Scala."""
     return [sequence.apply(number) for number in range(sequence.size())]
+
+
+def numbers_of(attributes: Any) -> list[int]:
+    """The numbers of the attributes in a sequence of Scala; to ask each of them costs three calls of Java's."""
+    text = str(attributes.mkString("\0"))
+    return [int(_NUMBER.search(each)[1]) for each in text.split("\0")] if text else []  # type: ignore[index]
 
 
 def conjuncts(condition: Any) -> Iterator[Any]:

@@ -18,7 +18,7 @@ from py4j.java_gateway import JavaClass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import AtomicType, BinaryType, StringType, StructField, StructType, TimestampType
 
-from esformat.spark.catalyst import class_of, items
+from esformat.spark.catalyst import Column, class_of, items
 from esformat.spark.event_columns import column_name
 from esformat.spark.figures import figures_of, told_by_files
 from esformat.spark.files import segments_at
@@ -213,12 +213,16 @@ def _handed(spark: SparkSession, query: str, sources: Sequence[Source]) -> tuple
         current = _constant_of(spark, "catalyst.trees.TreePattern", "CURRENT_LIKE")
         timeless = not execution.analyzed().containsPattern(current)
         found = handed_over(
-            execution.optimizedPlan(), numbers, [source.schema.names for source in sources], conditions=timeless
+            execution.optimizedPlan(), numbers, [_columns_of(source.schema) for source in sources], conditions=timeless
         )
     finally:
         for name in names:
             spark.catalog.dropTempView(name)
     return [handed or everything(each.schema.names) for handed, each in zip(found, sources, strict=True)], execution
+
+
+def _columns_of(schema: StructType) -> list[Column]:
+    return [Column(each.name, each.dataType.simpleString()) for each in schema]
 
 
 def _constant_of(spark: SparkSession, where: str, name: str) -> Any:

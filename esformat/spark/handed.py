@@ -21,6 +21,7 @@ from esformat.spark.catalyst import (
     equality,
     figure,
     items,
+    numbers_of,
 )
 
 STAND_IN = "LogicalRDD"
@@ -73,14 +74,14 @@ class _Use:
 
 
 def handed_over(
-    plan: Any, stand_ins: Sequence[int], names: Sequence[Sequence[str]], *, conditions: bool
+    plan: Any, stand_ins: Sequence[int], columns: Sequence[Sequence[Column]], *, conditions: bool
 ) -> list[Handed | None]:
     """What a plan needs of each source; None of one that it does not show, as inside some commands.
 
-    stand_ins: the numbers of their RDDs. names: their columns. conditions: whether conditions may be handed over.
+    stand_ins: the numbers of their RDDs. columns: theirs. conditions: whether conditions may be handed over.
     """
     uses: dict[int, list[Handed]] = {number: [] for number in stand_ins}
-    known = dict(zip(stand_ins, names, strict=True))
+    known = dict(zip(stand_ins, columns, strict=True))
     for leaf, above in _leaves(plan):
         number = int(leaf.rdd().id())
         if number in uses:
@@ -107,18 +108,18 @@ def _below(node: Any, above: list[tuple[str, Any]]) -> Iterator[tuple[Any, list[
             yield from _leaves(inner)
 
 
-def _handed(leaf: Any, above: list[tuple[str, Any]], names: Sequence[str], *, conditions: bool, whole: bool) -> Handed:
-    attributes = items(leaf.output())
-    numbers = [int(each.exprId().id()) for each in attributes]
+def _handed(
+    leaf: Any, above: list[tuple[str, Any]], known: Sequence[Column], *, conditions: bool, whole: bool
+) -> Handed:
+    numbers = numbers_of(leaf.output())
     use = _use(above)
-    kinds = [str(each.dataType().simpleString()) for each in attributes]
-    columns = {number: Column(*each) for number, *each in zip(numbers, names, kinds, strict=True)}
+    columns = dict(zip(numbers, known, strict=True))
     texts, fixed, left = _conditions(use.conditions, columns) if conditions else ([], {}, bool(use.conditions))
     figures = () if left or not whole else _figures(above, columns)
     return Handed(
         tuple(
-            name for number, name in zip(numbers, names, strict=True)
-            if (use.needed is None or number in use.needed) and name not in fixed
+            each.name for number, each in columns.items()
+            if (use.needed is None or number in use.needed) and each.name not in fixed
         ),
         tuple(texts), tuple(fixed.items()), None if left else use.limit, {kind for kind, _ in above} <= _ROW_BY_ROW,
         figures,
@@ -150,7 +151,7 @@ def _use(above: list[tuple[str, Any]]) -> _Use:
         elif kind not in ("Project", "Aggregate") or (kind == "Aggregate" and projected):
             break
         if not projected and use.needed is not None:
-            use.needed |= {int(each.exprId().id()) for each in items(node.references().toSeq())}
+            use.needed |= set(numbers_of(node.references().toSeq()))
         projected = projected or kind != "Filter"
         if kind == "Aggregate":
             break
@@ -185,7 +186,7 @@ def _number(expression: Any) -> int:
     return int(expression.exprId().id()) if class_of(expression) == "AttributeReference" else -1
 
 
-def _united(uses: Sequence[Handed], names: Sequence[str]) -> Handed | None:
+def _united(uses: Sequence[Handed], columns: Sequence[Column]) -> Handed | None:
     """What several places need of one source together."""
     if len(set(uses)) < 2:
         return uses[0] if uses else None
@@ -194,7 +195,7 @@ def _united(uses: Sequence[Handed], names: Sequence[str]) -> Handed | None:
     together = (
         "" if "" in wheres else " OR ".join(f"({each})" for each in wheres) if len(wheres) > 1 else next(iter(wheres))
     )
-    return Handed(tuple(name for name in names if name in needed), (together,) if together else ())
+    return Handed(tuple(each.name for each in columns if each.name in needed), (together,) if together else ())
 
 
 def everything(names: Sequence[str]) -> Handed:
