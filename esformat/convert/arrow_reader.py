@@ -51,8 +51,13 @@ class ArrowReader:
 
     def columns(self) -> dict[str, pa.DataType]:
         """The columns that are needed, and their types. Raises InputError as `rows` does."""
+        return self.told()[0]
+
+    def told(self) -> tuple[dict[str, pa.DataType], int | None]:
+        """The same and, where the file tells without being read, how many rows there are."""
         with self._opened() as file:
-            return {name: plain(file.types.type_of(file.schema.field(name))) for name in self._wanted(file.schema)}
+            types = {name: plain(file.types.type_of(file.schema.field(name))) for name in self._wanted(file.schema)}
+            return types, file.row_count
 
     def group_bytes(self) -> list[int]:
         """Stored bytes of each row group of a Parquet file, by which its work can be shared. Raises InputError."""
@@ -111,6 +116,7 @@ class _File:
     batches: Callable[[list[str]], Iterator[pa.RecordBatch]]
     types: SparkTypes
     skipped: int = 0  # rows before the first
+    row_count: int | None = None  # None: it does not say
 
 
 def _parquet(file: pa.parquet.ParquetFile, groups: tuple[int, int] | None, path: str) -> _File:
@@ -123,7 +129,8 @@ def _parquet(file: pa.parquet.ParquetFile, groups: tuple[int, int] | None, path:
         )
         return found
 
-    return _File(file.schema_arrow, batches, SparkTypes.of(file.schema_arrow, path), skipped)
+    count = None if groups else file.metadata.num_rows
+    return _File(file.schema_arrow, batches, SparkTypes.of(file.schema_arrow, path), skipped, count)
 
 
 def _orc(stream: pa.NativeFile, path: str) -> _File:
@@ -132,7 +139,8 @@ def _orc(stream: pa.NativeFile, path: str) -> _File:
     file = pyarrow.orc.ORCFile(stream)
     stripes = range(file.nstripes)
     types = SparkTypes.of(file.schema, path)
-    return _File(file.schema, lambda wanted: (file.read_stripe(place, columns=wanted) for place in stripes), types)
+    batches = lambda wanted: (file.read_stripe(place, columns=wanted) for place in stripes)  # noqa: E731
+    return _File(file.schema, batches, types, row_count=file.nrows)
 
 
 def _batches_of(reader: Any) -> Iterator[pa.RecordBatch]:

@@ -14,7 +14,6 @@ from pyspark.sql.types import StructType
 from esformat.convert import Plan
 from esformat.convert.events import no_events
 from esformat.convert.sinks import grouped
-from esformat.errors import UsageError
 from esformat.spark.input_rows import TASK_BYTES, InputRules, Piece, events
 from esformat.spark.types import arrow_schema, convert_batch, spark_schema
 
@@ -66,16 +65,9 @@ class _Reader(DataSourceReader):
         return [InputPartition(pieces) for pieces in pack(self._reading.pieces, self._reading.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield from grouped(self._batches(partition.value))
-
-    def _batches(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
-        schema = arrow_schema(self._schema)
-        for piece in pieces:
-            for batch in events(self._reading.rules, self._reading.plan, piece):
-                try:
-                    yield convert_batch(batch, schema)
-                except UsageError as error:
-                    raise UsageError(error.message, path=piece.path, hint=error.hint) from None
+        schema, reading = arrow_schema(self._schema), self._reading
+        fitted = events(reading.rules, reading.plan, partition.value, lambda batch: convert_batch(batch, schema))
+        yield from grouped(fitted)
 
 
 def pack(pieces: Sequence[Piece], tasks: int) -> list[tuple[Piece, ...]]:

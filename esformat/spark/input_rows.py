@@ -21,10 +21,14 @@ from esformat.convert.load import Reader, reader_of
 from esformat.convert.rows import Origin, Rows
 from esformat.convert.source import Source
 from esformat.convert.typed_files import read_typed
+from esformat.errors import UsageError
 from esformat.spark.directories import values_in
 
 TEXT_KINDS = ("json", "csv")
 TASK_BYTES = 128 << 20  # stored bytes that a task reads, as with Spark's own readers
+TOGETHER_BATCHES = 200  # that become events with one call of each kind; of small files each has one
+TOGETHER_BYTES = 1 << 20  # in memory, of theirs
+Fit = Callable[[pa.RecordBatch], pa.RecordBatch]
 _BAD_ROW_HINT = "mend it, or leave bad rows out with on_error=skip (--on-error skip)"
 
 
@@ -99,15 +103,60 @@ def survey(rules: InputRules, path: str) -> Surveyed:
     return _survey_text(rules, path) if rules.guesses else _survey_typed(rules, path)
 
 
-def events(rules: InputRules, plan: Plan, piece: Piece) -> Iterator[pa.RecordBatch]:
-    """The rows of a piece as events with the columns of a plan. Raises InputError, BadRowError."""
+def events(
+    rules: InputRules, plan: Plan, pieces: Sequence[Piece], fit: Fit = lambda batch: batch
+) -> Iterator[pa.RecordBatch]:
+    """The rows of pieces as events with the columns of a plan, those of small files together.
+
+    fit: makes what is given of a batch. Raises InputError, BadRowError, and UsageError where `fit` does, with the file.
+    """
     bad = _bad_rows(rules)
-    with closing(Source(piece.path)) as source:
-        for rows in _rows(rules, source, piece.groups):
-            made, rejects = make_events(rows, read_times(rows, plan.roles), plan)
+    for few in _gathered(rules, pieces):
+        made = _at_once(few, plan, fit)
+        if made is not None:
+            yield made
+            continue
+        for rows in few:
+            batch, rejects = make_events(rows, read_times(rows, plan.roles), plan)
             bad.take(rejects)
-            if made.num_rows:
-                yield made
+            try:
+                if batch.num_rows:
+                    yield fit(batch)
+            except UsageError as error:
+                raise UsageError(error.message, path=rows.origin.path, hint=error.hint) from None
+
+
+def _gathered(rules: InputRules, pieces: Sequence[Piece]) -> Iterator[list[Rows]]:
+    """The batches of rows of pieces: small ones together, where their columns are alike; of text each by itself."""
+    waiting: list[Rows] = []
+    size = 0
+    for piece in pieces:
+        with closing(Source(piece.path)) as source:
+            for rows in _rows(rules, source, piece.groups):
+                enough = size + rows.batch.nbytes > TOGETHER_BYTES or len(waiting) == TOGETHER_BATCHES
+                if waiting and (rules.guesses or enough or not _alike(rows, waiting[0])):
+                    yield waiting
+                    waiting, size = [], 0
+                waiting.append(rows)
+                size += rows.batch.nbytes
+    if waiting:
+        yield waiting
+
+
+def _alike(one: Rows, other: Rows) -> bool:
+    return one.batch.schema.equals(other.batch.schema) and one.types == other.types and one.meant == other.meant
+
+
+def _at_once(few: Sequence[Rows], plan: Plan, fit: Fit) -> pa.RecordBatch | None:
+    """The events of several batches, made with one call of each kind; None where one of their rows has to be named."""
+    if len(few) < 2 or any(rows.bad or rows.rest is not None for rows in few):
+        return None
+    rows = replace(few[0], batch=pa.concat_batches([each.batch for each in few]))
+    made, rejects = make_events(rows, read_times(rows, plan.roles), plan)
+    try:
+        return None if len(rejects) else fit(made)
+    except UsageError:
+        return None
 
 
 def _survey_text(rules: InputRules, path: str) -> Surveyed:
@@ -131,16 +180,24 @@ def _survey_typed(rules: InputRules, path: str) -> Surveyed:
     count, has_nanos = 0, False
     assumed: frozenset[str] = frozenset()
     with closing(Source(path)) as source:
-        typed = _typed_reader(rules, source).columns()
-        for rows in _rows(replace(rules, roles=times_only), source):
+        reader = _typed_reader(rules, source)
+        typed, told = reader.told() if isinstance(reader, ArrowReader) else (reader.columns(), None)
+        plain_times = not constants and _in_microseconds(typed.get(rules.roles.timestamp))
+        for rows in () if told is not None and plain_times else _rows(replace(rules, roles=times_only), source):
             times = read_times(rows, rules.roles)
             has_nanos |= times.has_nanos
             assumed |= times.assumed
             count += rows.batch.num_rows
+        count = told if told is not None and plain_times else count
         large = rules.kind == "parquet" and source.size_bytes > TASK_BYTES
         group_bytes = ArrowReader(source, rules.roles, "parquet").group_bytes() if large else ()
     guessed = {name: kind for name, kind in guessed.items() if name not in typed}
     return Surveyed(typed, guessed, count, 0, has_nanos, assumed, tuple(group_bytes))
+
+
+def _in_microseconds(kind: pa.DataType | None) -> bool:
+    """Whether no time of a type is finer than that, nor in a unit that its size tells: there is nothing to look for."""
+    return kind is not None and pa.types.is_timestamp(kind) and kind.unit != "ns"
 
 
 def _rows(rules: InputRules, source: Source, groups: tuple[int, int] | None = None) -> Iterator[Rows]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from esformat.convert import InputError, Roles
+from esformat.convert import BadRowError, InputError, Roles
 from esformat.errors import UsageError
 from esformat.spark import input_rows
 from esformat.spark.foreign import FILE_BYTES, pack
@@ -59,8 +61,8 @@ def test_directory_that_contradicts_its_file(tmp_path):
     pq.write_table(pa.table({"user": ["a"], "at": pa.array([1], KEYS["at"]), "country": ["FR"]}), path)
     plan = unite(RULES, {str(path): survey(RULES, str(path))})[1]
     with pytest.raises(InputError, match="column 'country' is in the file, and its directory country=DE"):
-        list(events(RULES, plan, Piece(str(path), 1)))
-    [batch] = events(InputRules("parquet", RULES.roles, hive=False), plan, Piece(str(path), 1))
+        list(events(RULES, plan, [Piece(str(path), 1)]))
+    [batch] = events(InputRules("parquet", RULES.roles, hive=False), plan, [Piece(str(path), 1)])
     assert batch["country"].to_pylist() == ["FR"]
 
 
@@ -70,7 +72,7 @@ def test_null_directory(tmp_path):
     where.parent.mkdir(parents=True)
     pq.write_table(pa.table({"user": ["a"], "at": pa.array([1], KEYS["at"])}), where)
     plan = unite(RULES, {str(where): survey(RULES, str(where))})[1]
-    [batch] = events(RULES, plan, Piece(str(where), 1))
+    [batch] = events(RULES, plan, [Piece(str(where), 1)])
     assert batch.select(["year", "code", "country"]).to_pylist() == [{"year": 2026, "code": "007", "country": None}]
 
 
@@ -83,8 +85,71 @@ def test_row_groups_are_shared(tmp_path, monkeypatch):
     assert (found.rows, len(found.group_bytes)) == (90, 9)
     plan = unite(RULES, {"1": found})[1]
     pieces = [Piece(str(tmp_path / "1.parquet"), 1, groups) for groups in ((0, 4), (4, 9))]
-    batches = [batch for piece in pieces for batch in events(RULES, plan, piece)]
+    batches = [batch for piece in pieces for batch in events(RULES, plan, [piece])]
     assert pa.Table.from_batches(batches)["timestamp"].cast(pa.int64()).to_pylist() == list(range(90))
+
+
+def small_files(folder, count):
+    """Files of a row each, of which some have another column, no row, or an unusual type of keys."""
+    paths = []
+    for n in range(count):
+        rows = 0 if n % 50 == 7 else 1
+        columns = {"user": pa.array([f"u{n}"] * rows), "at": pa.array([n] * rows, KEYS["at"])}
+        if 100 <= n < 150:
+            columns["v"] = pa.array([n] * rows, pa.int32())
+        if n % 60 == 11:
+            columns["user"] = columns["user"].cast(pa.large_string())
+        paths.append(folder / f"{n:04}.parquet")
+        pq.write_table(pa.table(columns), paths[-1])
+    return paths
+
+
+def test_small_files_become_events_together(tmp_path):
+    """The events of many files are those of one after the other, in order, in few batches."""
+    pieces = [Piece(str(path), path.stat().st_size) for path in small_files(tmp_path, 300)]
+    plan = unite(RULES, {each.path: survey(RULES, each.path) for each in pieces})[1]
+    each = [batch for piece in pieces for batch in events(RULES, plan, [piece])]
+    together = list(events(RULES, plan, pieces))
+    assert pa.Table.from_batches(together) == pa.Table.from_batches(each)
+    assert len(each) == 294
+    assert len(together) < 20
+
+
+def test_what_is_wrong_with_one_small_file(tmp_path):
+    """A row that is no event, or whose value does not fit, is told of with its file; the others can be had."""
+    paths = small_files(tmp_path, 20)
+    pieces = [Piece(str(path), 1) for path in paths]
+    plan = unite(RULES, {each.path: survey(RULES, each.path) for each in pieces})[1]
+    pq.write_table(pa.table({"user": pa.array([None], pa.string()), "at": pa.array([5], KEYS["at"])}), paths[5])
+    with pytest.raises(BadRowError, match="no space") as caught:
+        list(events(RULES, plan, pieces))
+    assert caught.value.path == str(paths[5])
+    found = pa.Table.from_batches(events(replace(RULES, on_error="skip"), plan, pieces))
+    assert found["space"].to_pylist() == [f"u{n}" for n in range(20) if n not in (5, 7)]
+
+    def fit(batch):
+        if "u9" in batch["space"].to_pylist():
+            raise UsageError("does not fit")
+        return batch
+
+    with pytest.raises(UsageError, match="does not fit") as unfit:
+        list(events(replace(RULES, on_error="skip"), plan, pieces, fit))
+    assert unfit.value.path == str(paths[9])
+
+
+def test_a_survey_reads_no_rows_where_nothing_hangs_on_them(tmp_path):
+    """Parquet tells how many rows it has; only times finer than events hold, or plain numbers, are looked at."""
+    for kind, expected in ((KEYS["at"], False), (pa.timestamp("ns", "UTC"), True)):
+        path = tmp_path / "1.parquet"
+        table = pa.table({"user": ["ada"] * 90, "at": pa.array(range(90), kind)})
+        pq.write_table(table, path, use_dictionary=False, compression="none")
+        assert (survey(RULES, str(path)).rows, survey(RULES, str(path)).has_nanos) == (90, expected)
+        path.write_bytes(path.read_bytes().replace(b"ada", b"\xff\xff\xff"))  # reading them fails
+        if expected:
+            with pytest.raises(InputError, match="damaged"):
+                survey(RULES, str(path))
+        else:
+            assert survey(RULES, str(path)).rows == 90
 
 
 def test_many_small_files_in_a_task():
