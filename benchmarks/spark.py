@@ -32,7 +32,8 @@ PARTITIONS = (1, 2, 4)
 
 
 QUERIES = {
-    "column": (1.5, "one column", "SELECT max(timestamp), count(*) FROM EVENTS"),
+    "column": (1.5, "one column: its last value, and how many", "SELECT max(timestamp), count(*) FROM EVENTS"),
+    "sum": (1.5, "one column: the sum of all values", "SELECT sum(unix_seconds(timestamp)) FROM EVENTS"),
     "count": (1.5, "`count(*)`", "SELECT count(*) FROM EVENTS"),
     "space": (
         1.5, "all of one space",
@@ -71,7 +72,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=5_000_000)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--works", default="scan,column,count,space,hour,groups,join,convert,scaling")
+    parser.add_argument("--works", default="scan,column,sum,count,space,hour,groups,join,convert,scaling")
     parser.add_argument("--write-docs", action="store_true", help="then rewrite docs/benchmarks.md from what is kept")
     parser.add_argument("--no-measure", action="store_true", help="only what --write-docs does")
     options = parser.parse_args()
