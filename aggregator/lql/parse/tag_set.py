@@ -48,9 +48,7 @@ class TagSet:
         """
         short = {_cut(name): _cut(value) for name, value in tags.items()}
         whole = {name: value for name, value in tags.items() if (_cut(name), short[_cut(name)]) != (name, value)}
-        sizes = {
-            name: len(_written(name).encode()) + len(_written(value).encode()) + 2 for name, value in short.items()
-        }
+        sizes = {name: len(written(name).encode()) + len(written(value).encode()) + 2 for name, value in short.items()}
         left = sum(sizes.values())
         for name in sorted(sizes, key=lambda name: -sizes[name]):
             if left <= MAX_TAG_SET_BYTES:
@@ -82,7 +80,7 @@ class TagSet:
         return dict(self.items)
 
     def __str__(self) -> str:
-        return "{" + ",".join(f"{_written(name)}={_written(value)}" for name, value in self.items) + "}"
+        return "{" + ",".join(f"{written(name)}={written(value)}" for name, value in self.items) + "}"
 
 
 def parse_tag_list(text: str, start: int) -> tuple[dict[str, str], int]:
@@ -95,7 +93,8 @@ def bare(text: str) -> bool:
     return _BARE.fullmatch(text) is not None
 
 
-def _written(text: str) -> str:
+def written(text: str) -> str:
+    """`text` as canonical text has it: in quotes where it needs them."""
     return text if bare(text) else quote(text)
 
 

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.lql.errors import LqlError, Mark
-from aggregator.lql.parse.columns import Columns, as_text, decoded
-from aggregator.lql.parse.tag_set import TagSet, bare
+from aggregator.lql.parse.columns import Columns, as_text
+from aggregator.lql.parse.tag_set import TagSet, written
+from aggregator.lql.parse.tag_text import each_written, tag_lists, tag_values
 from aggregator.lql.text.layout import Layout
-from aggregator.lql.text.quoting import quote
 
 MAX_PIECES = 200
 MAX_LENGTH = 4_000  # characters, layouts of times included
@@ -31,7 +31,6 @@ _SECONDS = "2006-01-02T15:04:05Z07:00"
 _TS = re.compile(r"ts\.format\((.*)\)", re.DOTALL | re.IGNORECASE)
 _OWN = ("\0timestamp", "\0message", "\0tags")  # column names that no field has
 _NEEDS_ESCAPE = r'[\x00-\x1f"\\\x7f]'
-_PLAIN = r"\A[0-9A-Za-z_./:@%+*?!#$&()<>|~^;\[\]-]+\z"  # what certainly stands without quotes
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +179,8 @@ def var_text(batch: pa.RecordBatch, columns: Columns, name: str) -> pa.Array | N
 
     An empty field gives way to a tag.
     """
-    tag = _by_tag_set(batch, columns, lambda tags: tags.as_dict().get(name))
+    sets = _tag_sets(batch, columns)
+    tag = None if sets is None else _of_each(sets, lambda texts: tag_values(texts, name))
     value = field_text(batch, columns, name)
     if tag is None or value is None:
         return value if tag is None else tag
@@ -190,7 +190,8 @@ def var_text(batch: pa.RecordBatch, columns: Columns, name: str) -> pa.Array | N
 
 def _all_vars(batch: pa.RecordBatch, columns: Columns) -> pa.Array | pa.Scalar:
     """Tags, then fields that are there, written as in a tag list, without its braces."""
-    parts = [_by_tag_set(batch, columns, lambda tags: str(tags)[1:-1] or None)]
+    sets = _tag_sets(batch, columns)
+    parts = [None if sets is None else _of_each(sets, tag_lists)]
     parts += [_assignments(name, as_text(batch.column(name))) for name in columns.fields]
     if columns.extra is not None:
         parts.append(_mapped(batch.column(columns.extra)))
@@ -200,13 +201,15 @@ def _all_vars(batch: pa.RecordBatch, columns: Columns) -> pa.Array | pa.Scalar:
     return pc.binary_join_element_wise(*there, pa.scalar(",", pa.large_string()), null_handling="skip")
 
 
-def _by_tag_set(batch: pa.RecordBatch, columns: Columns, text_of: Callable[[TagSet], str | None]) -> pa.Array | None:
-    """`text_of` of the tag set of each row, worked out once per stream; None where batches do not tell the stream."""
+def _tag_sets(batch: pa.RecordBatch, columns: Columns) -> pa.DictionaryArray | None:
+    """The text of each row's tag set; None where batches do not tell the stream."""
     if columns.tags is None or columns.tags not in batch.schema.names:
         return None
-    streams = decoded(batch.column(columns.tags)).dictionary_encode()
-    known = [None if name is None else text_of(TagSet.parse(name)) for name in as_text(streams.dictionary).to_pylist()]
-    return pa.array(known, pa.string()).take(streams.indices)
+    return as_text(batch.column(columns.tags)).dictionary_encode()
+
+
+def _of_each(sets: pa.DictionaryArray, made: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    return made(sets.dictionary).take(sets.indices)
 
 
 def field_text(batch: pa.RecordBatch, columns: Columns, name: str) -> pa.Array | None:
@@ -221,7 +224,7 @@ def field_text(batch: pa.RecordBatch, columns: Columns, name: str) -> pa.Array |
 
 def _assignments(name: str, texts: pa.Array) -> pa.Array:
     """name=value per row, null where the value is."""
-    return _joined(pa.scalar(name if bare(name) else quote(name), pa.large_string()), _written(texts))
+    return _joined(pa.scalar(written(name), pa.large_string()), each_written(texts))
 
 
 def _mapped(maps: pa.MapArray) -> pa.Array:
@@ -229,7 +232,7 @@ def _mapped(maps: pa.MapArray) -> pa.Array:
     bounds = np.asarray(maps.offsets)
     first, last = int(bounds[0]), int(bounds[-1])
     names, values = maps.keys.slice(first, last - first), maps.items.slice(first, last - first)
-    texts = _joined(_written(as_text(names)), _written(as_text(values).fill_null("")))
+    texts = _joined(each_written(as_text(names)), each_written(as_text(values).fill_null("")))
     lists = pa.ListArray.from_arrays(pa.array(bounds - first), texts, mask=maps.is_null())
     joined = pc.binary_join(lists, pa.scalar(",", pa.large_string()))
     return pc.if_else(pc.equal(joined, ""), None, joined)
@@ -237,14 +240,3 @@ def _mapped(maps: pa.MapArray) -> pa.Array:
 
 def _joined(names: pa.Array | pa.Scalar, values: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(names, values, pa.scalar("=", pa.large_string()))
-
-
-def _written(texts: pa.Array) -> pa.Array:
-    """Texts with quotes where they need them in a tag list, as large_string; nulls stay."""
-    texts = texts.cast(pa.large_string())
-    odd = pc.invert(pc.match_substring_regex(texts, _PLAIN)).fill_null(False)
-    if odd.true_count == 0:
-        return texts
-    encoded = texts.filter(odd).dictionary_encode()
-    quoted = [text if bare(text) else quote(text) for text in encoded.dictionary.to_pylist()]
-    return pc.replace_with_mask(texts, odd, pa.array(quoted, pa.large_string()).take(encoded.indices))

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from aggregator.lql import TagSet
 from aggregator.lql.parse.columns import changed_case
 from aggregator.lql.parse.operand import innermost
-from aggregator.lql.parse.tag_set import MAX_TAG_BYTES, bare
+from aggregator.lql.parse.tag_set import MAX_TAG_BYTES, written
+from aggregator.lql.parse.tag_text import each_written
 from aggregator.lql.parse.tree import And, Condition, Expression, Not, Or, Source, Value
 from aggregator.lql.text.predicate import text_test
-from aggregator.lql.text.quoting import quote
 
 Truth = bool | np.bool_ | npt.NDArray[np.bool_] | None
 """Of all events, of each, or None where their columns have to be looked at."""
@@ -145,7 +145,7 @@ def tag_texts(topic: str, partition: str, batch: pa.RecordBatch, streams: tuple[
     mine = streams_of(streams).mask(spaces) if streams else np.zeros(len(batch), np.bool_)
     if mine.all():
         return spaces
-    middle, tail = f",partition={_written(partition)},space=", f",topic={_written(topic)}}}"
+    middle, tail = f",partition={written(partition)},space=", f",topic={written(topic)}}}"
     groupings = pc.fill_null(batch.column("grouping"), "")
     heads = pc.binary_join_element_wise("{grouping=", _each_written(groupings), middle, "")
     heads = pc.if_else(pc.equal(groupings, ""), "{" + middle[1:], heads)
@@ -154,12 +154,10 @@ def tag_texts(topic: str, partition: str, batch: pa.RecordBatch, streams: tuple[
 
 
 def _each_written(texts: pa.Array) -> pa.Array:
-    """Texts as values of tags: those that are short and plain letters as they are, others quoted."""
-    coded = texts.dictionary_encode()
-    return pa.array(list(map(_written, coded.dictionary.to_pylist())), pa.string()).take(coded.indices)
-
-
-def _written(text: str) -> str:
-    if len(text) * 4 > MAX_TAG_BYTES:
-        text = text.encode()[:MAX_TAG_BYTES].decode("utf-8", "ignore")
-    return text if bare(text) else quote(text)
+    """Texts as values of tags: cut where they are too long for one, in quotes where they need them."""
+    texts = texts.cast(pa.large_string())
+    long = pc.greater(pc.binary_length(texts), MAX_TAG_BYTES)
+    if pc.any(long).as_py():
+        cut = [text.encode()[:MAX_TAG_BYTES].decode("utf-8", "ignore") for text in texts.filter(long).to_pylist()]
+        texts = pc.replace_with_mask(texts, long, pa.array(cut, texts.type))
+    return each_written(texts).cast(pa.string())
