@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from fnmatch import fnmatch
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -28,6 +27,7 @@ from aggregator.collect.files import (
     why_unreadable,
 )
 from aggregator.collect.lines import measure
+from aggregator.collect.owners import Owners, tell_of_others
 from aggregator.collect.progress import Batch, Notes, Part, Progress
 from aggregator.collect.settings import Files, Settings
 from aggregator.collect.sinks import Sink, StoppedError
@@ -58,6 +58,7 @@ class Collector:
         self._ends: dict[Place, tuple[int, float]] = {}  # where a file ends, and since when it has
         self._held: dict[Key, float] = {}
         self._broken: set[Key] = set()
+        self._told: set[tuple[str, str]] = set()  # pairs of groups that name one file
         self._looked, self._first_look = float("-inf"), True
         self._changed = False
         self.counts = Counts()
@@ -239,8 +240,10 @@ class Collector:
         present: dict[Place, Tracked] = {}
         held: dict[Key, float] = {}
         self._beyond = set()
+        owners = Owners(self._settings.files, progress.files, self._told)
+        fresh: list[Found] = []
         for files in self._settings.files:
-            found = self._found(files)
+            found = owners.own(files, self._found(files))
             known = [tracked for tracked in progress.files.values() if _belongs(tracked, files, found)]
             for tracked in known:
                 place = (files.name, tracked.key)
@@ -260,11 +263,14 @@ class Collector:
             progress.gone += recognised.gone
             for tracked in recognised.files:
                 new = (files.name, tracked.key) not in progress.files
+                if new:
+                    fresh.append(found[tracked.key])
                 at_end = new and found[tracked.key].new and files.begin == "end" and not tracked.compressed
                 size = found[tracked.key].size
                 if at_end and size:  # behind the last newline there is
                     tracked = replace(tracked, offset=size - 1, skipping=True)
                 present[files.name, tracked.key] = tracked
+        tell_of_others(fresh, self._notes, progress.catalog)
         for place, tracked in present.items():
             before = progress.files.get(place)
             self._changed |= before is None or (before.head, before.path) != (tracked.head, tracked.path)
@@ -303,8 +309,7 @@ class Collector:
                 _LOG.warning("no file matches %s", pattern)
             skipped = 0
             for path in found:
-                name = Path(path).name
-                if path in seen or any(fnmatch(name, one) or fnmatch(path, one) for one in files.exclude):
+                if path in seen or files.excludes(path):
                     continue
                 if is_compressed(path) and files.compressed == "skip":
                     skipped += 1

@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Container, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -204,6 +204,15 @@ class Notes:
         """Replace them, whole and synced. Raises OSError."""
         save(self.path, progress.to_json())
         self._own = self._stamp()
+
+    def others(self) -> Iterator[tuple[Path, Progress]]:
+        """The notes of other collectors in the same folder, as far as they can be read."""
+        for lock in sorted(self.path.parent.glob(f"*.{_LOCKS[0]}")):
+            path = lock.with_suffix("")
+            if path == self.path or not path.with_name(f"{path.name}.{_LOCKS[1]}").exists():
+                continue
+            with suppress(AggregatorError, OSError):  # not a collector's, or going just now
+                yield path, Notes(path).load()
 
     def close(self) -> None:
         """Let go of the locks."""

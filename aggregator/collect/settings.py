@@ -7,7 +7,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from fnmatch import fnmatchcase
+from fnmatch import fnmatch, fnmatchcase
 from pathlib import Path
 from typing import Any, Self
 
@@ -94,12 +94,19 @@ class Files:
 
     def may_name(self, path: str) -> bool:
         """Whether the globs may name a path, be it there or not. In doubt they do: `*` stands for a `/` here, too."""
+        if self.excludes(path):
+            return False
         absolute = os.path.abspath(path)  # noqa: PTH100 - symbolic links stay
         for pattern in map(os.path.abspath, self.path):
             globs = pattern, pattern.replace("**/", ""), f"{pattern}/*"
             if any(fnmatchcase(absolute, one) for one in globs) or absolute.startswith(f"{pattern}/"):
                 return True
         return False
+
+    def excludes(self, path: str) -> bool:
+        """Whether a path is passed over though the globs name it."""
+        name = Path(path).name
+        return any(fnmatch(name, one) or fnmatch(path, one) for one in self.exclude)
 
     @property
     def cutting(self) -> Cutting:

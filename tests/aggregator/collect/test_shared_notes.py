@@ -165,3 +165,71 @@ def test_turns(tmp_path):
         assert not changed
     one.close()
     other.close()
+
+
+def told(caplog) -> list[str]:
+    """What collectors have said."""
+    return [record.getMessage() for record in caplog.records if record.name.startswith("aggregator.collect")]
+
+
+def configured(name: str, into: str, *groups: str) -> int:
+    """Collect once by a configuration of these `[[files]]`."""
+    Path(name).write_text(f'into = "{into}"\n' + "".join(f"[[files]]\n{group}\n" for group in groups))
+    return run(["collect", name, "--once"])
+
+
+def test_two_configurations_of_the_same_files(place, caplog):
+    """Each has notes of its own, and lines are stored by both: that is told, once for each file."""
+    Path("logs/a.log").write_text("one\n")
+    files = 'path = "logs/*.log"\ntags = { app = "web" }'
+    assert configured("first.toml", place.url, files) == 0
+    assert not told(caplog)
+    assert configured("second.toml", place.url, files) == 0
+    assert stored(place) == {"one": 2}
+    (said,) = told(caplog)
+    assert "a.log is collected into this catalog by another collector, too" in said
+    assert "notes: " in said
+    caplog.clear()
+    Path("logs/b.log").write_text("two\n")
+    assert configured("second.toml", place.url, files) == 0  # the first one does not have the new file yet
+    assert not told(caplog)
+
+
+def test_notes_of_another_catalog(place, tmp_path, caplog):
+    """The same files may go into two catalogs."""
+    Path("logs/a.log").write_text("one\n")
+    aggregator.open(tmp_path / "other").close()
+    assert configured("first.toml", str(tmp_path / "other"), 'path = "logs/*.log"') == 0
+    assert configured("second.toml", place.url, 'path = "logs/*.log"') == 0
+    assert not told(caplog)
+
+
+def test_two_groups_that_name_one_file(place, caplog):
+    """The first has it, and keeps it when its name is the second one's alone; what it leaves is the second one's."""
+    Path("logs/web.log").write_text("web\n")
+    Path("logs/other.log").write_text("other\n")
+    groups = 'name = "web"\npath = "logs/web.log"\ntags = { app = "web" }', 'name = "rest"\npath = "logs"'
+    assert configured("both.toml", place.url, *groups) == 0
+    assert stored(place) == {"web": 1, "other": 1}
+    (said,) = told(caplog)
+    assert "web.log is collected by [[files]] 'web', though 'rest' names it, too" in said
+    Path("logs/web.log").rename("logs/web.log.1")
+    with Path("logs/web.log.1").open("a") as file:
+        file.write("last\n")
+    Path("logs/web.log").write_text("new\n")
+    assert configured("both.toml", place.url, *groups) == 0
+    assert stored(place) == {"web": 1, "other": 1, "last": 1, "new": 1}
+
+
+def test_a_file_that_moves_to_another_group(place, caplog):
+    """What the first group excludes from now on is the second one's."""
+    Path("logs/a.log").write_text("one\n")
+    first, second = 'name = "some"\npath = "logs/*.log"', 'name = "rest"\npath = "logs"\ntags = { app = "x" }'
+    assert configured("both.toml", place.url, first, second) == 0
+    assert stored(place) == {"one": 1}
+    with Path("logs/a.log").open("a") as file:
+        file.write("two\n")
+    caplog.clear()
+    assert configured("both.toml", place.url, f'{first}\nexclude = ["a.*"]', second) == 0
+    assert stored(place) == {"one": 2, "two": 1}
+    assert not told(caplog)

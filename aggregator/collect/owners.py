@@ -1,0 +1,55 @@
+"""Whose a file is: the group of files that named it first, and other collectors that store it as well."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from aggregator.collect.files import Found, Key, Tracked
+from aggregator.collect.progress import Notes
+from aggregator.collect.settings import Files
+
+_LOG = logging.getLogger(__name__)
+
+
+class Owners:
+    """Parts files between groups, so that a line is stored once. One for each look, as `told` is for all of them."""
+
+    def __init__(
+        self, groups: Sequence[Files], known: Mapping[tuple[str, Key], Tracked], told: set[tuple[str, str]]
+    ) -> None:
+        """known: files by group and key, as far as they are noted. told: pairs of groups, which this adds to."""
+        self._groups, self._known, self._told = groups, known, told
+        self._taken: dict[Key, str] = {}
+
+    def own(self, files: Files, found: dict[Key, Found]) -> dict[Key, Found]:
+        """The files of one group, out of those that it names; groups are asked in their order."""
+        if len(self._groups) == 1:
+            return found
+        owners = {key: self._taken.setdefault(key, self._noted(one) or files.name) for key, one in found.items()}
+        for key, owner in owners.items():
+            if owner != files.name and (owner, files.name) not in self._told:
+                self._told.add((owner, files.name))
+                path = found[key].path
+                _LOG.warning("%s is collected by [[files]] %r, though %r names it, too", path, owner, files.name)
+        return {key: one for key, one in found.items() if owners[key] == files.name}
+
+    def _noted(self, found: Found) -> str | None:
+        """The first group that has a file in the notes and still names it."""
+        for files in self._groups:
+            tracked = self._known.get((files.name, found.key))
+            if tracked is not None and tracked.head.begins(found.start) and files.may_name(tracked.name):
+                return files.name
+        return None
+
+
+def tell_of_others(fresh: Sequence[Found], notes: Notes, catalog: str) -> None:
+    """Tell of files, not seen before, that other collectors store in the same catalog, by their notes beside these."""
+    for path, progress in notes.others() if fresh and catalog else ():
+        heads = {tracked.key: tracked.head for tracked in progress.files.values()}
+        shared = [one for one in fresh if one.key in heads and heads[one.key].begins(one.start)]
+        if progress.catalog == catalog and shared:
+            _LOG.warning(
+                "%s is collected into this catalog by another collector, too, so that its lines are stored twice "
+                "(%d such files; its notes: %s)", shared[0].path, len(shared), path,
+            )  # fmt: skip
