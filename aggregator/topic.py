@@ -26,7 +26,7 @@ from aggregator.storage.files.pins import Pin
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.state import Topic as TopicState
 from aggregator.storage.state.tombstones import erased_spaces
-from esformat.parts import html_facts, html_time
+from esformat.parts import Unpicklable, html_facts, html_time
 
 Backend = WriterEngine | ReaderEngine
 """What stands behind an open catalog."""
@@ -42,7 +42,7 @@ def writer_of(backend: Backend) -> WriterEngine:
     )
 
 
-class Topic(Scans[Scan]):
+class Topic(Unpicklable, Scans[Scan]):
     """A topic of an open catalog. Safe to share between threads. Made by `Catalog.topic` and `create_topic`."""
 
     def __init__(self, backend: Backend, topic: TopicState) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from esformat.launch import launch
     from esformat.notebook import html_facts, html_time
     from esformat.quantity import parse_duration, parse_size
-    from esformat.read.answer import Answer
+    from esformat.read.answer import Answer, Unpicklable
     from esformat.read.ask.question import can_hold
     from esformat.read.decode.event_rows import rows_of_batch
     from esformat.read.row_range import scan_rows
@@ -38,7 +38,7 @@ else:
         {
             "esformat.write.allocators": "release_unused",
             "esformat.event": "to_bound to_microseconds",
-            "esformat.read.answer": "Answer",
+            "esformat.read.answer": "Answer Unpicklable",
             "esformat.read.decode.event_rows": "rows_of_batch",
             "esformat.write.lossless": "first_cut",
             "esformat.io.handles": "Handles SharedFile",
@@ -72,6 +72,7 @@ __all__ = [
     "Field",
     "Handles",
     "SharedFile",
+    "Unpicklable",
     "as_text",
     "can_hold",
     "check_table",

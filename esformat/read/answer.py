@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
+from esformat.errors import UsageError
 from esformat.event import Event, to_key
 from esformat.notebook import html_events
 from esformat.read.ask.question import Checks, Query, conditions_of, make_query
@@ -15,7 +16,18 @@ from esformat.read.ask.question import Checks, Query, conditions_of, make_query
 AnswerT = TypeVar("AnswerT", covariant=True)
 
 
-class Answer(ABC):
+class Unpicklable:
+    """A part of something open, which cannot go to another process by itself."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> Any:
+        raise UsageError(
+            f"{self!r} cannot be pickled", hint="pickle the file or catalog it is of, and ask that in the other process"
+        )
+
+
+class Answer(Unpicklable, ABC):
     """The events that answer a question, read when they are asked for.
 
     Iterate it for `Event`s, or take columns: `batches`, `to_table`, `to_pandas`, or hand it to anything that reads the

@@ -6,7 +6,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
-from copy import copy
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -95,9 +94,14 @@ class Scan(Answer):
     def __repr__(self) -> str:
         return f"<esformat.Scan of {', '.join([repr(self._reader.name), *self._query.described()])}>"
 
+    def __copy__(self) -> Scan:
+        copy = Scan.__new__(Scan)
+        copy.__dict__.update(self.__dict__)
+        return copy
+
     def in_batches_of(self, size_bytes: int) -> Scan:
         """The same in smaller batches, for those who read many scans at once."""
-        scan = copy(self)
+        scan = self.__copy__()
         scan._batch_bytes = size_bytes
         return scan
 
@@ -315,7 +319,7 @@ class Scan(Answer):
         if narrowed.nothing:
             return iter(())
         if self._merged:
-            every = copy(self)  # a limit counts those that are found
+            every = self.__copy__()  # a limit counts those that are found
             every._query = self._query._replace(limit=None)
             return _matching(every._read_batches(tuple(dict.fromkeys([*wanted, *tested]))), wanted, tested, matches)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import accumulate
 
-from esformat.read.answer import Scannable
+from esformat.read.answer import Scannable, Unpicklable
 from esformat.read.ask.question import Checks, Query
 from esformat.read.blocks.plan import Stretch
 from esformat.read.blocks.prefetch import announce_of
@@ -18,7 +18,7 @@ FEW_EVENTS, FEW_BLOCKS = 1024, 8
 """Events of a space, and blocks that hold them, up to which those of all groupings are read at once and sorted."""
 
 
-class Space(Scannable[Scan]):
+class Space(Unpicklable, Scannable[Scan]):
     """The events of one space in an open segment: oldest first, groupings merged by time."""
 
     __slots__ = ("_groupings", "_reader", "_stretches", "key", "key_bytes", "num_events")

@@ -50,7 +50,7 @@ class _Tail:
             raise CorruptSegmentError(
                 "this is not a segment: it neither begins nor ends as an .esdb file does",
                 offset=0,
-                hint="`esdb write` makes one of CSV, JSON lines, Parquet and Arrow, `esdb convert` of files of the Go ESDB",
+                hint="`esdb write` makes one of CSV, JSON lines, Parquet and Arrow, `esdb convert` of a Go ESDB file",
             )
         self.trailer = Trailer.decode(self._data, source.size)
         opening, footer = self.trailer.opening_offset, self.trailer.footer
