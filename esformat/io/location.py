@@ -39,6 +39,9 @@ _WILD = re.compile(r"[*?[]")
 _CONNECTIONS = 32
 _PATHS = (str, bytes, os.PathLike)
 _AZURE = re.compile(r"(?P<container>[^@/]+)@(?P<account>[^@/.]+)\.(?:dfs|blob)\.core\.windows\.net")
+_AZURE_SCHEMES = ("abfs", "abfss", "az")
+_AZURE_ACCOUNT = re.compile(r"(?P<account>[^@/.]+)\.(?:dfs|blob)\.core\.windows\.net/|(?P<user>[^@/.:]+)@(?=[^@/.]+/)")
+"""In front of the container, as Arrow takes it."""
 
 
 LocalPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -226,11 +229,28 @@ def _through_fsspec(uri: str, scheme: str, options: Mapping[str, Any] | None = N
             f"{uri}: for {scheme}:// the package fsspec is needed", hint='pip install "esformat[cloud]"'
         ) from None
     try:
-        known = f"abfs{uri[len(scheme) :]}" if scheme == "abfss" else uri  # the same store: it speaks TLS in any case
-        filesystem, path = fsspec.core.url_to_fs(known, **(options or {}))
+        known, options = _for_adlfs(uri, scheme, options or {})
+        filesystem, path = fsspec.core.url_to_fs(known, **options)
     except (ValueError, ImportError, TypeError) as error:  # no such scheme or option; a package for it is missing
         raise UsageError(f"{uri}: {error}") from None
     return StoredAt(FsspecStore(filesystem), path)
+
+
+def _for_adlfs(uri: str, scheme: str, options: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """An address of Azure as adlfs takes it, with the account among the options; others as they are."""
+    if scheme not in _AZURE_SCHEMES:
+        return uri, options
+    authority, _, path = uri[len(scheme) + 3 :].partition("/")
+    found = _AZURE.fullmatch(authority)
+    if found is not None:
+        account, rest = found["account"], f"{found['container']}/{path}"
+    else:
+        rest = f"{authority}/{path}"
+        before = _AZURE_ACCOUNT.match(rest)
+        account = None if before is None else before["account"] or before["user"]
+        rest = rest if before is None else rest[before.end() :]
+    named = {} if account is None or "connection_string" in options else {"account_name": account}
+    return f"abfs://{rest}", {**named, **options}  # all of them are one store, which speaks TLS in any case
 
 
 # ------------------------------------------------------------ many files

@@ -149,6 +149,17 @@ def test_azure_through_adlfs(uri):
     assert place.store._filesystem.account_name == "shop"
 
 
+@pytest.mark.parametrize("uri", [*WITH_ACCOUNT, "az://shop.blob.core.windows.net/files/2026/a.esdb"])
+def test_azure_with_the_account_in_the_address_and_options(uri):
+    """Addresses that adlfs does not know name the same file through it: it took the account for a container."""
+    pytest.importorskip("adlfs")
+    (place,) = location.located({"account_key": "c2VjcmV0"}, uri)
+    assert isinstance(place.store, FsspecStore)
+    assert (place.path, place.store._filesystem.account_name) == ("files/2026/a.esdb", "shop")
+    (place,) = location.located({"account_name": "other", "account_key": "c2VjcmV0"}, uri.replace("2026/a", "%20 b"))
+    assert place.path == "files/%20 b.esdb"
+
+
 class _Blobs(MemoryFileSystem):
     """Stands where adlfs would: tells what it was asked to connect to."""
 
