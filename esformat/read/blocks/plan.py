@@ -167,20 +167,17 @@ def portions(reader: Reader, query: Query, stretch: Stretch, narrowed: Narrowed)
         c, d = np.searchsorted(narrowed.blocks, (leaf.first_block + a, leaf.first_block + b)).tolist()
         if d - c < b - a:
             wanted = set((narrowed.blocks[c:d] - leaf.first_block).tolist())
+    edges = [stretch.first, *leaf.block_rows[a + 1 : b], stretch.last]
     listed = narrowed.rows
+    places = [] if listed is None else np.searchsorted(listed, edges).tolist()
     for block in range(b - 1, a - 1, -1) if query.reverse else range(a, b):
-        if wanted is not None and block not in wanted:
+        nth = block - a
+        if (wanted is not None and block not in wanted) or (listed is not None and places[nth] == places[nth + 1]):
             continue
         if query.timed and query.misses(leaf.block_min[block], leaf.block_max[block]):
             continue
-        first, last = max(stretch.first, leaf.block_rows[block]), min(stretch.last, leaf.block_rows[block + 1])
-        rows = None
-        if listed is not None:
-            c, d = np.searchsorted(listed, (first, last)).tolist()
-            if c == d:
-                continue
-            rows = listed[c:d]
-        yield Portion(leaf, block, first, last, rows, stretch.run_start)
+        rows = None if listed is None else listed[places[nth] : places[nth + 1]]
+        yield Portion(leaf, block, edges[nth], edges[nth + 1], rows, stretch.run_start)
 
 
 def leaves_with(reader: Reader, rows: I64) -> list[Stretch]:
