@@ -166,6 +166,13 @@ class _Parquet:
     def finish(self) -> None:
         self._writer.close()
 
+    def __del__(self) -> None:
+        writer = getattr(self, "_writer", None)
+        if (
+            writer is not None
+        ):  # given up, its file is closed: the writer would write the end to it, and tell of the error
+            writer.is_open = False
+
 
 def open_sink(format_: str, file: BinaryIO, schema: pa.Schema) -> Sink:
     """What writes batches of `schema` to `file` as one of SINK_FORMATS, for who has one batch at a time."""

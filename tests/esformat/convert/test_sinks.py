@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
+import sys
 
 import pyarrow as pa
 import pyarrow.csv
@@ -13,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esformat.convert import sinks
-from esformat.convert.sinks import SINK_FORMATS, grouped, write_batches
+from esformat.convert.sinks import SINK_FORMATS, grouped, open_sink, write_batches
 
 TABLE = pa.table({
     "s": ["x", "", None, 'q",\n'],
@@ -94,3 +96,17 @@ def test_grouped(lengths, limit):
         value for batch in batches for value in batch["a"].to_pylist()
     ]
     assert all(batch.num_rows <= max(limit, 9) for batch in found)
+
+
+@pytest.mark.parametrize("format_", SINK_FORMATS)
+def test_a_sink_that_is_given_up(format_, tmp_path):
+    """Where reading fails half way, its file is closed and removed: nothing is written or told when it goes."""
+    with (tmp_path / "half").open("wb") as file:
+        sink = open_sink(format_, file, TABLE.schema)
+        sink.write(TABLE.to_batches()[0])
+    told = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "unraisablehook", told.append)
+        del sink
+        gc.collect()
+    assert not told
