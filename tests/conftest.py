@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import signal
+import tempfile
+from pathlib import Path
 
 import certifi
 import effort  # noqa: F401 - loads the profile of Hypothesis
@@ -15,6 +19,11 @@ import esformat
 
 pytest_plugins = ["object_store"]
 guard_walks()
+
+# In memory, where there is room: on a disk, half of a test with a catalog is waiting for `fsync`.
+MEMORY, ROOM = Path("/dev/shm"), 4 << 30
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 # What a script starts in the background ignores interrupts, and so would every process that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
