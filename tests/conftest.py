@@ -42,6 +42,15 @@ def pytest_collection():
         gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for the mark
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """Tests that share a fixture of their module run in one process: others would make it again."""
+    for item in items:
+        fixtures = item._fixtureinfo.name2fixturedefs.values()
+        if any(each[-1].scope == "module" for each in fixtures) and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(item.config.rootpath).as_posix()))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _one_authority(tmp_path_factory):
     """Clients trust one authority: each would parse a hundred and fifty first, and no test asks a site of the world."""
