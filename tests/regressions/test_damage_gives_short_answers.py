@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from effort import share_of
 from event_model import event_facts
 from small_pieces import Pieces, cut_small
 
@@ -43,17 +44,18 @@ def answers(content: bytes) -> list:
 
 
 def test_any_damaged_byte(stored):
-    """An error or the same answers as before: one bit of each byte in turn."""
+    """An error or the same answers as before: one bit of each byte in turn, or of every third."""
     whole = answers(stored)
     refused = 0
-    for at in range(len(stored)):
+    places = share_of(range(len(stored)), 3)
+    for at in places:
         damaged = bytearray(stored)
         damaged[at] ^= 1 << (at % 8)
         try:
             assert answers(bytes(damaged)) == whole, f"another answer after damage at byte {at}"
         except REFUSED:
             refused += 1
-    assert refused > 0.7 * len(stored)  # the header, spare copies and the filter are not read here
+    assert refused > 0.7 * len(places)  # the header, spare copies and the filter are not read here
 
 
 def test_any_truncation(stored):

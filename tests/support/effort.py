@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from itertools import combinations, product
 from typing import Any, TypeVar
 
 import pytest
@@ -25,6 +26,18 @@ long = pytest.mark.skipif(not ALL, reason="long, so only with `make test-all`")
 def share_of(cases: Iterable[Case], one_in: int) -> list[Case]:
     """All of these cases, or one in so many: always the same, from all over them."""
     return list(cases)[:: 1 if ALL else one_in]
+
+
+def pairs_of(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """All combinations of these values, or some in which any two values of two axes still meet: always the same."""
+    every = list(product(*axes))
+    if ALL:
+        return every
+    met, kept = set[Any](), list[tuple[Any, ...]]()
+    while new := max((set(combinations(enumerate(case), 2)) - met for case in every), key=len):
+        kept.append(next(case for case in every if new <= set(combinations(enumerate(case), 2))))
+        met |= new
+    return kept
 
 
 def example_count(of_all: int) -> int:

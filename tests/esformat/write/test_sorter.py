@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from clicks import click_table, frame_of, in_file_order
-from effort import examples
+from effort import examples, pairs_of
 from event_strategies import Recording, recordings, write_recording
 from hypothesis import given
 from hypothesis import strategies as st
@@ -164,9 +164,10 @@ def batches_of(table: pa.Table, rows: int, error: Exception | None = None):
 BEFORE = {"nothing": 0, "a little": 150, "a lot": 1200}
 
 
-@pytest.mark.parametrize("before", BEFORE)
-@pytest.mark.parametrize("order", ["as it arrives", "in order", "in order but for one"])
-@pytest.mark.parametrize("bad", ["stream breaks", "bad batch"])
+@pytest.mark.parametrize(
+    ("before", "order", "bad"),
+    pairs_of(BEFORE, ["as it arrives", "in order", "in order but for one"], ["stream breaks", "bad batch"]),
+)
 def test_a_stream_is_taken_whole_or_not_at_all(tmp_path, clicks, before, order, bad):
     """Whatever was spilled or written of it meanwhile; and the bytes are as if nobody had tried."""
     table = ORDERS[order](clicks)
