@@ -1,4 +1,4 @@
-"""Format strings and layouts of times: what they print, by column and one by one."""
+"""Format strings and layouts of times: what they print."""
 
 from __future__ import annotations
 
@@ -57,17 +57,6 @@ def test_template_prints(text, expected):
     """One text per row."""
     assert Template.compile(text).render(BATCH, COLUMNS).to_pylist() == expected
     assert Template.compile(text).render(BATCH.slice(0, 0), COLUMNS).to_pylist() == []
-
-
-@pytest.mark.parametrize("row", [0, 1])
-@pytest.mark.parametrize("text", [text for text, _ in TEMPLATES])
-def test_one_event_prints_the_same(text, row):
-    """Rendering one event is rendering a batch of one."""
-    values = BATCH.slice(row, 1).to_pylist()[0]
-    micros = (values["timestamp"] - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
-    fields = {name: values[name] for name in ("status", "who")}
-    printed = Template.compile(text).render_event(micros, values["data"], TagSet.parse(values["space"]), fields)
-    assert printed == dict(TEMPLATES)[text][row]
 
 
 def test_fields_in_a_map():

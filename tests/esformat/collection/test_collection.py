@@ -198,7 +198,7 @@ def test_a_thousand_files_with_few_handles(tmp_path):
             writer.add("all", b"", timestamp=5000 - number)
         for copy in range(number + 10, 1000, 10):
             shutil.copyfile(path, tmp_path / f"{copy:04}.esdb")
-    done = subprocess.run([sys.executable, "-c", MANY, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", MANY, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.stdout == "fine\n", done.stderr[-2000:]
 
 

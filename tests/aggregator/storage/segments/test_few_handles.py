@@ -82,5 +82,5 @@ def test_more_overlapping_segments_than_handles(tmp_path, request):
     """Embedded, through the server while appends go on, and as files: every event, in order."""
     helpers = request.config.rootpath / "tests" / "support"
     command = [sys.executable, "-c", CHILD, str(tmp_path / "data"), str(helpers)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout == "fine\n", done.stderr[-3000:]
