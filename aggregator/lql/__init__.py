@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from aggregator.lql.run.condition import Filter
     from aggregator.lql.run.counting import Counter
     from aggregator.lql.run.pushdown import TimeSpan, equalities, range_span, time_span
-    from aggregator.lql.run.tag_sql import TagQuery, tag_query
     from aggregator.lql.run.tag_table import TagTable, matches
     from aggregator.lql.text.regex import Regex, RegexError
 else:
@@ -36,7 +35,6 @@ else:
             "aggregator.lql.text.regex": "Regex RegexError",
             "aggregator.lql.parse.render": "expression_to_text source_to_text to_text",
             "aggregator.lql.parse.tag_set": "TagSet",
-            "aggregator.lql.run.tag_sql": "TagQuery tag_query",
             "aggregator.lql.run.tag_table": "TagTable matches",
             "aggregator.lql.parse.template": "Template",
         },
@@ -50,7 +48,6 @@ __all__ = [
     "Mark",
     "Regex",
     "RegexError",
-    "TagQuery",
     "TagSet",
     "TagTable",
     "Template",
@@ -64,7 +61,6 @@ __all__ = [
     "range_span",
     "resolve_time",
     "source_to_text",
-    "tag_query",
     "time_span",
     "to_text",
 ]

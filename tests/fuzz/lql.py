@@ -16,7 +16,6 @@ from aggregator.lql import (
     equalities,
     parse_statement,
     range_span,
-    tag_query,
     time_span,
     to_text,
 )
@@ -100,7 +99,6 @@ def _use(statement: Statement) -> None:
     if isinstance(statement, Select | CreatePipe):
         selected = _TABLE.select(statement.source)
         assert len(selected) <= len(_TABLE)
-        tag_query(statement.source)
         time_span(statement.where, NOW_NS)
         equalities(statement.where)
         mask = Filter.compile(statement.where, _COLUMNS, NOW_NS).mask(_BATCH)
