@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,11 +103,21 @@ def _one_written(single: pa.Array, write: Callable[[Any], str]) -> str | None:
     return None if value is None else write(value)
 
 
-def changed_case(texts: pa.Array, function: str) -> pa.Array:
-    """UPPER or LOWER of text or bytes, letter by letter as Unicode maps them; ten times as fast where all is ASCII."""
-    if _is_ascii(texts):
-        return (pc.ascii_upper if function == "UPPER" else pc.ascii_lower)(as_string(texts))
-    return _upper(as_text(texts)) if function == "UPPER" else pc.utf8_lower(as_text(texts))
+def value_type(type_: pa.DataType) -> pa.DataType:
+    """The type of the values that a dictionary or runs stand for."""
+    while pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+        type_ = type_.value_type
+    return type_
+
+
+def changed_case(texts: pa.Array, functions: Iterable[str]) -> pa.Array:
+    """UPPER and LOWER of text or bytes, letter by letter as Unicode maps them; ten times as fast where all is ASCII."""
+    for function in functions:
+        if _is_ascii(texts):
+            texts = (pc.ascii_upper if function == "UPPER" else pc.ascii_lower)(as_string(texts))
+        else:
+            texts = _upper(as_text(texts)) if function == "UPPER" else pc.utf8_lower(as_text(texts))
+    return texts
 
 
 def _upper(texts: pa.Array) -> pa.Array:

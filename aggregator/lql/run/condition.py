@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from aggregator.base.allowance import check
 from aggregator.lql.errors import LqlError
-from aggregator.lql.parse.columns import Columns, as_text, changed_case, decoded, is_text
+from aggregator.lql.parse.columns import Columns, as_text, changed_case, decoded, is_text, value_type
 from aggregator.lql.parse.operand import (
     Column,
     Field,
@@ -166,7 +166,7 @@ def _comparison(condition: Condition, columns: Columns, now_ns: int) -> _Term:
             _JSON_COST, frozenset({columns.message}),
         )  # fmt: skip
     typed = _typed_column(name, target, functions, columns)
-    if typed is not None and isinstance(target, Field) and not value.number and _is_number(_value_type(typed.type)):
+    if typed is not None and isinstance(target, Field) and not value.number and _is_number(value_type(typed.type)):
         typed = None  # text in quotes, which a field compares with as text wherever its value lies
     if typed is not None and (op in SYMBOLS or pa.types.is_null(typed.type)):
         if isinstance(target, Field) and columns.extra is not None:
@@ -202,7 +202,7 @@ def _typed_column(name: Name, target: Target, functions: tuple[str, ...], column
             )  # fmt: skip
         return None
     column = columns.schema.field(target.name)
-    return None if functions or is_text(_value_type(column.type)) else column
+    return None if functions or is_text(value_type(column.type)) else column
 
 
 def _may_be_tag(name: str, columns: Columns) -> bool:
@@ -212,12 +212,6 @@ def _may_be_tag(name: str, columns: Columns) -> bool:
 
 def _is_number(type_: pa.DataType) -> bool:
     return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
-
-
-def _value_type(type_: pa.DataType) -> pa.DataType:
-    while pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
-        type_ = type_.value_type
-    return type_
 
 
 def _text(target: Target, functions: tuple[str, ...], op: str, value: Value, columns: Columns) -> _Term:
@@ -245,7 +239,7 @@ def _text_source(target: Target, columns: Columns) -> tuple[Callable[[pa.RecordB
 
 
 def _text_column(column: pa.Array) -> pa.Array:
-    return column if is_text(_value_type(column.type)) else as_text(column)
+    return column if is_text(value_type(column.type)) else as_text(column)
 
 
 def _test_text(
@@ -258,8 +252,8 @@ def _test_text(
         if texts is None:
             return pa.repeat(pa.scalar(""), batch.num_rows).dictionary_encode()
         if not pa.types.is_dictionary(texts.type) or len(texts.dictionary) > len(texts):
-            return _applied(key[1], _present(texts))
-        values = _applied(key[1], _present(texts.dictionary))
+            return changed_case(_present(texts), key[1])
+        values = changed_case(_present(texts.dictionary), key[1])
         return pa.DictionaryArray.from_arrays(texts.indices, values)
 
     texts = rows.make(key, operand)
@@ -267,12 +261,6 @@ def _test_text(
         return test(texts)
     absent = test(pa.array([""]))[0].as_py()
     return test(texts.dictionary).take(texts.indices).fill_null(absent)
-
-
-def _applied(functions: tuple[str, ...], texts: pa.Array) -> pa.Array:
-    for function in functions:
-        texts = changed_case(texts, function)
-    return texts
 
 
 def _present(texts: pa.Array) -> pa.Array:
@@ -316,7 +304,7 @@ def _typed_or_text(column: pa.Field, condition: Condition, now_ns: int, columns:
 
 def _typed_test(column: pa.Field, op: str, value: Value, now_ns: int) -> Test:
     """Compile the comparison for the column's type. Raises LqlError where the value does not fit it."""
-    type_ = _value_type(column.type)
+    type_ = value_type(column.type)
     if pa.types.is_null(type_):
         always = pa.scalar(op == "!=")
         return lambda values: pa.repeat(always, len(values))

@@ -274,14 +274,7 @@ def _maker(key: tree.Operand | tree.Every, columns: Columns) -> Maker:
         assert isinstance(target, Field | Column)
         return lambda batch: decoded(batch.column(target.name))
     source = _text(target, columns)
-
-    def make(batch: pa.RecordBatch) -> pa.Array:
-        texts = source(batch).cast(pa.large_string())
-        for function in functions:
-            texts = changed_case(texts, function)
-        return texts
-
-    return make
+    return lambda batch: changed_case(source(batch).cast(pa.large_string()), functions)
 
 
 def _every(length_us: int, columns: Columns) -> Maker:

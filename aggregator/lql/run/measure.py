@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from aggregator.lql.errors import LqlError
 from aggregator.lql.parse import tree
-from aggregator.lql.parse.columns import Columns, decoded, is_text
+from aggregator.lql.parse.columns import Columns, decoded, is_text, value_type
 from aggregator.lql.parse.operand import Timestamp, innermost, target_of
 from aggregator.lql.parse.render import measure_to_text
 from aggregator.lql.parse.template import micros
@@ -30,7 +30,7 @@ _KEPT_BITS = 10  # of a value's binary digits, where there are too many differen
 
 def number_type(measure: tree.Measure, type_: pa.DataType) -> pa.DataType:
     """The type in which a measure takes values of a column. Raises LqlError for those that it cannot take."""
-    type_ = _value_type(type_)
+    type_ = value_type(type_)
     if is_text(type_) or pa.types.is_null(type_) or pa.types.is_floating(type_):
         return pa.float64()
     number = pa.types.is_integer(type_) or pa.types.is_decimal(type_)
@@ -112,9 +112,3 @@ def too_many(measure: tree.Measure, most: int) -> LqlError:
         f"{measure_to_text(measure)} has more than {most} different values", mark=measure.mark,
         hint="choose fewer records, or group by less",
     )  # fmt: skip
-
-
-def _value_type(type_: pa.DataType) -> pa.DataType:
-    while pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
-        type_ = type_.value_type
-    return type_

@@ -141,15 +141,9 @@ class TagTable:
         having = self._having(name.text, count)
         if len(having.streams):
             values = pa.RecordBatch.from_arrays([having.texts], ["value"])
-            found = [np.asarray(test(_changed(part.column(0), functions))) for part in Pace().parts(values)]
+            found = [np.asarray(test(changed_case(part.column(0), functions))) for part in Pace().parts(values)]
             mask[having.streams] = np.concatenate(found)[having.codes]
         return mask
-
-
-def _changed(texts: pa.Array, functions: tuple[str, ...]) -> pa.Array:
-    for function in functions:
-        texts = changed_case(texts, function)
-    return texts
 
 
 def matches(source: Source | None, tags: TagSet) -> bool:

@@ -84,7 +84,7 @@ class EventTags:
         def leaf(name: str, functions: tuple[str, ...], op: str, value: Value) -> Truth:
             if name not in _IN_COLUMNS:
                 return self._constant(partition, name, functions, op, value)
-            found = text_test(op, value.text)(_changed(batch.column(name), functions))
+            found = text_test(op, value.text)(changed_case(batch.column(name), functions))
             return np.asarray(found.to_numpy(zero_copy_only=False))
 
         found = np.broadcast_to(np.asarray(self._evaluate(leaf), np.bool_), len(batch))
@@ -94,7 +94,7 @@ class EventTags:
         if name in _IN_COLUMNS:
             return None
         text = {"topic": self.topic, "partition": partition}.get(name, "")
-        return bool(text_test(op, value.text)(_changed(pa.array([text]), functions))[0].as_py())
+        return bool(text_test(op, value.text)(changed_case(pa.array([text]), functions))[0].as_py())
 
     def _evaluate(self, leaf: Leaf) -> Truth:
         if not isinstance(self.source, TagSet):
@@ -131,12 +131,6 @@ def _all(truths: list[Truth]) -> Truth:
     for truth in truths:
         found = None if found is None or truth is None else np.logical_and(found, truth)
     return found
-
-
-def _changed(texts: pa.Array, functions: tuple[str, ...]) -> pa.Array:
-    for function in functions:
-        texts = changed_case(texts, function)
-    return texts
 
 
 def tag_texts(topic: str, partition: str, batch: pa.RecordBatch, streams: tuple[str, ...]) -> pa.Array:
