@@ -42,6 +42,11 @@ def pytest_collection():
         gc.enable()
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name a case by the beginning of a long text: xdist sends the names of all, one of which had 20 MB."""
+    return f"{val[:40]!r}, {len(val)} long" if isinstance(val, str | bytes) and len(val) > 200 else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for the mark
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
     """Tests that share a fixture of their module run in one process: others would make it again."""
