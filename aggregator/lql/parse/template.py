@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from aggregator.lql.errors import LqlError, Mark
 from aggregator.lql.parse.columns import Columns, as_text
-from aggregator.lql.parse.tag_set import TagSet, written
+from aggregator.lql.parse.tag_set import written
 from aggregator.lql.parse.tag_text import each_written, tag_lists, tag_values
 from aggregator.lql.text.layout import Layout
 
