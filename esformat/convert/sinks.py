@@ -167,10 +167,8 @@ class _Parquet:
         self._writer.close()
 
     def __del__(self) -> None:
-        writer = getattr(self, "_writer", None)
-        if (
-            writer is not None
-        ):  # given up, its file is closed: the writer would write the end to it, and tell of the error
+        # Given up, its file is closed: the writer would still write the end to it, and tell of the error.
+        if (writer := getattr(self, "_writer", None)) is not None:
             writer.is_open = False
 
 

@@ -53,7 +53,7 @@ def select(
                 yield stretch._replace(first=max(stretch.first, first), last=min(stretch.last, last))
 
     if spaces is None:
-        plain = not query.filtered and groupings is None and listed is None
+        plain = not (query.filtered or query.reverse) and groupings is None and listed is None
         page = plain and last - first <= PAGE_ROWS
         return Scan(reader, query, stretches, span=(first, last), listed=listed, threads=threads, page=page)
     found = list(stretches())
