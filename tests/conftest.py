@@ -42,6 +42,11 @@ def pytest_collection():
         gc.enable()
 
 
+def pytest_sessionfinish() -> None:
+    """Let the end of the process find what was kept from it: DuckDB lists what is left."""
+    gc.unfreeze()
+
+
 def pytest_make_parametrize_id(val: object) -> str | None:
     """Name a case by the beginning of a long text: xdist sends the names of all, one of which had 20 MB."""
     return f"{val[:40]!r}, {len(val)} long" if isinstance(val, str | bytes) and len(val) > 200 else None
