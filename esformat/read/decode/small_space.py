@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +34,10 @@ class SmallSpace:
         maker = EventMaker(self._reader, self._space, reverse=False, shown=shown)
         parts = list(self._parts(query))
         events = list(chain.from_iterable(maker.several(block, within) for block, within in _by_block(parts)))
-        return [events[place] for place in _order(parts, query).tolist()]
+        events.sort(key=attrgetter("timestamp"))
+        if query.reverse:
+            events.reverse()
+        return events[: query.limit]
 
     def batch(self, query: Query, columns: Sequence[str]) -> pa.RecordBatch:
         """The same as one batch."""
