@@ -18,7 +18,7 @@ FUZZ_TARGETS ?= segment block_bodies go_esdb log lql position http_input
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all coverage check bench wheel docs fuzz asan soak clean
+.PHONY: help demo test test-all coverage check bench wheel release docs fuzz asan soak clean
 
 help:  ## List these targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +53,11 @@ bench: $(VENV)/bench.stamp  ## Measure against the peers and rewrite docs/benchm
 
 wheel: $(VENV)/demo.stamp  ## Build a wheel for this Python on any Linux of glibc 2.17 or newer, into dist/.
 	$(BIN)/python -m pip wheel --quiet --no-deps --config-settings glibc=2.17 --wheel-dir dist .
+
+release: $(VENV)/release.stamp  ## Build the packages of the last commit into dist/, with the repository's address: make release URL=https://...
+	$(BIN)/python .ci/release.py '$(URL)'
+	$(BIN)/python -m build --sdist --outdir dist build/release
+	$(BIN)/python -m pip wheel --quiet --no-deps --config-settings glibc=2.17 --wheel-dir dist build/release
 
 docs: $(VENV)/docs.stamp  ## Build the documentation site into site/; a broken link fails.
 	$(BIN)/python docs/site.py build
