@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from esformat.event import Event
+    from esformat.format.json_fields import PayloadField, PayloadFields
     from esformat.io.source import BytesSource, CountingSource, FileSource, Source
     from esformat.read.counts import Counts
     from esformat.read.scan import Scan
@@ -40,6 +41,7 @@ else:
                 "SegmentChangedError SpaceNotFoundError UnknownIndexError UnsupportedVersionError UsageError"
             ),
             "esformat.event": "Event",
+            "esformat.format.json_fields": "PayloadField PayloadFields",
             "esformat.read.scan": "Scan",
             "esformat.read.segment": "Segment set_cache_bytes open=open_segment",
             "esformat.io.source": "BytesSource CountingSource FileSource Source",
@@ -65,6 +67,8 @@ __all__ = [
     "Event",
     "FileSource",
     "InvalidEventError",
+    "PayloadField",
+    "PayloadFields",
     "Problem",
     "Report",
     "Scan",

@@ -27,15 +27,6 @@ class Answer(parts.Answer):
         """The events as record batches of up to some ten thousand rows, in order."""
         return self._open()[1]
 
-    def to_table(self) -> pa.Table:
-        """All events as one table."""
-        schema, batches = self._open()
-        return pa.Table.from_batches(batches, schema=schema)
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The events as a pyarrow stream, read as it is consumed."""
-        return pa.RecordBatchReader.from_batches(*self._open())
-
 
 class Closing(ABC):
     """Something that is closed when it has been used, as by `with`."""

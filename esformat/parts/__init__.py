@@ -7,6 +7,7 @@ from esformat.lazy import lazily
 if TYPE_CHECKING:
     from esformat.event import to_bound, to_microseconds
     from esformat.format.json_text import as_text
+    from esformat.format.json_values import JsonValues
     from esformat.format.layout import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
     from esformat.format.schema import (
         KEY_COLUMNS,
@@ -45,6 +46,7 @@ else:
             "esformat.read.ask.question": "can_hold",
             "esformat.write.intake": "EventRows check_table to_arrow",
             "esformat.format.json_text": "as_text",
+            "esformat.format.json_values": "JsonValues",
             "esformat.io.publish": "sync_directory",
             "esformat.launch": "launch",
             "esformat.format.layout": "LEAST_FRAME_BYTES MOST_FRAME_BYTES",
@@ -71,6 +73,7 @@ __all__ = [
     "EventSchema",
     "Field",
     "Handles",
+    "JsonValues",
     "SharedFile",
     "Unpicklable",
     "as_text",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
 from esformat.errors import UsageError
 from esformat.event import Event, to_key
+from esformat.format.json_fields import PayloadFields, count_fields
 from esformat.notebook import html_events
 from esformat.read.ask.question import Checks, Query, conditions_of, make_query
+from esformat.read.payload_columns import check_payload, with_fields
 
 AnswerT = TypeVar("AnswerT", covariant=True)
 
@@ -55,17 +57,38 @@ class Answer(Unpicklable, ABC):
     @abstractmethod
     def __iter__(self) -> Iterator[Event]: ...
 
-    def to_table(self) -> pa.Table:
-        """All events as one table."""
-        return pa.Table.from_batches(self.batches(), schema=self.schema)
+    def _open(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Begin to read: the schema of the batches, and the batches."""
+        return self.schema, self.batches()
 
-    def to_pandas(self, **options: Any) -> Any:
-        """All events as a pandas data frame; `options` go to `pyarrow.Table.to_pandas`."""
-        return self.to_table().to_pandas(**options)
+    def to_table(self, *, fields: Iterable[str] | Mapping[str, pa.DataType] = ()) -> pa.Table:
+        """All events as one table.
+
+        fields: paths into payloads that are JSON, as `$.url` or `$.items[0].id`, each a column more, null where a
+        payload has nothing there: integers, fractions, or true and false where all values are, else text. A mapping
+        of paths to Arrow types chooses them. Raises UsageError for an invalid path, for values that are not of the
+        type, and where the column data was not asked for.
+        """
+        schema, batches = self._open()
+        table = pa.Table.from_batches(batches, schema=schema)
+        return with_fields(table, fields) if fields else table
+
+    def to_pandas(self, *, fields: Iterable[str] | Mapping[str, pa.DataType] = (), **options: Any) -> Any:
+        """All events as a pandas data frame; `fields` as in `to_table`, `options` go to `pyarrow.Table.to_pandas`."""
+        return self.to_table(fields=fields).to_pandas(**options)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The events as a pyarrow stream, read as it is consumed."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
+        return pa.RecordBatchReader.from_batches(*self._open())
+
+    def payload_fields(self) -> PayloadFields:
+        """Which fields the JSON payloads have, and how many values of which kind each has.
+
+        All payloads are read. Raises UsageError where the column data was not asked for.
+        """
+        schema, batches = self._open()
+        payload = check_payload(schema)
+        return count_fields(batch.column(payload) for batch in batches)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The events as an Arrow C stream, for DuckDB, Polars, pandas and others."""

@@ -1,0 +1,599 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Values at a place of JSON documents, found without building the documents.
+
+What is JSON is decided as Python's `json.loads` does (RFC 8259, and NaN, Infinity and -Infinity as numbers): of equal
+keys of an object the last one counts, and a document that is broken anywhere has nothing at any place.
+"""
+
+import cython
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING
+from cython.cimports.libc.string import memcmp, memcpy
+
+MISSING, NULL, FALSE, TRUE, INTEGER, FLOAT, STRING, ESCAPED, ARRAY, OBJECT = range(10)
+MOST_LEVELS = 512
+"""Documents whose values are nested deeper count as broken."""
+
+_MISSING = cython.declare(cython.int, 0)
+_NULL = cython.declare(cython.int, 1)
+_FALSE = cython.declare(cython.int, 2)
+_TRUE = cython.declare(cython.int, 3)
+_INTEGER = cython.declare(cython.int, 4)
+_FLOAT = cython.declare(cython.int, 5)
+_STRING = cython.declare(cython.int, 6)
+_ESCAPED = cython.declare(cython.int, 7)
+_ARRAY = cython.declare(cython.int, 8)
+_OBJECT = cython.declare(cython.int, 9)
+_LEVELS = cython.declare(cython.int, 512)
+_MOST_STEPS = cython.declare(cython.int, 100)
+_NOWHERE = cython.declare(cython.longlong, 0x7FFF_FFFF_FFFF_FFFF)
+NOWHERE = 0x7FFF_FFFF_FFFF_FFFF
+"""The place in an array of a step that is a key."""
+KINDS = 10
+_KINDS = cython.declare(cython.int, 10)
+
+EACH = b'"'
+"""What stands for a key where a field is the elements of an array: no JSON string has it between its quotes."""
+_each: bytes = EACH
+_EACH = cython.declare(cython.p_uchar, cython.cast(cython.p_uchar, PyBytes_AS_STRING(_each)))
+_BASIS = cython.declare(cython.ulonglong, 0xCBF29CE484222325)  # FNV-1a: Fowler, Noll, Vo
+_PRIME = cython.declare(cython.ulonglong, 0x00000100000001B3)
+_ONES = cython.declare(cython.ulonglong, 0x0101010101010101)
+_HIGH = cython.declare(cython.ulonglong, 0x8080808080808080)
+_QUOTES = cython.declare(cython.ulonglong, 0x2222222222222222)
+_SLASHES = cython.declare(cython.ulonglong, 0x5C5C5C5C5C5C5C5C)
+_SPACES = cython.declare(cython.ulonglong, 0x2020202020202020)
+
+Tree = cython.struct(
+    most=cython.longlong,
+    number=cython.longlong,  # of fields; the first is the document
+    left_out=cython.longlong,
+    parents=cython.p_longlong,
+    edges=cython.p_longlong,  # of keys, one more than fields
+    keys=cython.p_uchar,
+    room=cython.longlong,  # for keys, in bytes
+    counts=cython.p_longlong,  # KINDS for each field
+    slots=cython.p_longlong,  # fields by the hash of parent and key, -1 where none is
+    slots_mask=cython.longlong,
+)
+"""The fields that were met: each has a parent and a key, as it is escaped; see EACH."""
+
+Path = cython.struct(
+    steps=cython.int,
+    keys=cython.p_uchar,  # of all steps, one behind the other
+    edges=cython.longlong[101],
+    places=cython.longlong[100],
+    kind=cython.int,
+    start=cython.p_uchar,
+    end=cython.p_uchar,
+    tree=cython.pointer(Tree),  # NULL where a path is followed; else values are counted, and a step is a field
+)
+"""A path, and what was found at it in the document that is being read."""
+
+
+def find_values(
+    data: cython.const[cython.uchar][::1],
+    edges: cython.const[cython.longlong][::1],
+    keys: list[bytes],
+    places: list[int],
+    starts: cython.longlong[::1],
+    ends: cython.longlong[::1],
+    kinds: cython.uchar[::1],
+) -> None:
+    """Find where the value at a path stands in each document, and of which kind it is.
+
+    Document i is data[edges[i]:edges[i + 1]]. Step k of the path is the value of keys[k] (UTF-8) in an object and, in
+    an array, the value at places[k], counted from 0 or, negative, from the end. In `kinds` is MISSING where there is
+    none; else the value is data[starts[i]:ends[i]], of strings what stands between their quotes.
+
+    Raises ValueError where an edge lies outside, an output is too short, or a path has more than 100 steps.
+    """
+    n: cython.Py_ssize_t = edges.shape[0] - 1
+    i: cython.Py_ssize_t
+    if n < 0 or not n == starts.shape[0] == ends.shape[0] == kinds.shape[0]:
+        raise ValueError("as many places as documents are needed")
+    if len(keys) > _MOST_STEPS or len(keys) != len(places):
+        raise ValueError("a path has at most 100 steps, each with a key and a place")
+    _check_edges(edges, data.shape[0])
+    joined: bytes = b"".join(keys)
+    path = cython.declare(Path)
+    path.steps = len(keys)
+    path.tree = cython.NULL
+    path.keys = cython.cast(cython.p_uchar, cython.cast(cython.p_char, joined))
+    path.edges[0] = 0
+    for i in range(path.steps):
+        path.edges[i + 1] = path.edges[i] + len(keys[i])
+        path.places[i] = places[i]
+    if not data.shape[0]:
+        for i in range(n):
+            kinds[i] = _MISSING
+        return
+    at: cython.p_uchar = cython.cast(cython.p_uchar, cython.address(data[0]))
+    with cython.nogil:
+        for i in range(n):
+            path.kind = _MISSING
+            if not _is_document(cython.address(path), at + edges[i], at + edges[i + 1]):
+                path.kind = _MISSING
+            kinds[i] = path.kind
+            if path.kind != _MISSING:
+                starts[i] = path.start - at
+                ends[i] = path.end - at
+
+
+def count_fields(
+    data: cython.const[cython.uchar][::1],
+    edges: cython.const[cython.longlong][::1],
+    kinds: cython.const[cython.uchar][::1],
+    parents: cython.longlong[::1],
+    key_edges: cython.longlong[::1],
+    keys: cython.uchar[::1],
+    counts: cython.longlong[::1],
+    slots: cython.longlong[::1],
+    state: cython.longlong[::1],
+) -> None:
+    """Count the values of each field, by kind, in the documents of which `kinds` is not MISSING.
+
+    Field i has the parent parents[i] and the key keys[key_edges[i]:key_edges[i + 1]], as a JSON string has it between
+    its quotes; the elements of an array are one field with the key EACH. Field 0 is the document. counts[10 * i + kind]
+    are added to.
+    state[0]: how many fields there are, to begin with 1. state[1] is added to for each value whose field had no room:
+    in `parents`, or in `keys`. `slots` begins with -1 throughout, has a power of two and twice as many as `parents`.
+    All five are handed over again with the next documents. Raises ValueError where they do not fit.
+    """
+    n: cython.Py_ssize_t = edges.shape[0] - 1
+    most: cython.Py_ssize_t = parents.shape[0]
+    i: cython.Py_ssize_t
+    if (
+        n < 0
+        or kinds.shape[0] != n
+        or most < 1
+        or keys.shape[0] < 1
+        or state.shape[0] != 2
+        or not 1 <= state[0] <= most
+    ):
+        raise ValueError("as many kinds as documents are needed, and room for a field")
+    if key_edges.shape[0] != most + 1 or counts.shape[0] != KINDS * most:
+        raise ValueError("a table has more or fewer fields than another")
+    if slots.shape[0] < 2 * most or slots.shape[0] & (slots.shape[0] - 1):
+        raise ValueError("as many slots as a power of two are needed, twice as many as fields")
+    _check_edges(edges, data.shape[0])
+    _check_edges(key_edges[: state[0] + 1], keys.shape[0])
+    for i in range(slots.shape[0]):
+        if not -1 <= slots[i] < state[0]:
+            raise ValueError("a slot names no field")
+    if not data.shape[0]:
+        return
+    tree = cython.declare(Tree)
+    tree.most, tree.number, tree.left_out = most, state[0], state[1]
+    tree.parents, tree.edges = cython.address(parents[0]), cython.address(key_edges[0])
+    tree.keys, tree.room = cython.address(keys[0]), keys.shape[0]
+    tree.counts, tree.slots, tree.slots_mask = cython.address(counts[0]), cython.address(slots[0]), slots.shape[0] - 1
+    path = cython.declare(Path)
+    path.steps, path.kind = -1, _MISSING
+    path.tree = cython.address(tree)
+    at: cython.p_uchar = cython.cast(cython.p_uchar, cython.address(data[0]))
+    with cython.nogil:
+        for i in range(n):
+            if kinds[i] != _MISSING:
+                _is_document(cython.address(path), at + edges[i], at + edges[i + 1])
+    state[0], state[1] = tree.number, tree.left_out
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _check_edges(edges: cython.const[cython.longlong][::1], size: cython.Py_ssize_t) -> cython.int:
+    i: cython.Py_ssize_t
+    for i in range(edges.shape[0] - 1):
+        if not 0 <= edges[i] <= edges[i + 1] <= size:
+            raise ValueError("a document or a key lies outside of its bytes")
+    return 0
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _field(tree: cython.pointer(Tree), parent: cython.int, key: cython.p_uchar, size: cython.longlong) -> cython.int:
+    """The field with a key in a parent, made where it is new; -1 where there is no room."""
+    mixed: cython.ulonglong = _BASIS ^ cython.cast(cython.ulonglong, parent)
+    i: cython.longlong
+    mixed *= _PRIME
+    for i in range(size):
+        mixed = (mixed ^ key[i]) * _PRIME
+    slot: cython.longlong = cython.cast(cython.longlong, mixed ^ mixed >> 32) & tree.slots_mask
+    field: cython.longlong
+    while tree.slots[slot] >= 0:  # at most half of them are taken
+        field = tree.slots[slot]
+        if (
+            tree.parents[field] == parent
+            and tree.edges[field + 1] - tree.edges[field] == size
+            and memcmp(tree.keys + tree.edges[field], key, size) == 0
+        ):
+            return cython.cast(cython.int, field)
+        slot = (slot + 1) & tree.slots_mask
+    field = tree.number
+    if field >= tree.most or size > tree.room - tree.edges[field]:
+        tree.left_out += 1
+        return -1
+    memcpy(tree.keys + tree.edges[field], key, size)
+    tree.edges[field + 1] = tree.edges[field] + size
+    tree.parents[field] = parent
+    tree.slots[slot] = field
+    tree.number += 1
+    return cython.cast(cython.int, field)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_document(path: cython.pointer(Path), at: cython.p_uchar, end: cython.p_uchar) -> cython.bint:
+    """Whether [at, end) is JSON as a whole."""
+    at = _value(path, _behind_space(at, end), end, 0, 0)
+    return at != cython.NULL and _behind_space(at, end) == end
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+@cython.exceptval(check=False)
+def _behind_space(at: cython.p_uchar, end: cython.p_uchar) -> cython.p_uchar:
+    while at < end and (at[0] == 32 or at[0] == 10 or at[0] == 13 or at[0] == 9):
+        at += 1
+    return at
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _value(
+    path: cython.pointer(Path), at: cython.p_uchar, end: cython.p_uchar, step: cython.int, level: cython.int
+) -> cython.p_uchar:
+    """Where the value that begins at `at` ends; NULL where it is broken.
+
+    step: how many steps of the path lead to this value; -1 where it lies beside the path.
+    """
+    start: cython.p_uchar = at
+    kind: cython.int = _MISSING
+    if at >= end:
+        return cython.NULL
+    wanted: cython.bint = step == path.steps
+    inner: cython.int = -1 if wanted else step
+    if at[0] == 34:  # "
+        at = _string(at + 1, end, cython.address(kind))
+    elif at[0] == 123:  # {
+        kind = _OBJECT
+        at = _object(path, at + 1, end, inner, level + 1)
+    elif at[0] == 91:  # [
+        kind = _ARRAY
+        at = _array(path, at + 1, end, inner, level + 1)
+    else:
+        at = _plain(at, end, cython.address(kind))
+    if path.tree != cython.NULL:
+        if step >= 0:
+            path.tree.counts[_KINDS * step + kind] += 1
+    elif wanted and at != cython.NULL:
+        path.kind = kind
+        path.start, path.end = start, at
+        if kind in (_STRING, _ESCAPED):
+            path.start, path.end = start + 1, at - 1
+    return at
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _object(
+    path: cython.pointer(Path), at: cython.p_uchar, end: cython.p_uchar, step: cython.int, level: cython.int
+) -> cython.p_uchar:
+    """As `_value`, of an object whose `{` was read."""
+    key: cython.p_uchar
+    kind: cython.int = _MISSING
+    inner: cython.int
+    if level > _LEVELS:
+        return cython.NULL
+    at = _behind_space(at, end)
+    if at < end and at[0] == 125:
+        return at + 1
+    while True:
+        if at >= end or at[0] != 34:
+            return cython.NULL
+        key = at + 1
+        at = _string(key, end, cython.address(kind))
+        if at == cython.NULL:
+            return cython.NULL
+        inner = -1
+        if step < 0:
+            pass
+        elif path.tree != cython.NULL:
+            inner = _field(path.tree, step, key, at - 1 - key)
+        elif _is_step(path, step, key, at - 1, kind == _ESCAPED):
+            inner = step + 1
+            path.kind = _MISSING  # the last of equal keys counts, whatever the others had
+        at = _behind_space(at, end)
+        if at >= end or at[0] != 58:
+            return cython.NULL
+        at = _value(path, _behind_space(at + 1, end), end, inner, level)
+        if at == cython.NULL:
+            return cython.NULL
+        at = _behind_space(at, end)
+        if at >= end:
+            return cython.NULL
+        if at[0] == 125:
+            return at + 1
+        if at[0] != 44:
+            return cython.NULL
+        at = _behind_space(at + 1, end)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _array(
+    path: cython.pointer(Path), at: cython.p_uchar, end: cython.p_uchar, step: cython.int, level: cython.int
+) -> cython.p_uchar:
+    """As `_value`, of an array whose `[` was read."""
+    count: cython.longlong = 0
+    place: cython.longlong = _NOWHERE
+    if level > _LEVELS:
+        return cython.NULL
+    if path.tree != cython.NULL:
+        if step >= 0:
+            step = _field(path.tree, step, _EACH, 1)
+        return _values(path, at, end, step, _NOWHERE, level, cython.address(count))
+    if step >= 0:
+        place = path.places[step]
+    if place >= 0:
+        return _values(path, at, end, step, place, level, cython.address(count))
+    behind: cython.p_uchar = _values(path, at, end, -1, _NOWHERE, level, cython.address(count))
+    if behind != cython.NULL and count + place >= 0:
+        _values(path, at, end, step, count + place, level, cython.address(count))
+    return behind
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _values(
+    path: cython.pointer(Path),
+    at: cython.p_uchar,
+    end: cython.p_uchar,
+    step: cython.int,
+    place: cython.longlong,
+    level: cython.int,
+    count: cython.p_longlong,
+) -> cython.p_uchar:
+    """The values of an array up to behind its `]`, and how many they are. The one at `place` is on the path."""
+    inner: cython.int
+    count[0] = 0
+    at = _behind_space(at, end)
+    if at < end and at[0] == 93:
+        return at + 1
+    while True:
+        inner = step if path.tree != cython.NULL else step + 1 if step >= 0 and count[0] == place else -1
+        at = _value(path, at, end, inner, level)
+        if at == cython.NULL:
+            return cython.NULL
+        count[0] += 1
+        at = _behind_space(at, end)
+        if at >= end:
+            return cython.NULL
+        if at[0] == 93:
+            return at + 1
+        if at[0] != 44:
+            return cython.NULL
+        at = _behind_space(at + 1, end)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+@cython.exceptval(check=False)
+def _string(at: cython.p_uchar, end: cython.p_uchar, kind: cython.p_int) -> cython.p_uchar:
+    """Where a string ends whose opening quote was read, behind its closing one; and whether something is escaped."""
+    word: cython.ulonglong = 0
+    quotes: cython.ulonglong
+    slashes: cython.ulonglong
+    kind[0] = _STRING
+    while True:
+        while end - at >= 8:  # eight bytes at once while none of them is a quote, a backslash or a control character
+            memcpy(cython.address(word), at, 8)
+            quotes = word ^ _QUOTES
+            slashes = word ^ _SLASHES
+            if (((quotes - _ONES) & ~quotes) | ((slashes - _ONES) & ~slashes) | ((word - _SPACES) & ~word)) & _HIGH:
+                break
+            at += 8
+        while at < end and at[0] != 34 and at[0] != 92 and at[0] >= 32:
+            at += 1
+        if at >= end or at[0] < 32:
+            return cython.NULL
+        if at[0] == 34:
+            return at + 1
+        kind[0] = _ESCAPED
+        if end - at < 2:
+            return cython.NULL
+        if at[1] == 117:  # u
+            if end - at < 6 or _hex(at + 2) < 0:
+                return cython.NULL
+            at += 6
+        elif _unescaped(at[1]) != 0:
+            at += 2
+        else:
+            return cython.NULL
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+@cython.exceptval(check=False)
+def _unescaped(letter: cython.uchar) -> cython.uchar:
+    """What a letter stands for behind a backslash; 0 where it may not stand there."""
+    if letter == 34 or letter == 92 or letter == 47:  # " \ /
+        return letter
+    if letter == 110:  # n
+        return 10
+    if letter == 116:  # t
+        return 9
+    if letter == 114:  # r
+        return 13
+    if letter == 98:  # b
+        return 8
+    return 12 if letter == 102 else 0  # f
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _hex(at: cython.p_uchar) -> cython.int:
+    """The number of four hexadecimal digits, -1 where they are none."""
+    number: cython.int = 0
+    i: cython.int
+    digit: cython.int
+    for i in range(4):
+        digit = at[i]
+        if 48 <= digit <= 57:
+            digit -= 48
+        elif 97 <= (digit | 32) <= 102:
+            digit = (digit | 32) - 87
+        else:
+            return -1
+        number = number << 4 | digit
+    return number
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _plain(at: cython.p_uchar, end: cython.p_uchar, kind: cython.p_int) -> cython.p_uchar:
+    """As `_value`, of a number or a word."""
+    minus: cython.bint = at[0] == 45
+    if minus:
+        at += 1
+    if at < end and 48 <= at[0] <= 57:
+        return _number(at, end, kind)
+    kind[0] = _FLOAT
+    if end - at >= 8 and memcmp(at, b"Infinity", 8) == 0:
+        return at + 8
+    if minus:
+        return cython.NULL
+    if end - at >= 3 and memcmp(at, b"NaN", 3) == 0:
+        return at + 3
+    if end - at >= 4 and memcmp(at, b"null", 4) == 0:
+        kind[0] = _NULL
+        return at + 4
+    if end - at >= 4 and memcmp(at, b"true", 4) == 0:
+        kind[0] = _TRUE
+        return at + 4
+    if end - at >= 5 and memcmp(at, b"false", 5) == 0:
+        kind[0] = _FALSE
+        return at + 5
+    return cython.NULL
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+@cython.exceptval(check=False)
+def _number(at: cython.p_uchar, end: cython.p_uchar, kind: cython.p_int) -> cython.p_uchar:
+    """Where a number ends whose first digit is at `at`. What no digit follows ends before it: `1.` is the number 1."""
+    behind: cython.p_uchar
+    kind[0] = _INTEGER
+    at = at + 1 if at[0] == 48 else _behind_digits(at, end)
+    if at < end and at[0] == 46:
+        behind = _behind_digits(at + 1, end)
+        if behind > at + 1:
+            kind[0] = _FLOAT
+            at = behind
+    if at < end and (at[0] | 32) == 101:  # e, E
+        behind = at + 2 if end - at >= 2 and (at[1] == 43 or at[1] == 45) else at + 1
+        if behind < end and 48 <= behind[0] <= 57:
+            kind[0] = _FLOAT
+            at = _behind_digits(behind, end)
+    return at
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+@cython.exceptval(check=False)
+def _behind_digits(at: cython.p_uchar, end: cython.p_uchar) -> cython.p_uchar:
+    while at < end and 48 <= at[0] <= 57:
+        at += 1
+    return at
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+@cython.exceptval(check=False)
+def _is_step(
+    path: cython.pointer(Path), step: cython.int, at: cython.p_uchar, end: cython.p_uchar, escaped: cython.bint
+) -> cython.bint:
+    """Whether a key, without its quotes, is the one of a step of the path."""
+    key: cython.p_uchar = path.keys + path.edges[step]
+    size: cython.longlong = path.edges[step + 1] - path.edges[step]
+    if not escaped:
+        return end - at == size and memcmp(at, key, size) == 0
+    return _is_escaped_key(at, end, key, key + size)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_escaped_key(
+    at: cython.p_uchar, end: cython.p_uchar, key: cython.p_uchar, key_end: cython.p_uchar
+) -> cython.bint:
+    """Whether a checked string with escapes is the same text as a key in UTF-8 (half a character as three bytes)."""
+    code: cython.int
+    low: cython.int
+    size: cython.int
+    i: cython.int
+    utf8 = cython.declare(cython.uchar[4])
+    while at < end:
+        if at[0] != 92:
+            utf8[0], size = at[0], 1
+            at += 1
+        elif end - at < 2:
+            return False
+        elif at[1] != 117:
+            utf8[0], size = _unescaped(at[1]), 1
+            at += 2
+        elif end - at < 6:
+            return False
+        else:
+            code = _hex(at + 2)
+            at += 6
+            if 0xD800 <= code < 0xDC00 and end - at >= 6 and at[0] == 92 and at[1] == 117:
+                low = _hex(at + 2)
+                if 0xDC00 <= low < 0xE000:
+                    code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)
+                    at += 6
+            size = _as_utf8(code, utf8)
+        if key_end - key < size:
+            return False
+        for i in range(size):
+            if key[i] != utf8[i]:
+                return False
+        key += size
+    return key == key_end
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _as_utf8(code: cython.int, utf8: cython.p_uchar) -> cython.int:
+    """Write a character, at most four bytes; their number."""
+    if code < 0x80:
+        utf8[0] = code
+        return 1
+    if code < 0x800:
+        utf8[0] = 0xC0 | code >> 6
+        utf8[1] = 0x80 | code & 0x3F
+        return 2
+    if code < 0x10000:
+        utf8[0] = 0xE0 | code >> 12
+        utf8[1] = 0x80 | code >> 6 & 0x3F
+        utf8[2] = 0x80 | code & 0x3F
+        return 3
+    utf8[0] = 0xF0 | code >> 18
+    utf8[1] = 0x80 | code >> 12 & 0x3F
+    utf8[2] = 0x80 | code >> 6 & 0x3F
+    utf8[3] = 0x80 | code & 0x3F
+    return 4

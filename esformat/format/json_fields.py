@@ -1,0 +1,105 @@
+"""The fields of JSON documents: which there are, and how often each has a value of which kind."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from esformat.core import json_paths
+from esformat.format.arrays import bytes_of
+from esformat.format.json_values import valid_text
+
+MOST_FIELDS = 4096
+_MOST_KEY_BYTES = 1 << 20
+_SLOTS = 2 * MOST_FIELDS
+_NAMES = ("", "null", "boolean", "boolean", "integer", "number", "string", "string", "array", "object")
+_PLAIN = re.compile(r"[^\s.\[\]\"'$]+")
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadField:
+    """A field of JSON payloads.
+
+    path: as `$.user.id`; the elements of an array together are `$.items[*]`. kinds: how many values it has of null,
+    boolean, integer, number (with a fraction or an exponent), string, array and object, those that there are.
+    """
+
+    path: str
+    kinds: dict[str, int]
+
+    @property
+    def count(self) -> int:
+        """How many values it has."""
+        return sum(self.kinds.values())
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadFields:
+    """The fields of payloads, in the order of their paths.
+
+    payloads, no_json: how many payloads were looked at, and how many of them are no JSON. left_out: how many values
+    have a field that is not here, as there are more than 4,096 fields.
+    """
+
+    fields: tuple[PayloadField, ...]
+    payloads: int
+    no_json: int
+    left_out: int
+
+
+def count_fields(columns: Iterable[pa.Array]) -> PayloadFields:
+    """The fields in all documents of the columns, which are of text or binary; null is no document."""
+    tables = _Tables()
+    for column in columns:
+        tables.add(column)
+    return tables.found()
+
+
+class _Tables:
+    """What the compiled count adds to."""
+
+    def __init__(self) -> None:
+        self._parents, self._edges = np.zeros(MOST_FIELDS, np.int64), np.zeros(MOST_FIELDS + 1, np.int64)
+        self._keys, self._slots = np.zeros(_MOST_KEY_BYTES, np.uint8), np.full(_SLOTS, -1, np.int64)
+        self._counts = np.zeros(json_paths.KINDS * MOST_FIELDS, np.int64)
+        self._state = np.array([1, 0], np.int64)
+        self._payloads = self._json = 0
+
+    def add(self, documents: pa.Array) -> None:
+        """Count the fields of one array of documents."""
+        edges, raw = bytes_of(valid_text(documents))
+        data, n = np.frombuffer(raw, np.uint8), len(documents)
+        places, kinds = np.zeros(n, np.int64), np.zeros(n, np.uint8)
+        json_paths.find_values(data, edges, [], [], places, places.copy(), kinds)
+        tables = (self._parents, self._edges, self._keys, self._counts, self._slots, self._state)
+        json_paths.count_fields(data, edges, kinds, *tables)
+        self._payloads += n - documents.null_count
+        self._json += int(np.count_nonzero(kinds))
+
+    def found(self) -> PayloadFields:
+        """The fields so far; fields whose keys are the same text, escaped or not, are one."""
+        paths: list[str] = ["$"]
+        counts: dict[str, dict[str, int]] = {}
+        edges, keys = self._edges.tolist(), self._keys.tobytes()
+        for field in range(int(self._state[0])):
+            if field:
+                paths.append(paths[self._parents[field]] + _step(keys[edges[field] : edges[field + 1]]))
+            held = counts.setdefault(paths[field], {})
+            of_kinds = self._counts[json_paths.KINDS * field : json_paths.KINDS * (field + 1)].tolist()
+            for name, count in zip(_NAMES, of_kinds, strict=True):
+                if count:
+                    held[name] = held.get(name, 0) + count
+        fields = tuple(PayloadField(path, kinds) for path, kinds in sorted(counts.items()) if kinds)
+        return PayloadFields(fields, self._payloads, self._payloads - self._json, int(self._state[1]))
+
+
+def _step(key: bytes) -> str:
+    if key == json_paths.EACH:
+        return "[*]"
+    name: str = json.loads(b'"' + key + b'"')
+    return f".{name}" if _PLAIN.fullmatch(name) else f"[{json.dumps(name, ensure_ascii=False)}]"

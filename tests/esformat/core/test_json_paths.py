@@ -1,0 +1,171 @@
+"""Values at a place of JSON documents, as `json.loads` gives them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from effort import examples
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from esformat.core import json_paths
+
+Step = str | int
+_KINDS = {
+    json_paths.NULL: type(None), json_paths.FALSE: bool, json_paths.TRUE: bool, json_paths.INTEGER: int,
+    json_paths.FLOAT: float, json_paths.STRING: str, json_paths.ESCAPED: str, json_paths.ARRAY: list,
+    json_paths.OBJECT: dict,
+}  # fmt: skip
+
+PIECES = [
+    *'{}[]":,\\ \n\t\r\x00\x1f', '"a"', '"a":', '"\\u0061":', "1", "-", "0", "01", "1.", ".5", "e1", "E-2", "2e+", "null",
+    "true", "false", "NaN", "-Infinity", "nul", "\\u12", "\\ud83d\\ude00", "\\x", "é", '"12345678',
+]  # fmt: skip
+
+names = st.sampled_from(["a", "b", "", "é", "0", "1", "-1", "a\n", '"', "\\", "\U0001f600", "\ud800", "\x7f"])
+plain = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12) | names
+    | st.sampled_from(["x" * 7, "x" * 8, "x" * 9 + "\n", "x" * 15 + '"', "\x1f" * 9, "é" * 9])
+)  # fmt: skip
+documents = st.recursive(
+    plain, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=4), max_leaves=12
+)
+paths = st.lists(names | st.integers(-3, 3), max_size=4)
+
+
+def find(texts: list[bytes], steps: list[Step]) -> list[tuple[int, bytes]]:
+    """Kind and bytes of the value at a path, of each document."""
+    data, n = b"".join(texts), len(texts)
+    edges = np.cumsum([0, *map(len, texts)])
+    starts, ends, kinds = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.uint8)
+    keys = [str(step).encode("utf-8", "surrogatepass") for step in steps]
+    places = [step if isinstance(step, int) else json_paths.NOWHERE for step in steps]
+    json_paths.find_values(data, edges, keys, places, starts, ends, kinds)
+    return [(int(kind), data[a:b]) for kind, a, b in zip(kinds, starts, ends, strict=True)]
+
+
+def expect(text: bytes, steps: list[Step]) -> tuple[bool, object]:
+    """Whether there is a value at the path, and the value."""
+    try:
+        value = json.loads(text.decode("utf-8", "surrogatepass"))
+    except ValueError:
+        return False, None
+    for step in steps:
+        if isinstance(value, dict) and str(step) in value:
+            value = value[str(step)]
+        elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
+            value = value[step]
+        else:
+            return False, None
+    return True, value
+
+
+def check(text: bytes, steps: list[Step]) -> None:
+    ((kind, found),) = find([text], steps)
+    there, value = expect(text, steps)
+    assert (kind != json_paths.MISSING) == there
+    if there:
+        quoted = b'"' + found + b'"' if kind in (json_paths.STRING, json_paths.ESCAPED) else found
+        assert type(value) is _KINDS[kind]
+        assert repr(json.loads(quoted.decode("utf-8", "surrogatepass"))) == repr(value)
+        assert kind != json_paths.STRING or value == found.decode("utf-8", "surrogatepass")
+
+
+@examples(400)
+@given(documents, paths, st.booleans(), st.sampled_from([None, 1]))
+@example({"a": {"b": [1, {"c": "\n"}]}}, ["a", "b", -1, "c"], True, None)
+def test_values(document, steps, ascii_only, indent):
+    """Of all kinds, with and without escapes and spaces, at paths that lead somewhere and others."""
+    check(json.dumps(document, ensure_ascii=ascii_only, indent=indent).encode("utf-8", "surrogatepass"), steps)
+
+
+@examples(400)
+@given(
+    st.lists(
+        st.sampled_from(PIECES),
+        max_size=12,
+    ),
+    paths,
+)
+@example(["[", "1.", "]"], [0])
+@example(["{", '"a":', "1", ",", '"\\u0061":', "null", "}"], ["a"])
+@example(["{", '"a":', '{"b":1}', ",", '"a":', '{"c":1}', "}"], ["a", "b"])
+def test_broken_documents(pieces, steps):
+    """What is no JSON as a whole has nothing at any place."""
+    text = "".join(pieces).encode()
+    check(text, steps)
+    for end in range(len(text)):
+        check(text[:end], steps)
+
+
+def test_each_document_by_itself():
+    """Nothing is read of the neighbours, and nothing is left from the document before."""
+    texts = [b'{"a":1}', b"{", b'"a":2}', b"", b'{"b":{"a":3}}', b'{"a":"x"}', b'{"a":']
+    assert [kind for kind, _ in find(texts, ["a"])] == [4, 0, 0, 0, 0, 6, 0]
+
+
+@pytest.mark.parametrize(("open_", "close"), [("[", "]"), ('{"a":', "}")])
+def test_levels(open_, close):
+    """Documents as deep as the limit are read, deeper ones are broken, also where nothing on the path is deep."""
+    for levels, kind in (
+        (json_paths.MOST_LEVELS - 1, json_paths.INTEGER),
+        (json_paths.MOST_LEVELS, json_paths.MISSING),
+    ):
+        deep = open_ * levels + "1" + close * levels
+        assert find([f'{{"b":1,"c":{deep}}}'.encode()], ["b"])[0][0] == kind
+    assert find([b"[" * 1_000_000], [0]) == [(json_paths.MISSING, b"")]
+
+
+@pytest.mark.parametrize("edges", [[0, 3], [-1, 1], [2, 1], [0, 1 << 62], [], [0, 1, 1]])
+def test_edges_outside(edges):
+    """Nothing is read outside of the bytes, nothing written outside of the outputs."""
+    outputs = np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.uint8)
+    with pytest.raises(ValueError, match=r"outside|as many"):
+        json_paths.find_values(b"[]", np.array(edges, np.int64), [b"a"], [0], *outputs)
+
+
+def test_long_paths():
+    outputs = np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.uint8)
+    for keys, places in (([b"a"] * 101, [0] * 101), ([b"a"], [])):
+        with pytest.raises(ValueError, match="100 steps"):
+            json_paths.find_values(b"[]", np.array([0, 2]), keys, places, *outputs)
+    assert find([b"[" * 100 + b"7" + b"]" * 100], [0] * 100) == [(json_paths.INTEGER, b"7")]
+
+
+def count_outputs() -> list[np.ndarray]:
+    """Parents, edges of keys, keys, counts, slots and state of a table for two fields."""
+    return [
+        np.zeros(2, np.int64), np.zeros(3, np.int64), np.zeros(8, np.uint8), np.zeros(2 * json_paths.KINDS, np.int64),
+        np.full(4, -1, np.int64), np.array([1, 0]),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (0, np.zeros(0, np.int64)),
+        (1, np.zeros(2, np.int64)),
+        (1, np.array([0, 9, 9])),
+        (1, np.array([-1, 0, 0])),
+        (2, np.zeros(0, np.uint8)),
+        (3, np.zeros(json_paths.KINDS, np.int64)),
+        (4, np.full(2, -1, np.int64)),
+        (4, np.full(5, -1, np.int64)),
+        (4, np.array([-1, -1, -1, 1])),
+        (5, np.array([0, 0])),
+        (5, np.array([3, 0])),
+        (5, np.array([1])),
+    ],
+)
+def test_tables_that_do_not_fit(place, value):
+    """Nothing is counted outside of the tables."""
+    document, edges, kinds = b'{"a":1,"b":2}', np.array([0, 13]), np.full(1, json_paths.OBJECT, np.uint8)
+    outputs = count_outputs()
+    json_paths.count_fields(document, edges, kinds, *outputs)
+    assert outputs[-1].tolist() == [2, 1]  # b had no room
+    outputs = count_outputs()
+    outputs[place] = value
+    with pytest.raises(ValueError, match=r"room|table|slot|outside"):
+        json_paths.count_fields(document, edges, kinds, *outputs)

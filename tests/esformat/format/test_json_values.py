@@ -1,0 +1,161 @@
+"""Values at a path of JSON payloads as Arrow columns, and the fields that payloads have."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esformat import UsageError
+from esformat.format.json_fields import MOST_FIELDS, PayloadField, count_fields
+from esformat.format.json_values import JsonValues, parse_path, values_column
+
+names = st.sampled_from(["a", "b", "odd key", "é", '"', "\n", "[*]", "\U0001f600"])
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=8,
+)
+documents = st.lists(st.dictionaries(names, values, max_size=3) | values, max_size=8)
+
+
+def text_of(value: object) -> str | None:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+@examples(200)
+@given(documents, names, st.booleans())
+def test_texts(held, name, ascii_only):
+    """Text of every kind of value, as Python writes it; slices and nulls among them."""
+    texts = [None, "{", *(json.dumps(each, ensure_ascii=ascii_only) for each in held if _is_text(each))]
+    held = [None, None, *(each for each in held if _is_text(each))]
+    found = [each.get(name) if isinstance(each, dict) else None for each in held]
+    for type_ in (pa.string(), pa.large_binary()):
+        array = pa.array([None if text is None else text.encode() for text in texts], pa.binary()).cast(type_)
+        assert JsonValues(array, [name]).texts().to_pylist() == [text_of(value) for value in found]
+        assert JsonValues(array.slice(1), [name]).texts().to_pylist() == [text_of(value) for value in found[1:]]
+
+
+def _is_text(value: object) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("held", "type_", "expected"),
+    [
+        ([1, None, -0, 2**63 - 1], pa.int64(), [1, None, 0, 2**63 - 1]),
+        ([1, 0.5, -1e300], pa.float64(), [1.0, 0.5, -1e300]),
+        ([2**53 + 1, 0.5], pa.large_string(), ["9007199254740993", "0.5"]),
+        ([2**63], pa.large_string(), ["9223372036854775808"]),
+        ([True, None, False], pa.bool_(), [True, None, False]),
+        ([True, 1], pa.large_string(), ["true", "1"]),
+        (["1", 1], pa.large_string(), ["1", "1"]),
+        (["x", {"a": [1, "é"]}, "\n"], pa.large_string(), ["x", '{"a":[1,"é"]}', "\n"]),
+        ([None], pa.large_string(), [None]),
+    ],
+)
+def test_types(held, type_, expected):
+    """The one type that holds each value exactly, also where they lie in several chunks."""
+    texts = [json.dumps({"v": value}) for value in held]
+    for chunks in ([texts], [[text] for text in texts], [[], texts]):
+        column = values_column(pa.chunked_array(chunks, pa.string()), "$.v")
+        assert (column.type, column.to_pylist()) == (type_, expected)
+
+
+def test_a_chosen_type():
+    documents = pa.chunked_array([['{"at": "2024-03-01T00:00:00", "n": 1.10}', "{}"]])
+    assert values_column(documents, "$.n", pa.decimal128(4, 2)).to_pylist()[1] is None
+    assert str(values_column(documents, "$.n", pa.decimal128(4, 2))[0]) == "1.10"
+    assert values_column(documents, "$.at", pa.timestamp("us"))[0].as_py().year == 2024
+    with pytest.raises(UsageError, match=r"the values of \$\.at are not int64.*2024-03-01"):
+        values_column(documents, "$.at", pa.int64())
+
+
+def test_numbers_that_python_does_not_take():
+    """Integers of any length stay as they are written, and do not take others with them."""
+    long = "1" * 5000
+    array = pa.array([f'{{"v":{long}}}', f'{{"v":[{long}]}}', '{"v":1.50}'])
+    assert JsonValues(array, ["v"]).texts().to_pylist() == [long, f"[{long}]", "1.5"]
+    assert JsonValues(array, ["v"]).texts(numbers_as_written=True).to_pylist() == [long, f"[{long}]", "1.50"]
+
+
+def test_bytes_that_are_no_text():
+    """They are no JSON, as in RFC 8259, and what is found elsewhere is valid text."""
+    array = pa.array([b'{"v":"\xff"}', b'{"v":"x"}', b"\xff"])
+    assert JsonValues(array, ["v"]).texts().to_pylist() == [None, "x", None]
+
+
+@pytest.mark.parametrize(
+    ("path", "steps"),
+    [
+        ("$.a", ("a",)),
+        ("$.user.id", ("user", "id")),
+        ("$.items[0].id", ("items", 0, "id")),
+        ("$[-1]", (-1,)),
+        ('$["odd \\"key"].x', ('odd "key', "x")),
+        ("$['a.b']", ("a.b",)),
+        ("$.é-1", ("é-1",)),
+    ],
+)
+def test_paths(path, steps):
+    assert parse_path(path) == steps
+
+
+@pytest.mark.parametrize(
+    "path", ["", "$", "a", "$a", "$.", "$..a", "$.a[", "$.a[x]", "$.a[*]", "$ .a", "$.a ", '$["\\x"]', "$.a$"]
+)
+def test_paths_that_are_none(path):
+    with pytest.raises(UsageError, match="invalid path"):
+        parse_path(path)
+
+
+def walk(value: object, path: str, found: Counter[tuple[str, str]]) -> None:
+    """Count as a few lines of Python do."""
+    kinds = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
+    found[path, kinds.get(type(value), "object")] += 1
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            plain = key in ("a", "b", "é", "\U0001f600")
+            walk(inner, f"{path}.{key}" if plain else f"{path}[{json.dumps(key, ensure_ascii=False)}]", found)
+    elif isinstance(value, list):
+        for inner in value:
+            walk(inner, f"{path}[*]", found)
+
+
+@examples(200)
+@given(st.lists(documents, max_size=3), st.booleans())
+def test_fields(batches, ascii_only):
+    """Every field with the number of its values of each kind, over all batches; what is broken is counted as such."""
+    expected: Counter[tuple[str, str]] = Counter()
+    columns = []
+    for held in batches:
+        known = [each for each in held if _is_text(each)]
+        for each in known:
+            walk(each, "$", expected)
+        columns.append(pa.array([*(json.dumps(each, ensure_ascii=ascii_only) for each in known), None, '{"a":']))
+    found = count_fields(columns)
+    assert {(field.path, kind): n for field in found.fields for kind, n in field.kinds.items()} == dict(expected)
+    assert (found.no_json, found.left_out) == (len(batches), 0)
+    assert [field.path for field in found.fields] == sorted({path for path, _ in expected})
+
+
+def test_more_fields_than_are_counted():
+    """Those that were met first are counted, the others told."""
+    many = json.dumps({f"k{i}": i for i in range(MOST_FIELDS + 9)})
+    found = count_fields([pa.array([many, many, '{"k0": null}'])])
+    assert len(found.fields) == MOST_FIELDS
+    assert found.left_out == 2 * 10
+    assert found.fields[1] == PayloadField("$.k0", {"null": 1, "integer": 2})
+    long = count_fields([pa.array([json.dumps({"x" * 2_000_000: 1, "y": 2})])])
+    assert ([field.path for field in long.fields], long.left_out) == (["$", "$.y"], 1)
