@@ -10,7 +10,7 @@ from esformat.cli.console import warn
 from esformat.cli.output import chosen_format
 from esformat.cli.question import Answer, give_answer, one_of, question_options, read_conditions
 from esformat.cli.segments import Segments, files_argument, kind_of_keys, open_segments, shown_files
-from esformat.cli.where import Filtered, columns_with
+from esformat.cli.where import Filtered, columns_with, is_path
 
 _EXAMPLES = """\b
 Examples:
@@ -20,6 +20,7 @@ Examples:
   esdb scan activity.esdb --index type=purchase --index country=SE --columns space,timestamp
   esdb scan activity.esdb -o activity.parquet
   esdb scan activity.esdb --where 'country IN (SE, NO)' --where 'timestamp >= 2024-03-08' --limit 5
+  esdb scan activity.esdb --columns 'space,timestamp,$.amount' --limit 5
   esdb scan activity.esdb --start 2024-03-01 -o march.esdb
   esdb scan activity.esdb --format jsonl | head -3
   esdb scan parts --index type=purchase --count
@@ -64,7 +65,7 @@ class _Question:
 
     def scan(self, limit: int | None) -> Answer:
         """The events, at most so many."""
-        if self._where:
+        if self._where or any(map(is_path, self._columns or ())):
             return Filtered(self._scan(None), self._where, self._columns, limit)
         return self._scan(limit)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,6 +27,7 @@ _VALUE = re.compile(
 )
 _QUOTED = re.compile(r"""'(?:[^']|'')*'|(?:"(?:[^"]|"")*")""")
 _JOINED = re.compile(r"\s(AND|OR)\s.*([=<>]|\sIN\b)", re.IGNORECASE | re.DOTALL)
+_NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]+)?([eE][-+]?[0-9]{1,2})?")  # that a float64 compares exactly
 _COMPARED = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq, "==": operator.eq,
     "!=": operator.ne, "<>": operator.ne,
@@ -84,16 +86,22 @@ def _unquoted(found: re.Match[str]) -> str:
 
 
 class Filtered:
-    """The rows of an answer for which conditions hold. A column without a value fulfils none."""
+    """The rows of an answer for which conditions hold, and columns of them. A column without a value fulfils none.
+
+    A column that is a path into JSON payloads, as `$.user.id`, is text; compared with numbers it is a number where its
+    value is one, or a text of one.
+    """
 
     def __init__(self, answer: Any, conditions: Sequence[Condition], columns: Sequence[str] | None, limit: int | None):
-        """answer: a scan without a limit, that gives `columns` and those of the conditions, too.
+        """answer: a scan without a limit, that gives what `columns_with` says.
 
         Raises click.UsageError for a column that is not there, and for a value that is none of its type.
         """
-        self._answer, self._limit = answer, limit
-        self._filter = _expression(conditions, answer.schema)
+        self._limit = limit
         self._columns = list(answer.schema.names if columns is None else columns)
+        paths = [name for name in [*self._columns, *(each.name for each in conditions)] if is_path(name)]
+        self._answer = WithPaths(answer, dict.fromkeys(paths)) if paths else answer
+        self._filter = _expression(conditions, self._answer.schema) if conditions else None
 
     @property
     def schema(self) -> pa.Schema:
@@ -108,7 +116,7 @@ class Filtered:
 
         left = self._limit
         for batch in self._answer.batches():
-            for found in matching(batch, self._filter):
+            for found in [batch] if self._filter is None else matching(batch, self._filter):
                 if left == 0:
                     return
                 rows = found.select(self._columns).slice(0, left)
@@ -121,8 +129,48 @@ class Filtered:
 
 
 def columns_with(columns: tuple[str, ...] | None, conditions: Sequence[Condition]) -> tuple[str, ...] | None:
-    """The columns to read: those that are shown, and those that are compared."""
-    return None if columns is None else tuple(dict.fromkeys([*columns, *(each.name for each in conditions)]))
+    """The columns to read: those that are shown, and those that are compared; of paths into payloads, the payload."""
+    if columns is None:
+        return None
+    names = [*columns, *(each.name for each in conditions)]
+    return tuple(dict.fromkeys("data" if is_path(name) else name for name in names))
+
+
+def is_path(name: str) -> bool:
+    """Whether a name is a path into JSON payloads."""
+    return name.startswith("$")
+
+
+class WithPaths:
+    """An answer with values of its payloads as columns: for each path one of text, and one of numbers."""
+
+    def __init__(self, answer: Any, paths: Iterable[str]) -> None:
+        """Raises UsageError for an invalid path, and for an answer without payloads."""
+        import pyarrow as pa  # here: slow to import
+
+        from esformat.format.json_values import parse_path
+        from esformat.read.payload_columns import check_payload
+
+        self._answer, self._payload = answer, check_payload(answer.schema)
+        self._paths = {path: parse_path(path) for path in paths}
+        columns = [[pa.field(path, pa.large_string()), pa.field(_number(path), pa.float64())] for path in self._paths]
+        self.schema = pa.schema([*answer.schema, *chain.from_iterable(columns)])
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows."""
+        import pyarrow as pa  # here: slow to import
+
+        from esformat.format.json_values import JsonValues
+
+        for batch in self._answer.batches():
+            found = [JsonValues(batch.column(self._payload), steps) for steps in self._paths.values()]
+            columns = chain.from_iterable((each.texts(), each.numbers()) for each in found)
+            yield pa.record_batch([*batch.columns, *columns], schema=self.schema)
+
+
+def _number(path: str) -> str:
+    """The name of the column that has the numbers at a path."""
+    return f"{path} as a number"
 
 
 def _expression(conditions: Sequence[Condition], schema: pa.Schema) -> pc.Expression:
@@ -130,15 +178,18 @@ def _expression(conditions: Sequence[Condition], schema: pa.Schema) -> pc.Expres
     import pyarrow.compute as pc
 
     def one(condition: Condition) -> pc.Expression:
-        if condition.name not in schema.names:
+        name = condition.name
+        if is_path(name) and all(map(_NUMBER.fullmatch, condition.values)):
+            name = _number(name)
+        if name not in schema.names:
             known = ", ".join(schema.names)
             raise click.UsageError(f"--where {condition.text}: no column {condition.name!r}; the columns are: {known}")
-        type_ = schema.field(condition.name).type
+        type_ = schema.field(name).type
         try:
             values = _values(condition.values, type_)
         except (pa.ArrowException, ValueError, click.UsageError):
             raise click.UsageError(f"--where {condition.text}: the values of {condition.name!r} are {type_}") from None
-        column = pc.field(condition.name)
+        column = pc.field(name)
         return column.isin(values) if condition.sign == "in" else _COMPARED[condition.sign](column, values[0])
 
     return reduce(operator.and_, map(one, conditions))

@@ -39,6 +39,7 @@ _STEP = re.compile(
     r"""\.(?P<name>[^\s.\[\]"'$]+)|\[(?P<place>-?[0-9]{1,9})\]"""
     r"""|\[(?P<quoted>"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*"|'[^'\\]*')\]"""
 )
+_NUMBER = r"\A-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?\z"
 _EXACT = 2**53  # from here on, floats have not every integer
 
 
@@ -104,6 +105,11 @@ class JsonValues:
         odd = np.isin(self.kinds, rewritten)
         odd &= (self.kinds != INTEGER) | ((edges[1:] - edges[:-1] == 2) & (self._first_bytes() == ord("-")))  # -0
         return self._array(edges, raw, none, np.flatnonzero(odd))
+
+    def numbers(self) -> pa.DoubleArray:
+        """Numbers, also those that strings hold; null for all else."""
+        texts = self.texts(numbers_as_written=True)
+        return pc.if_else(pc.match_substring_regex(texts, _NUMBER), texts, None).cast(pa.float64())
 
     def booleans(self) -> pa.BooleanArray:
         """True and false; null for all else."""

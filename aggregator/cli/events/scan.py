@@ -12,6 +12,7 @@ from esformat.cli.parts import (
     chosen_format,
     columns_with,
     give_answer,
+    is_path,
     one_of,
     question_options,
     read_conditions,
@@ -47,7 +48,7 @@ def scan(
         names = ("start", "end", "reverse", "columns", "partition")
         arguments = {name: question[name] for name in names}
         where, columns = question["where"], question["columns"]
-        arguments["columns"] = columns_with(columns, where)
+        arguments["columns"], shaped = columns_with(columns, where), where or any(map(is_path, columns or ()))
         arguments |= {name: one_of(question, name) for name in ("space", "grouping")}
         conditions = read_conditions(question["conditions"], asked.indexes, asked.scan().schema)
 
@@ -55,7 +56,7 @@ def scan(
             raise click.UsageError("a server looks up one --index at a time: give one, or use `aggregator query`")
 
         def ask(limit: int | None) -> Any:
-            return Filtered(scanned(None), where, columns, limit) if where else scanned(limit)
+            return Filtered(scanned(None), where, columns, limit) if shaped else scanned(limit)
 
         def scanned(limit: int | None) -> Any:
             narrowed = arguments | {"limit": limit}

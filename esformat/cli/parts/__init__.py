@@ -29,7 +29,7 @@ from esformat.cli.params import ColumnType, Hex, Limit, Moment, Names, Pair, Siz
 from esformat.cli.program import CONTEXT_SETTINGS, Group, Verbs, completion_command, one_line, run_program
 from esformat.cli.question import Answer, give_answer, one_of, question_options, read_conditions, write_segment
 from esformat.cli.spark_jobs import job_options, run_job, spark_format
-from esformat.cli.where import Filtered, Where, columns_with
+from esformat.cli.where import Filtered, Where, columns_with, is_path
 
 __all__ = [
     "CONTEXT_SETTINGS",
@@ -59,6 +59,7 @@ __all__ = [
     "input_format_option",
     "input_options",
     "input_options_of",
+    "is_path",
     "is_terminal",
     "job_options",
     "json_option",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+import esformat
+
 
 def test_values(esdb, activity):
     """By value, or most events first; as lines, too."""
@@ -69,3 +71,61 @@ def test_wrong_conditions(esdb, activity, condition, message):
     result = esdb("scan", "activity.esdb", "--where", condition, "--format", "jsonl")
     assert (result.status, result.out) == (2, b"")
     assert message in result.err
+
+
+@pytest.fixture
+def orders(esdb, tmp_path):
+    """A file whose payloads are JSON but for one."""
+    payloads = [
+        '{"user":{"id":7},"tags":["a","b"],"n":1.50}',
+        '{"user":{"id":"x"},"n":"12"}',
+        "no JSON",
+        '{"n":null,"é":1}',
+    ]
+    with esformat.create("orders.esdb") as writer:
+        for place, payload in enumerate(payloads):
+            writer.add("s", payload.encode(), timestamp=place)
+    return "orders.esdb"
+
+
+@pytest.mark.parametrize(
+    ("conditions", "found"),
+    [
+        (["$.user.id = 7"], [0]),
+        (["$.user.id = x"], [1]),
+        (["$.n >= 1.5"], [0, 1]),
+        (["$.n > 1.5", "$.user.id != 7"], []),  # the other is no number
+        (["$.n IN (1.50, 12)"], [0, 1]),
+        (["$.tags[-1] = b"], [0]),
+        (["$.é = 1", "timestamp >= 1970-01-01"], [3]),
+        (["$.absent = ''"], []),
+    ],
+    ids=str,
+)
+def test_where_within_payloads(esdb, orders, conditions, found):
+    """Paths compare as numbers with numbers, else as text; what is not there fulfils nothing."""
+    where = [word for condition in conditions for word in ("--where", condition)]
+    rows = esdb("scan", orders, *where, "--columns", "timestamp", "--format", "csv").lines[1:]
+    assert [int(row.strip('"Z')[-1]) for row in rows] == found
+    assert int(esdb("scan", orders, *where, "--count").text) == len(found)
+
+
+def test_columns_within_payloads(esdb, orders):
+    rows = esdb("scan", orders, "--columns", '$.user.id,$.tags,$["n"]', "--format", "jsonl", "--reverse").rows
+    assert [list(row.values()) for row in rows] == [
+        [None, None, None], [None, None, None], ["x", None, "12"], ["7", '["a","b"]', "1.5"],
+    ]  # fmt: skip
+    for path in ("$", "$.user.", "$user"):
+        refused = esdb("scan", orders, "--columns", path)
+        assert (refused.status, f"invalid path '{path}' into a payload" in refused.err) == (2, True)
+
+
+def test_fields(esdb, orders):
+    """Kinds and counts by path; what is no JSON is told."""
+    listed = esdb("fields", orders, "--format", "jsonl")
+    assert {row["field"]: (row["kinds"], row["values"]) for row in listed.rows} == {
+        "$": ("object", 3), "$.n": ("null, number, string", 3), "$.tags": ("array", 1), "$.tags[*]": ("string", 2),
+        "$.user": ("object", 2), "$.user.id": ("integer, string", 2), "$.é": ("integer", 1),
+    }  # fmt: skip
+    assert "1 of 4 payloads are no JSON" in listed.err
+    assert esdb("fields", orders, "--sort", "count", "--limit", "1", "--format", "csv").lines[-1].split(",")[0] == '"$"'
