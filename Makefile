@@ -12,7 +12,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 TEST_WORKERS ?= 4
 SIZE_demo := , about 500 MB
 SIZE_dev := , about 2 GB
-FUZZ_TARGETS ?= segment block_bodies go_esdb log lql position http_input
+FUZZ_TARGETS ?= segment block_bodies go_esdb log lql position http_input json_paths
 
 # Every command that a test starts would compile all it imports again: half of the time of `make test`.
 unexport PYTHONDONTWRITEBYTECODE

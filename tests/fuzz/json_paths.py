@@ -1,0 +1,72 @@
+"""JSON from anybody: a place in it holds what `json.loads` finds there, and fields are those that it has."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pyarrow as pa
+
+from esformat.format.json_fields import count_fields
+from esformat.format.json_values import JsonValues
+
+PATHS: tuple[tuple[str | int, ...], ...] = (("a",), ("a", "b"), ("list", 0), ("list", -1, "é"), (0,), ("\n",), ())
+_MOST_LEVELS = 200  # both read so many, whatever called them
+_LONG_NUMBER = re.compile("[0-9]{4000}")  # that Python refuses
+
+
+def seeds() -> list[bytes]:
+    """Documents with every kind of value, escapes in keys and texts, repeated keys; and some that are broken."""
+    documents = [
+        {"a": {"b": [1, -0.5, 1e300, None, True, False, "x" * 20]}, "list": [{"é": "\n\U0001f600"}, {}], "\n": "\\"},
+        [[], {}, "", 0, -1, "12345678", "1234567\t"],
+        {"list": [{"é": 1}, {"é": 2}], "a": "b"},
+    ]
+    texts = [json.dumps(document, ensure_ascii=ascii_only) for document in documents for ascii_only in (True, False)]
+    texts += [
+        '{"a":1,"\\u0061":{"b":2}}',
+        " [ NaN , -Infinity ] ",
+        '{"a":"\\ud83d\\ude00\\ud83d"}',
+        '{"a":[1,]}',
+        "1.e5",
+    ]
+    return [bytes([number]) + text.encode() for number, text in enumerate(texts)]
+
+
+def one_input(data: bytes) -> None:
+    """The first byte chooses a path; the rest is a document."""
+    path, document = PATHS[data[0] % len(PATHS)] if data else (), data[1:]
+    array = pa.array([b'{"a":0}', document, None, b"{"], pa.binary())
+    found = JsonValues(array, path)
+    text, kind = found.texts()[1].as_py(), int(found.kinds[1])
+    fields = count_fields([array])
+    assert fields.payloads == 3
+    if document.count(b"[") + document.count(b"{") > _MOST_LEVELS or _LONG_NUMBER.search(document.decode("latin-1")):
+        return
+    try:
+        whole = json.loads(document.decode())
+    except ValueError:  # no JSON, or no UTF-8
+        assert (kind, text, fields.no_json) == (0, None, 2)
+        return
+    assert fields.no_json == 1
+    there, value = _at(whole, path)
+    assert (kind != 0, text) == (there, _text(value))
+
+
+def _at(value: Any, path: tuple[str | int, ...]) -> tuple[bool, Any]:
+    for step in path:
+        if isinstance(value, dict) and str(step) in value:
+            value = value[str(step)]
+        elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
+            value = value[step]
+        else:
+            return False, None
+    return True, value
+
+
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace").decode()
