@@ -85,8 +85,10 @@ class _Tables:
         """The fields so far; fields whose keys are the same text, escaped or not, are one."""
         paths: list[str] = ["$"]
         counts: dict[str, dict[str, int]] = {}
-        edges, keys = self._edges.tolist(), self._keys.tobytes()
-        for field in range(int(self._state[0])):
+        number = int(self._state[0])
+        edges = self._edges[: number + 1].tolist()
+        keys = self._keys[: edges[-1]].tobytes()
+        for field in range(number):
             if field:
                 paths.append(paths[self._parents[field]] + _step(keys[edges[field] : edges[field + 1]]))
             held = counts.setdefault(paths[field], {})
