@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,6 +23,7 @@ from aggregator.client.writing.async_writer import AsyncWriter
 from aggregator.client.writing.lanes import Lanes
 from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Receipt
 from esformat import Event
+from esformat.parts import with_fields
 
 
 class AsyncAnswer:
@@ -51,14 +52,15 @@ class AsyncAnswer:
         async for batch in stream.batches():
             yield batch
 
-    async def to_table(self) -> pa.Table:
-        """All events as one table."""
+    async def to_table(self, *, fields: Iterable[str] | Mapping[str, pa.DataType] = ()) -> pa.Table:
+        """All events as one table; `fields` of JSON payloads as in `esformat.Scan.to_table`."""
         stream = await self._stream()
-        return pa.Table.from_batches([batch async for batch in stream.batches()], schema=stream.schema)
+        table = pa.Table.from_batches([batch async for batch in stream.batches()], schema=stream.schema)
+        return with_fields(table, fields) if fields else table
 
-    async def to_pandas(self, **options: Any) -> Any:
-        """All events as a pandas data frame; `options` go to `pyarrow.Table.to_pandas`."""
-        return (await self.to_table()).to_pandas(**options)
+    async def to_pandas(self, *, fields: Iterable[str] | Mapping[str, pa.DataType] = (), **options: Any) -> Any:
+        """All events as a pandas data frame; `fields` as in `to_table`, `options` go to `pyarrow.Table.to_pandas`."""
+        return (await self.to_table(fields=fields)).to_pandas(**options)
 
     async def count(self) -> int:
         """How many events there are. Their timestamps are sent for it; all columns of a SELECT's records."""

@@ -40,6 +40,8 @@ _STEP = re.compile(
     r"""|\[(?P<quoted>"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*"|'[^'\\]*')\]"""
 )
 _NUMBER = r"\A-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?\z"
+_PLAIN_FLOAT = r"\A-?(0\.(0|0{0,3}[1-9]|0{0,3}[1-9][0-9]{0,10}[1-9])|[1-9][0-9]{0,6}\.(0|[0-9]{0,7}[1-9]))\z"
+"""Of at most fifteen digits, from 0.0001 on, and none too many at the end: what Python, too, writes of the number."""
 _EXACT = 2**53  # from here on, floats have not every integer
 
 
@@ -101,10 +103,11 @@ class JsonValues:
         """
         none = (self.kinds == MISSING) | (self.kinds == NULL)
         edges, raw = self._pieces(np.where(none, self._starts, self._ends) - self._starts)
-        rewritten = [ESCAPED, ARRAY, OBJECT] if numbers_as_written else [ESCAPED, ARRAY, OBJECT, FLOAT, INTEGER]
-        odd = np.isin(self.kinds, rewritten)
-        odd &= (self.kinds != INTEGER) | ((edges[1:] - edges[:-1] == 2) & (self._first_bytes() == ord("-")))  # -0
-        return self._array(edges, raw, none, np.flatnonzero(odd))
+        odd = np.isin(self.kinds, [ESCAPED, ARRAY, OBJECT])
+        whole = self._array(edges, raw, none)
+        if not numbers_as_written:
+            odd |= self._written_otherwise(whole)
+        return self._with(whole, np.flatnonzero(odd))
 
     def numbers(self) -> pa.DoubleArray:
         """Numbers, also those that strings hold; null for all else."""
@@ -115,25 +118,31 @@ class JsonValues:
         """True and false; null for all else."""
         return pa.array(self.kinds == TRUE, mask=(self.kinds != TRUE) & (self.kinds != FALSE))
 
-    def _first_bytes(self) -> npt.NDArray[np.uint8]:
-        return self._data[np.minimum(self._starts, max(len(self._data) - 1, 0))] if len(self._data) else self.kinds
+    def _written_otherwise(self, texts: pa.LargeStringArray) -> npt.NDArray[np.bool_]:
+        """Which numbers Python writes in another way than the document, or perhaps."""
+        otherwise: npt.NDArray[np.bool_] = (self.kinds == INTEGER) & np.asarray(pc.equal(texts, "-0").fill_null(False))
+        rows = np.flatnonzero(self.kinds == FLOAT)
+        if len(rows):
+            plain = pc.match_substring_regex(texts.take(pa.array(rows)), _PLAIN_FLOAT)
+            otherwise[rows] = ~np.asarray(plain)
+        return otherwise
 
     def _pieces(self, lengths: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], bytes]:
         edges = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=edges[1:])
         return edges, gathered(self._data, self._starts, lengths)
 
-    def _array(
-        self, edges: npt.NDArray[np.int64], raw: bytes, none: npt.NDArray[np.bool_], odd: npt.NDArray[np.int64]
-    ) -> pa.LargeStringArray:
+    def _array(self, edges: npt.NDArray[np.int64], raw: bytes, none: npt.NDArray[np.bool_]) -> pa.LargeStringArray:
         validity = pa.py_buffer(np.packbits(~none, bitorder="little"))
-        whole = pa.LargeStringArray.from_buffers(len(none), pa.py_buffer(edges), pa.py_buffer(raw), validity)
+        return pa.LargeStringArray.from_buffers(len(none), pa.py_buffer(edges), pa.py_buffer(raw), validity)
+
+    def _with(self, texts: pa.LargeStringArray, odd: npt.NDArray[np.int64]) -> pa.LargeStringArray:
+        """The texts with those at the rows `odd` as Python writes them."""
         if not len(odd):
-            return whole
-        rewritten = pa.array(self._rewritten(odd), pa.large_string())
-        mask = np.zeros(len(none), np.bool_)
+            return texts
+        mask = np.zeros(len(texts), np.bool_)
         mask[odd] = True
-        return pc.replace_with_mask(whole, pa.array(mask), rewritten)
+        return pc.replace_with_mask(texts, pa.array(mask), pa.array(self._rewritten(odd), pa.large_string()))
 
     def _rewritten(self, rows: npt.NDArray[np.int64]) -> list[str]:
         """Values as Python reads and writes them: all as one document, as that is twenty times as fast."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from esformat.read.answer import Answer, Unpicklable
     from esformat.read.ask.question import can_hold
     from esformat.read.decode.event_rows import rows_of_batch
+    from esformat.read.payload_columns import with_fields
     from esformat.read.row_range import scan_rows
     from esformat.write.allocators import release_unused
     from esformat.write.intake import EventRows, check_table, to_arrow
@@ -54,6 +55,7 @@ else:
             "esformat.write.ordered_pieces": "ordered_pieces pieces_of",
             "esformat.write.plain_array": "plain_array",
             "esformat.quantity": "parse_duration parse_size",
+            "esformat.read.payload_columns": "with_fields",
             "esformat.read.row_range": "scan_rows",
             "esformat.format.schema": (
                 "KEY_COLUMNS TIMESTAMP_TYPE EventSchema Field default_schema make_schema normalise_type"
@@ -103,4 +105,5 @@ __all__ = [
     "to_bound",
     "to_microseconds",
     "to_nanos",
+    "with_fields",
 ]

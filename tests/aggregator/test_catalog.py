@@ -79,6 +79,27 @@ def test_all_kinds_of_batches(catalog):
     assert len(topic.append(table.slice(0, 0))) == 0
 
 
+def test_fields_of_payloads(catalog):
+    """As columns of their own types, and counted; sealed or not."""
+    topic = catalog.create_topic("orders")
+    topic.append([{"space": "a", "timestamp": 1, "data": b'{"price": 2, "by": {"id": "x"}}'}])
+    catalog.seal()
+    topic.append(
+        [{"space": "a", "timestamp": 2, "data": b'{"price": 0.5}'}, {"space": "a", "timestamp": 3, "data": b"-"}]
+    )
+    table = topic.scan(columns=["data"]).to_table(fields=["$.price", "$.by.id"])
+    assert table.select([1, 2]).to_pydict() == {"$.price": [2.0, 0.5, None], "$.by.id": ["x", None, None]}
+    chosen = topic.scan().to_pandas(fields={"$.price": pa.decimal128(4, 1)})
+    assert [str(price) for price in chosen["$.price"][:2]] == ["2.0", "0.5"]
+    found = topic.scan().payload_fields()
+    assert {field.path: field.kinds for field in found.fields}["$.price"] == {"integer": 1, "number": 1}
+    assert (found.payloads, found.no_json) == (3, 1)
+    with pytest.raises(esformat.UsageError, match="ask for data among the columns"):
+        topic.scan(columns=["timestamp"]).to_table(fields=["$.price"])
+    with pytest.raises(esformat.UsageError, match="ask for data among the columns"):
+        topic.scan(columns=["timestamp"]).payload_fields()
+
+
 def test_scan_is_a_table_too(catalog):
     """Arrow, pandas, the C stream; columns by name; facts of the aggregator where they are asked for."""
     topic = catalog.create_topic("activity", indexes=["type"])

@@ -45,6 +45,7 @@ def test_topics_appends_and_scans(catalog, server):
             await client.delete_topic("moved")
             assert await client.topics() == ("web",)
             assert (await topic.scan_index("type", "page").to_pandas()).shape[0] > 50
+            assert (await topic.scan().to_table(fields=["$.none"]))["$.none"].null_count == 305
             assert (await topic.read(from_index=1, limit=2).to_table())["record_index"].to_pylist() == [1, 2]
             with pytest.raises(TopicNotFoundError):
                 await client.topic("absent").scan().to_table()

@@ -99,6 +99,9 @@ def test_an_answer_feeds_other_libraries(client):
     found = duckdb.sql("SELECT type, count(*) FROM scan GROUP BY 1 ORDER BY 2, 1").fetchall()
     assert len(found) == 4
     assert pa.table(scan).num_rows == len(scan.to_pandas()) == 100
+    assert (
+        topic.scan().to_table(fields=["$.none"])["$.none"].null_count == topic.scan().payload_fields().payloads == 100
+    )
 
 
 def test_appends(catalog, client):

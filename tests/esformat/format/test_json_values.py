@@ -8,7 +8,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 from effort import examples
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from esformat import UsageError
@@ -80,6 +80,18 @@ def test_a_chosen_type():
     assert values_column(documents, "$.at", pa.timestamp("us"))[0].as_py().year == 2024
     with pytest.raises(UsageError, match=r"the values of \$\.at are not int64.*2024-03-01"):
         values_column(documents, "$.at", pa.int64())
+
+
+@examples(500)
+@given(st.from_regex(r"\A-?(0|[1-9][0-9]{0,8})\.[0-9]{1,16}\Z"))
+@example("0.0001")
+@example("0.00001")
+@example("-0.0")
+@example("0.00012345678901234")
+@example("9999999.99999999")
+def test_fractions(written):
+    """As Python writes the number, whatever the document did."""
+    assert JsonValues(pa.array([written]), []).texts().to_pylist() == [repr(float(written))]
 
 
 def test_numbers_that_python_does_not_take():
