@@ -145,7 +145,7 @@ def _in_order(group: Group, bases: list[int], question: Question, space: pa.Scal
     lookups = group.lookups
     if question.by_index:
         for lookup, base in zip(lookups, bases, strict=False):
-            rows = base + lookup.within(question.first_index, question.end_index)
+            rows = base + _having(lookup, question, lookup.within(question.first_index, question.end_index))
             yield rows[::-1] if question.reverse else rows
         return
     reverse = question.reverse
@@ -169,7 +169,7 @@ def _in_order(group: Group, bases: list[int], question: Question, space: pa.Scal
 
 
 def _found(lookup: Lookup, question: Question, space: pa.Scalar | None) -> tuple[I64, I64]:
-    """Rows of a lookup, ascending, and their timestamps."""
+    """Rows of a lookup, ascending, and their timestamps; of a space also those that lack what else is asked for."""
     if space is None:
         rows, times = np.arange(lookup.rows), lookup.times
     else:
@@ -181,7 +181,25 @@ def _found(lookup: Lookup, question: Question, space: pa.Scalar | None) -> tuple
     if question.end is not None and lookup.max_timestamp >= question.end:
         mask = times < question.end
         rows, times = rows[mask], times[mask]
+    if space is None and _conditions(question):
+        rows = _having(lookup, question, rows)
+        times = lookup.times[rows]
     return rows, times
+
+
+def _having(lookup: Lookup, question: Question, rows: I64) -> I64:
+    """Those of some rows, ascending, whose columns have the values that are asked for."""
+    conditions = _conditions(question)
+    if not conditions or not len(rows):
+        return rows
+    first, last = int(rows[0]), int(rows[-1]) + 1
+    masks = [_equal(lookup.column(name)[first:last], value) for name, value in conditions]
+    having: Bools = np.logical_and.reduce(masks)
+    return rows[having[rows - first]]
+
+
+def _conditions(question: Question) -> list[tuple[str, Any]]:
+    return [*question.conditions] + [("grouping", question.grouping)] * (question.grouping is not None)
 
 
 def _parted(found: list[tuple[I64, I64]], key: int, reverse: bool) -> tuple[tuple[I64, I64], tuple[I64, I64]]:
@@ -206,7 +224,7 @@ def _by_time(found: list[tuple[I64, I64]], reverse: bool) -> I64:
 def _first_size(question: Question) -> int:
     """How many rows are looked at first because of a limit."""
     assert question.limit is not None
-    filtered = question.conditions or question.grouping is not None
+    filtered = question.space is not None and _conditions(question)
     return min(max(question.limit + 1, FIRST_WINDOW_ROWS if filtered else 1), WINDOW_ROWS)
 
 
@@ -231,17 +249,15 @@ def _filtered(
     masks = []
     if space is not None:
         masks.append(_bools(pc.equal(batch.column("space"), space)))
+        masks += [_equal(batch.column(name), value) for name, value in _conditions(question)]
     masks += question.masks(numbers(batch, "timestamp"), numbers(batch, RECORD_INDEX))
-    if question.grouping is not None:
-        masks.append(_equal(batch.column("grouping"), question.grouping))
-    masks += [_equal(batch.column(name), value) for name, value in question.conditions]
     mask = np.logical_and.reduce(masks) if masks else None
     if mask is None or mask.all():
         return None, batch
     return mask, batch.filter(pa.array(mask))
 
 
-def _equal(column: pa.Array, value: Any) -> Bools:
+def _equal(column: pa.Array | pa.ChunkedArray, value: Any) -> Bools:
     try:
         if isinstance(value, bytes):  # a key
             wanted = pa.scalar(value, pa.binary()).cast(column.type)
@@ -254,5 +270,5 @@ def _equal(column: pa.Array, value: Any) -> Bools:
     return _bools(pc.equal(column, wanted).fill_null(False))
 
 
-def _bools(mask: pa.BooleanArray) -> Bools:
+def _bools(mask: pa.BooleanArray | pa.ChunkedArray) -> Bools:
     return np.asarray(mask.to_numpy(zero_copy_only=False))

@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -26,6 +27,7 @@ from esformat.read.decode.block_events import EventMaker, find_rows
 from esformat.read.decode.block_group import BlockGroup, Later, at_once
 from esformat.read.decode.cached_group import KeptGroup
 from esformat.read.decode.event_rows import EventRows, rows_of_batch
+from esformat.read.decode.few_rows import MOST_FEW, few_rows
 from esformat.read.decode.matched_rows import MatchedRows, completed
 from esformat.read.decode.payloads_ahead import with_payloads_ahead
 from esformat.read.decode.run_batches import BatchMaker
@@ -184,6 +186,11 @@ class Scan(Answer):
         narrowed = self._narrow_to_read()
         if narrowed.nothing:
             return
+        if self._are_few(narrowed) and self._direct():
+            shown = None if self._query.columns is None else frozenset(self._query.columns)
+            maker = partial(EventMaker, self._reader, reverse=self._query.reverse, shown=shown)
+            yield from few_rows(self._reader, self._query, narrowed, self._portions(narrowed), maker)
+            return
 
         def read(group: list[Portion], later: Later) -> EventRows:
             blocks = self._blocks(group, narrowed)
@@ -217,6 +224,13 @@ class Scan(Answer):
             return directed
         return _first_of(directed, query.limit, reverse=query.reverse)
 
+    def _are_few(self, narrowed: Narrowed) -> bool:
+        """Whether an index lists so few rows that they are read one by one."""
+        return self._whole and narrowed.rows is not None and len(narrowed.rows) <= MOST_FEW
+
+    def _portions(self, narrowed: Narrowed) -> Iterator[Portion]:
+        return portions_ahead(self._reader, self._query, self._directed(narrowed), narrowed)
+
     def _narrow(self) -> Narrowed:
         return narrow(self._reader, self._query, *self._span, self._listed)
 
@@ -245,6 +259,10 @@ class Scan(Answer):
         if self._merged:
             streams = self._merge_sources(columns, narrowed)
             return union(streams, ["timestamp"], columns, reverse=self._query.reverse, lean=True)
+        if self._are_few(narrowed):
+            maker_of = partial(BatchMaker, self._reader, reverse=self._query.reverse, columns=columns)
+            few = list(few_rows(self._reader, self._query, narrowed, self._portions(narrowed), maker_of))
+            return iter(few if len(few) < 2 else (pa.concat_batches(few),))
         groups = self._groups(self._wanted(narrowed), narrowed)
         if self._query.limit is not None:
             batches = (self._read_group(group, columns, narrowed) for group in groups)

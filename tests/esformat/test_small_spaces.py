@@ -11,6 +11,10 @@ import pyarrow.compute as pc
 import pytest
 
 import esformat
+from esformat.format.data_block import DataBlock
+from esformat.format.directory import Leaf
+from esformat.format.postings import Page
+from esformat.read.decode.block_group import BlockGroup
 
 SPACES = 30_000
 
@@ -65,6 +69,81 @@ def test_a_unique_value_reads_one_page_and_one_block(path, monkeypatch, reverse)
         (event,) = segment.scan_index("id", 17, reverse=reverse)
         assert event == expected
         assert len(read) <= 4  # index root, page, leaf, and perhaps a dictionary; data blocks are read otherwise
+
+
+@pytest.mark.parametrize("wanted", ["events", "table", "columns"])
+def test_a_unique_value_decodes_one_page_one_leaf_and_one_row(path, wanted, monkeypatch):
+    """Before, times, codes and lengths of its whole block were decoded, by way of a group of blocks."""
+    with esformat.open(path, cache_bytes=64 << 20) as segment:
+        list(segment.scan_index("id", 5))  # the root of the index, dictionaries
+        made = {kind: counted(monkeypatch, kind) for kind in (Page, Leaf, DataBlock, BlockGroup)}
+        for number in (1717, 2, 29_000):
+            scan = segment.scan_index("id", number)
+            if wanted == "events":
+                assert [event.indexes["id"] for event in scan] == [number]
+            elif wanted == "table":
+                assert scan.to_table()["id"].to_pylist() == [number]
+            else:
+                scan = segment.scan_index("id", number, columns=["space", "timestamp"])
+                assert scan.to_table().column_names == ["space", "timestamp"]
+                assert scan.count() == 1
+            assert {kind: len(calls) <= 1 for kind, calls in made.items()} == dict.fromkeys(made, True)
+            assert not made[BlockGroup]
+            for calls in made.values():
+                calls.clear()
+
+
+def counted(monkeypatch, kind):
+    """A list that grows by one whenever an object of that kind is made."""
+    made, original = [], kind.__init__
+
+    def init(self, *arguments, **named):
+        made.append(kind)
+        original(self, *arguments, **named)
+
+    monkeypatch.setattr(kind, "__init__", init)
+    return made
+
+
+FEW_QUESTIONS = [{}, {"reverse": True}, {"limit": 2}, {"reverse": True, "limit": 1}, {"start": 20_000}, {"end": 9}]
+
+
+@pytest.fixture(scope="module")
+def scattered(tmp_path_factory):
+    """Values that one to twelve events have, in runs of many blocks and many runs of a block, all kinds of columns."""
+    path = tmp_path_factory.mktemp("scattered") / "scattered.esdb"
+    chance = random.Random(8)
+    rows = [
+        {"space": "long" if n % 2 else f"s{n % 500:03}", "grouping": f"g{n % 3}", "timestamp": n, "data": b"%d" % n,
+         "few": chance.randrange(3000), "word": f"w{chance.randrange(4000)}", "text": f"text {n}" * (n % 3),
+         "parts": [n] * (n % 4)}
+        for n in range(24_000)
+    ]  # fmt: skip
+    with esformat.create(path, indexes=["few", "word"]) as writer:
+        writer.add_table(pa.Table.from_pylist(rows))
+    return path
+
+
+@pytest.mark.parametrize("question", FEW_QUESTIONS, ids=str)
+def test_few_rows_one_by_one_or_as_a_group(scattered, question, monkeypatch):
+    """Either way gives the same: events, tables, chosen columns, counts; one condition or two; in both directions."""
+    chance = random.Random(9)
+    with esformat.open(scattered) as segment:
+        asked = [("few", chance.randrange(3000)) for _ in range(12)] + [("word", f"w{chance.randrange(4000)}")] * 3
+        asked += [({"few": few, "word": None}, None) for few in range(3)]
+        for name, value in asked:
+            if isinstance(name, dict):
+                (first, *_) = segment.scan_index("few", name["few"])
+                name = name | {"word": first.indexes["word"]}
+            scans = [partial(segment.scan_index, name, value, **question, columns=c) for c in (None, ["data", "parts"])]
+            monkeypatch.setattr("esformat.read.scan.MOST_FEW", 0)
+            grouped = [(list(scan()), scan().to_table()) for scan in scans]
+            monkeypatch.setattr("esformat.read.scan.MOST_FEW", 50)
+            for scan, (events, table) in zip(scans, grouped, strict=True):
+                assert list(scan()) == events
+                assert [event.columns for event in scan()] == [event.columns for event in events]
+                assert scan().to_table() == table
+                assert scan().count() == len(events)
 
 
 def test_a_common_value_of_many_blocks(path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +40,7 @@ class Lookup:
         self.min_timestamp = min(piece.min_timestamp for piece in pieces)
         self.max_timestamp = max(piece.max_timestamp for piece in pieces)
         self._asked = 0
+        self._columns: dict[str, pa.ChunkedArray] = {}
 
     @classmethod
     def joined(cls, first: Lookup, second: Lookup) -> Lookup:
@@ -51,6 +51,7 @@ class Lookup:
         self.min_timestamp = min(first.min_timestamp, second.min_timestamp)
         self.max_timestamp = max(first.max_timestamp, second.max_timestamp)
         self._asked = max(first._asked, second._asked)
+        self._columns = {}
         known = vars(first)
         if "times" in known:
             self.times = np.concatenate([first.times, second.times])
@@ -60,9 +61,12 @@ class Lookup:
             self._index = first._index.followed_by(second._index)
         return self
 
-    @cached_property
-    def _spaces(self) -> Any:
-        return pa.chunked_array([piece.batch.column("space") for piece in self.pieces])
+    def column(self, name: str) -> pa.ChunkedArray:
+        """A column that the pieces have, of all rows; nothing of it is copied."""
+        known = self._columns.get(name)
+        if known is None:
+            known = self._columns[name] = pa.chunked_array([piece.batch.column(name) for piece in self.pieces])
+        return known
 
     @cached_property
     def times(self) -> I64:
@@ -76,7 +80,7 @@ class Lookup:
 
     @cached_property
     def _index(self) -> SpaceIndex:
-        return SpaceIndex.of(self._spaces.combine_chunks())
+        return SpaceIndex.of(self.column("space").combine_chunks())
 
     def follows(self, other: Lookup) -> bool:
         """Whether the two are put together: of one schema, and the other not much larger."""
@@ -94,7 +98,7 @@ class Lookup:
             rows = self._index.find(space.as_buffer().to_pybytes())
             if len(rows) * COMMON < self.rows:
                 return rows
-        return np.flatnonzero(pc.equal(self._spaces, space).to_numpy())
+        return np.flatnonzero(pc.equal(self.column("space"), space).to_numpy())
 
     def within(self, first_index: int | None, end_index: int | None) -> I64:
         """Rows, ascending, of the pieces that have record indexes between those: all such rows, and others."""

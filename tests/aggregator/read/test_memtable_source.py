@@ -113,3 +113,65 @@ def test_events_of_a_space(catalog, steps, questions, erased, alike):
             assert scan.count() == len(wanted)
             events = [(event.timestamp, event.space, event.grouping) for event in topic.scan(**asked)]
             assert events == [(time, space, grouping) for time, _, _, space, grouping in wanted]
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory):
+    """A topic of two schemas and two partitions with indexes, sealed nowhere; and the same sealed."""
+    topics = []
+    with aggregator.open(tmp_path_factory.mktemp("indexed") / "c", durability="none") as opened:
+        for name in ("sealed", "open"):
+            topic = opened.create_topic(name, indexes=["id", "kind"], roll=ROLL)
+            for batch in range(12):
+                numbers = range(batch * 400, batch * 400 + 400)
+                events = {
+                    "space": [f"s{n % 7}" for n in numbers],
+                    "grouping": [f"g{n % 3}" for n in numbers],
+                    "timestamp": pa.array([n * 37 % 5000 for n in numbers], pa.timestamp("us", "UTC")),
+                    "id": [f"id-{n}" for n in numbers],
+                    "kind": pa.array([None if n % 5 == 0 else n % 4 for n in numbers], pa.int64()),
+                    "data": [b"%d" % n for n in numbers],
+                }
+                if batch % 3 == 2:
+                    events["later"] = [n % 2 == 0 for n in numbers]
+                topic.append(pa.table(events), partition=str(batch % 2))
+            if name == "sealed":
+                opened.seal()
+            topics.append(topic)
+        yield topics[::-1]
+
+
+INDEX_QUESTIONS = [
+    {}, {"reverse": True}, {"limit": 3}, {"limit": 3, "reverse": True}, {"start": 100, "end": 3000, "limit": 900},
+    {"grouping": "g1"}, {"grouping": "g1", "reverse": True, "limit": 1}, {"partition": "1", "start": 4000},
+    {"space": "s3"}, {"space": "s3", "limit": 2, "reverse": True}, {"columns": ["data", "kind"]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("question", INDEX_QUESTIONS, ids=str)
+def test_values_of_indexes_among_unsealed_events(indexed, question):
+    """What was not sealed yet answers as what was: unique, common and absent values, one condition and two."""
+    unsealed_topic, sealed = indexed
+    assert unsealed_topic.stats()["unsealed_rows"]
+    assert not sealed.stats()["unsealed_rows"]
+    for asked in ({"id": "id-7"}, {"id": "id-4799"}, {"kind": 1}, {"kind": 3, "id": "id-3"}, {"kind": 9}, {"id": "x"}):
+        one, other = (topic.scan_index(asked, **question) for topic in indexed)
+        assert one.to_table() == other.to_table()
+        assert list(one) == list(other)
+        assert one.count() == other.count()
+
+
+def test_a_unique_value_takes_one_unsealed_row(indexed, monkeypatch):
+    """Before, all columns of every unsealed row were copied and sorted: 220 ms for half a million."""
+    taken = []
+    original = unsealed.Rows.take
+    monkeypatch.setattr(
+        unsealed.Rows, "take", lambda self, rows, names: taken.append(len(rows)) or original(self, rows, names)
+    )
+    for question in ({}, {"reverse": True}, {"limit": 5}, {"grouping": "g2"}, {"start": 10}):
+        (event,) = indexed[0].scan_index("id", "id-4100", **question)
+        assert event.indexes["id"] == "id-4100"
+        assert sum(taken) == 1
+        taken.clear()
+    assert indexed[0].scan(grouping="g1", limit=2).to_table().num_rows == 2
+    assert sum(taken) <= 32
