@@ -8,6 +8,6 @@ completion = completion_command(
     """\
   aggregator completion bash >> ~/.bashrc
   aggregator completion zsh >> ~/.zshrc
-  aggregator completion fish > ~/.config/fish/completions/aggregator.fish
+  aggregator completion fish >> ~/.config/fish/config.fish
 """
 )

@@ -8,6 +8,6 @@ completion = completion_command(
     """\
   esdb completion bash >> ~/.bashrc
   esdb completion zsh >> ~/.zshrc
-  esdb completion fish > ~/.config/fish/completions/esdb.fish
+  esdb completion fish >> ~/.config/fish/config.fish
 """
 )

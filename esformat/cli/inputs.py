@@ -14,6 +14,7 @@ from esformat.io.location import is_same_place, locate
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from click.shell_completion import CompletionItem
 
 ON_ERROR = "--on-error"
 
@@ -34,6 +35,11 @@ class _OnError(click.ParamType[Any]):
     """stop, skip or collect with a file."""
 
     name = "stop|skip|collect FILE"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem  # here: few ask
+
+        return [CompletionItem(what) for what in ("stop", "skip", "collect") if what.startswith(incomplete)]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
         if isinstance(value, tuple):
@@ -109,7 +115,8 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--timezone", metavar="ZONE", help="Time zone of times without one. Default: the session's, UTC."),
         click.option(ON_ERROR, type=click.Choice(["stop", "skip"]), metavar="stop|skip", default="stop",
                      show_default=True, help="What to do with rows that cannot be read as events."),
-        click.option("--schema", metavar="FILE", help="A segment whose columns exported CSV and JSON lines get again."),
+        click.option("--schema", type=click.Path(), metavar="FILE",
+                     help="A segment whose columns exported CSV and JSON lines get again."),
         click.option("--hive/--no-hive", default=True, show_default=True,
                      help="Read directories named NAME=VALUE as columns."),
     )):  # fmt: skip

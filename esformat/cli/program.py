@@ -59,6 +59,10 @@ class Group(click.Group):
         return list(self.commands)
 
 
+_ZSH_COMPLETES = "    (( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i }\n"
+"""A .zshrc that nobody has changed does not turn completion on."""
+
+
 def completion_command(example: str) -> click.Command:
     """Make the command `completion` of a program."""
 
@@ -72,7 +76,8 @@ def completion_command(example: str) -> click.Command:
         main = ctx.find_root().command
         kind = get_completion_class(shell)
         assert kind is not None  # click knows these three
-        click.echo(kind(main, {}, str(main.name), f"_{str(main.name).upper()}_COMPLETE").source())
+        source = kind(main, {}, str(main.name), f"_{str(main.name).upper()}_COMPLETE").source()
+        click.echo(source.replace("    compdef ", f"{_ZSH_COMPLETES}    compdef "))
 
     return completion
 

@@ -76,7 +76,7 @@ def spark() -> None:
 
 
 @spark.command(epilog=_CONVERT)
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT... OUT")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT... OUT", type=click.Path())
 @input_format_option(*_INPUT_FORMATS, text="Format of INPUT. Default: by the names.")
 @target_format_option(*_OUTPUT_FORMATS, text="Format of OUT.", default="esdb")
 @click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Column that holds the space.")
@@ -137,7 +137,7 @@ def compact(directory: str, target: int, **options: Any) -> int:
 
 
 @spark.command(epilog=_REINDEX)
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Index this column. Repeatable.")
 @click.option("--no-index", is_flag=True, help="Drop all indexes.")
 @job_options
@@ -151,7 +151,7 @@ def reindex(paths: tuple[str, ...], indexes: tuple[str, ...], no_index: bool, **
 
 
 @spark.command(epilog=_VERIFY)
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
 @job_options
 def verify(paths: tuple[str, ...], **options: Any) -> int:
     """Check every block of all segments of PATH, files or directories, against the rules of the format."""
@@ -159,7 +159,7 @@ def verify(paths: tuple[str, ...], **options: Any) -> int:
 
 
 @spark.command(epilog=_ERASE)
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
 @click.option("--space", "spaces", multiple=True, metavar="KEY", help="Erase the events of this space. Repeatable.")
 @click.option(
     "--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, with the key in hexadecimal."

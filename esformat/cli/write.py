@@ -14,6 +14,7 @@ from esformat import convert
 from esformat.cli.console import count, moment, progress, size
 from esformat.cli.inputs import ON_ERROR, InputCommand, bad_rows_of, input_options, input_options_of, roles_of
 from esformat.cli.output import finished_file, json_option, say_json, shown_name, teller
+from esformat.cli.params import Folder
 from esformat.io.location import exists, is_same_place, locate, name_of
 from esformat.io.publish import STDOUT
 
@@ -32,7 +33,7 @@ Examples:
 
 @click.command(cls=InputCommand, epilog=_EXAMPLES)
 @click.argument("out", type=click.Path(dir_okay=False))
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...", type=click.Path())
 @input_options
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Index this column. Repeatable.")
 @click.option("--keys", type=click.Choice(["text", "binary"]), default="text", show_default=True, help="Kind of keys.")
@@ -40,7 +41,9 @@ Examples:
 @click.option("--level", type=int, help="Compression level: higher is smaller and slower.")
 @click.option("--templates", is_flag=True, help="Smaller for JSON objects; writing and lookups take longer.")
 @click.option("--memory", metavar="SIZE", default="1GiB", show_default=True, help="Memory limit for events.")
-@click.option("--temp-dir", metavar="DIR", help="Directory for events beyond that limit. Default: beside OUT.")
+@click.option(
+    "--temp-dir", type=Folder(), metavar="DIR", help="Directory for events beyond that limit. Default: beside OUT."
+)
 @json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:

@@ -49,8 +49,12 @@ class _Config(click.Path):
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("config", required=False, type=_Config(exists=True, path_type=Path))
-@click.option("--path", multiple=True, metavar="GLOB", help="Files to collect, or a folder. Repeatable.")
-@click.option("--into", metavar="CATALOG|URL", help="A catalog's directory, or http://host:port of a server.")
+@click.option(
+    "--path", type=click.Path(), multiple=True, metavar="GLOB", help="Files to collect, or a folder. Repeatable."
+)
+@click.option(
+    "--into", type=click.Path(), metavar="CATALOG|URL", help="A catalog's directory, or http://host:port of a server."
+)
 @click.option("--topic", metavar="TOPIC", help="Topic of the streams. Default: logs.")
 @click.option("--tags", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Tags of the streams. Repeatable.")
 @click.option("--file-tag", metavar="NAME", help='Tag that holds the file\'s path. Default: file; "" for none.')
@@ -81,7 +85,12 @@ class _Config(click.Path):
 @click.option("--max-line-bytes", type=int, metavar="N", help="Longest line; longer ones are cut. Default: 1 MiB.")
 @click.option("--begin", type=click.Choice(["start", "end"]), help="Where to start in each file on the first run.")
 @click.option("--compressed", type=click.Choice(["skip", "once"]), help="What to do with .gz files. Default: skip.")
-@click.option("--state", metavar="FILE", help="File that records progress. Default: in ~/.local/state/aggregator.")
+@click.option(
+    "--state",
+    type=click.Path(),
+    metavar="FILE",
+    help="File that records progress. Default: in ~/.local/state/aggregator.",
+)
 @click.option(
     "--token", envvar="AGGREGATOR_TOKEN", metavar="TEXT", help="Access token for a server. Or AGGREGATOR_TOKEN."
 )

@@ -34,13 +34,20 @@ Examples:
     "--to", required=True, metavar="WHERE",
     help="stdout, file:PATH, syslog://HOST:PORT (TCP), syslog+udp://…, syslog+tls://…, http://… or https://….",
 )  # fmt: skip
-@click.option("--state", metavar="FILE", help="File that records progress. Default: in ~/.local/state/aggregator.")
+@click.option(
+    "--state",
+    type=click.Path(),
+    metavar="FILE",
+    help="File that records progress. Default: in ~/.local/state/aggregator.",
+)
 @click.option("--once", is_flag=True, help="Exit after sending all existing records.")
 @click.option("-f", "--follow", is_flag=True, help="Follow new records as they arrive. This is the default.")
 @click.option(
     "--http-header", "headers", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Header of HTTP requests."
 )
-@click.option("--ca", metavar="FILE", help="CA certificates to trust for syslog+tls. Default: the system's.")
+@click.option(
+    "--ca", type=click.Path(), metavar="FILE", help="CA certificates to trust for syslog+tls. Default: the system's."
+)
 @click.option(
     "--priority", type=click.IntRange(0, 191), default=134, show_default=True, help="Priority of syslog messages."
 )
