@@ -9,6 +9,7 @@ import click
 from esformat.cli.inputs import reading_of, reading_options
 from esformat.cli.output import input_format_option, target_format_option
 from esformat.cli.params import Hex, Pair, Size
+from esformat.cli.program import Group
 from esformat.cli.spark_jobs import job_options, run_job, spark_format
 
 _INPUT_FORMATS = ("parquet", "orc", "jsonl", "csv", "arrow", "go-esdb")
@@ -44,7 +45,7 @@ Examples:
 """
 
 
-class _Jobs(click.Group):
+class _Jobs(Group):
     """The jobs here, and those of packages that stand on this one, which are looked for when somebody asks for them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -100,7 +100,7 @@ class _Making:
             keys, unfit = convert(source, pa.string())
         self._reject(unfit, lambda _: f"{role} {name!r} is not UTF-8 text: mend it, or take bytes with --keys binary")
         if role == "space":
-            self._reject(source.is_null(), lambda _: f"no space: {name!r} has no value")
+            self._reject(source.is_null(), lambda _: f"no space: {name!r} has no value{self._instead(roles)}")
         too_long = pc.greater(pc.binary_length(keys), MAX_KEY_BYTES)
         self._reject(too_long, lambda _: f"{role} {name!r} is longer than {MAX_KEY_BYTES} bytes")
         return pc.fill_null(keys, pa.scalar(b"").cast(keys.type))
@@ -108,7 +108,9 @@ class _Making:
     def timestamps(self, roles: Roles, times: Times) -> pa.Array:
         column, not_text = _timestamp_text(self._rows, roles)
         self._reject(not_text, lambda _: f"timestamp {roles.timestamp!r} is not UTF-8 text")
-        self._reject(column.is_null(), lambda _: f"no timestamp: {roles.timestamp!r} has no value")
+        self._reject(
+            column.is_null(), lambda _: f"no timestamp: {roles.timestamp!r} has no value{self._instead(roles)}"
+        )
         self._reject(~times.ok, lambda row: roles.clock.complaint(column[row]))
         return times.timestamps()
 
@@ -180,6 +182,14 @@ class _Making:
         column, unfit = convert(self._source(name), pa.binary())
         written = self._rows.origin.unit == LINE  # else a column of bytes is just that
         return (typed_text.without_base64(column) if written else column), unfit
+
+    def _instead(self, roles: Roles) -> str:
+        """Of keys that no row has, which columns they may be."""
+        batch = self._rows.batch
+        keys = (roles.space, roles.timestamp)
+        missing = [name for name in keys if pa.types.is_null(self._source(name).type)]
+        proposal = roles.proposal(missing, [name for name in batch.schema.names if name not in missing])
+        return f"; {proposal}" if proposal and "perhaps" in proposal else ""
 
     def _source(self, name: str) -> pa.Array:
         batch = self._rows.batch

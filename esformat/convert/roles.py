@@ -109,12 +109,11 @@ class Roles:
             return
         known = ", ".join(repr(name) for name in names)
         columns = f"column{'s' if len(missing) > 1 else ''} {' and '.join(map(repr, missing))}"
-        raise InputError(
-            f"has no {columns}, only {known or 'none at all'}", path=path, hint=self._proposal(missing, names)
-        )
+        hint = _other_delimiter(names) or self.proposal(missing, names)
+        raise InputError(f"has no {columns}, only {known or 'none at all'}", path=path, hint=hint)
 
-    def _proposal(self, missing: Sequence[str], names: Sequence[str]) -> str | None:
-        """Which options name the keys that are missing, and which columns they may be."""
+    def proposal(self, missing: Sequence[str], names: Sequence[str]) -> str | None:
+        """Say which options name the keys that are missing, and which columns they may be."""
         asked = [(f"--{role}", words) for role, words in _LIKELY.items() if getattr(self, role) in missing]
         if not asked:
             return None
@@ -159,6 +158,13 @@ class Roles:
         if not self.keeps_rest or self.data_json:
             return []
         return [name for name in names if name not in self.named and name != self.payload]
+
+
+def _other_delimiter(names: Sequence[str]) -> str | None:
+    """What to do with a header that is one name with delimiters of another kind in it."""
+    shown = {";": "';'", "\t": "'\\t'", "|": "'|'"}
+    found = next((each for each in shown if len(names) == 1 and each in names[0]), None)
+    return found and f"its fields seem to end in {shown[found]}: give --delimiter {shown[found]}"
 
 
 def stored_names(roles: Roles, names: Iterable[str]) -> dict[str, str]:

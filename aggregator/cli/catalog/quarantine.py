@@ -13,6 +13,7 @@ import aggregator
 from aggregator.cli.shared.opened import catalog_argument, reading, writing
 from esformat import convert
 from esformat.cli.parts import (
+    Group,
     count,
     json_option,
     moment,
@@ -37,7 +38,7 @@ Examples:
 """
 
 
-@click.group(epilog=_EXAMPLES)
+@click.group(cls=Group, epilog=_EXAMPLES)
 def quarantine() -> None:
     """List, show, export, retry and drop what a catalog set aside.
 

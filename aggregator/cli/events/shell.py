@@ -33,9 +33,10 @@ A statement ends with a semicolon, or with an empty line. SELECT without LIMIT s
 \\format NAME    how answers are printed: table, jsonl, json, csv, arrow, parquet, template;
                 \\format alone: as each fits
 \\follow SELECT  records as they arrive, until Ctrl-C
-\\help           this text; the language is described in docs/lql.md
+\\help           this text, as help; the language is described in docs/lql.md
 \\quit           end, as exit, quit and Ctrl-D do"""
 _ENDS = ("exit", "quit")
+_HELPS = "help"
 
 
 @click.command(epilog=_EXAMPLES)
@@ -68,7 +69,7 @@ class Shell:
     def take(self, text: str) -> bool:
         """Run a statement, or a command that begins with a backslash. False: the session ends."""
         text = text.strip()
-        if text.startswith("\\"):
+        if text.startswith("\\") or text.lower() == _HELPS:
             return self._command(text)
         if text.lower() in _ENDS:
             return False
@@ -77,7 +78,7 @@ class Shell:
         return True
 
     def _command(self, text: str) -> bool:
-        name, _, rest = text[1:].partition(" ")
+        name, _, rest = text.removeprefix("\\").partition(" ")
         if name in ("q", "quit", "exit"):
             return False
         if name == "format" and rest.strip() in ("", *FORMATS):
@@ -175,4 +176,4 @@ class Shell:
 def is_whole(text: str) -> bool:
     """Whether Enter runs what was typed: a command, a statement with its semicolon, or an empty line behind one."""
     _, rest = split(text)
-    return text.startswith("\\") or rest.strip().lower() in ("", *_ENDS) or text.endswith("\n")
+    return text.startswith("\\") or rest.strip().lower() in ("", *_ENDS, _HELPS) or text.endswith("\n")

@@ -10,6 +10,7 @@ import click
 
 from aggregator.cli.shared.opened import catalog_argument
 from esformat.cli.parts import (
+    Group,
     json_option,
     say,
     say_json,
@@ -24,7 +25,7 @@ Examples:
 """
 
 
-@click.group(epilog=_EXAMPLES)
+@click.group(cls=Group, epilog=_EXAMPLES)
 def token() -> None:
     """Create, list and revoke the bearer tokens of a server.
 

@@ -56,6 +56,15 @@ def test_every_file_is_completed(main):
     assert not lacking
 
 
+@pytest.mark.parametrize("main", [esformat.cli.main, aggregator.cli.main], ids=["esdb", "aggregator"])
+def test_no_group_cuts_the_lines_of_its_verbs(main):
+    """Groups within show whole sentences, as the program does."""
+    for name, command in [(main.name, main), *commands(main)]:
+        if isinstance(command, click.Group):
+            shown = command.get_help(click.Context(command, info_name=name)).splitlines()
+            assert not [line for line in shown if line.endswith("...") and not line.startswith("Usage")]
+
+
 def test_what_to_do_with_bad_rows_is_completed():
     """Its values are three words, the last with a file behind it."""
     write = esformat.cli.main.get_command(click.Context(esformat.cli.main), "write")

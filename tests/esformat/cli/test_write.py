@@ -276,3 +276,25 @@ def test_process(process, source):
     assert result.lines[0].startswith("out.esdb: 3 events of 2 spaces")
     missing = process("write", "other.esdb", "nowhere.csv")
     assert (missing.status, missing.out, missing.err) == (1, b"", "esdb: nowhere.csv: no such file or directory\n")
+
+
+@pytest.mark.parametrize(("delimiter", "shown"), [(";", ";"), ("\t", "\\t"), ("|", "|")])
+def test_another_delimiter_is_proposed(esdb, tmp_path, delimiter, shown):
+    """A header in one piece, as spreadsheets write it where a comma is in numbers, says which option divides it."""
+    (tmp_path / "x.csv").write_text("User;When;Sum\nada;2026-01-01;1,5\n".replace(";", delimiter))
+    result = esdb("write", "x.esdb", "x.csv")
+    assert result.status == 1
+    assert result.err.rstrip().endswith(f"its fields seem to end in '{shown}': give --delimiter '{shown}'")
+    assert esdb("write", "x.esdb", "x.csv", "--delimiter", shown, "--space", "User", "--timestamp", "When").status == 0
+
+
+def test_keys_that_no_line_has(esdb, tmp_path):
+    """JSON lines have no header; where all lack a key, the options that name others are told at once."""
+    (tmp_path / "x.jsonl").write_text('{"who": "a", "ts": "2026-01-01"}\n{"who": "b", "ts": "2026-01-02"}\n')
+    assert "--space and --timestamp, perhaps --space who --timestamp ts;" in esdb("write", "x.esdb", "x.jsonl").err
+    assert (
+        "name the one to use with --timestamp, perhaps --timestamp ts;"
+        in esdb("write", "x.esdb", "x.jsonl", "--space", "who").err
+    )
+    (tmp_path / "y.jsonl").write_text('{"space": "a", "timestamp": "2026-01-01"}\n{"timestamp": "2026-01-02"}\n')
+    assert "line 2: no space: 'space' has no value; mend it" in esdb("write", "x.esdb", "y.jsonl").err
