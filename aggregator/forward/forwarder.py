@@ -26,6 +26,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0
 NOTE_S = 1.0
 """A position is noted at most so long after what lies before it was sent."""
 _LOG = logging.getLogger(__name__)
+_START_AGAIN = "name another file with --state, or remove this one to start again"
 
 
 class Following(Protocol):
@@ -70,10 +71,7 @@ class Forwarder:
         self._catalog, self._destination, self._notes = catalog, destination, notes
         self._statement = to_text(replace(parsed, position=None, offset=None))
         noted = self._noted()
-        resumed = parsed
-        if noted is not None:
-            resumed = replace(parsed, position=Position("token", noted), offset=None)
-        self._tail = catalog.tail(to_text(resumed), NOTE_S)
+        self._tail = catalog.tail(to_text(parsed), NOTE_S) if noted is None else self._resumed(parsed, noted)
         gone = self._tail.gone if noted is not None else 0
         if gone:
             _LOG.warning("%d records are gone that were not forwarded", gone)
@@ -87,6 +85,16 @@ class Forwarder:
         """How often it did not."""
         if noted is None:
             self._note()
+
+    def _resumed(self, statement: Select, noted: str) -> Following:
+        """The records behind a noted position. Raises InvalidRequestError where the catalog has no such position."""
+        resumed = replace(statement, position=Position("token", noted), offset=None)
+        try:
+            return self._catalog.tail(to_text(resumed), NOTE_S)
+        except InvalidRequestError as error:
+            raise InvalidRequestError(
+                f"the noted position cannot be used: {error.message}", path=str(self._notes), hint=_START_AGAIN
+            ) from None
 
     def stop(self) -> None:
         """End `run` behind the batch that is being sent, or before it where that fails."""
@@ -157,7 +165,7 @@ class Forwarder:
         if statement != self._statement:
             raise InvalidRequestError(
                 f"these are the notes of another statement: {statement}", path=str(self._notes),
-                hint="name another file with --state, or remove this one to start again",
+                hint=_START_AGAIN,
             )  # fmt: skip
         return position
 

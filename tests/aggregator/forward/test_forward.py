@@ -136,6 +136,21 @@ def test_notes_of_another_statement(catalog, tmp_path):
             forward(catalog, tmp_path, made("stdout"), statement)
 
 
+def test_notes_of_another_catalog(catalog, tmp_path):
+    """One that was made in the place of the first has no such position: which file to remove is told."""
+    forward(catalog, tmp_path, made("stdout"))
+    notes = tmp_path / "notes.json"
+    with aggregator.open(tmp_path / "again") as other:
+        other.write({"app": "web"}, [{"ts": 1, "msg": "one"}])
+        with pytest.raises(aggregator.InvalidRequestError, match="of another catalog") as refused:
+            forward(other, tmp_path, made("stdout"))
+        assert str(notes) in str(refused.value)
+        assert "remove this one to start again" in str(refused.value)
+        notes.unlink()
+        stream = io.BytesIO()
+        assert forward(other, tmp_path, made("stdout", stream), "SELECT POSITION HEAD").sent == 1
+
+
 def test_a_file(catalog, tmp_path):
     """Lines are appended; what a crash cut off is ended first."""
     path = tmp_path / "out.log"
