@@ -73,14 +73,21 @@ def _topic(
     catalog: Catalog, name: str, segments: Sequence[convert.Input], indexes: tuple[str, ...], keys: str | None
 ) -> Topic | NewTopic:
     if name in catalog.topics():
-        if indexes or keys:
-            raise click.UsageError(f"{'--index' if indexes else '--keys'} is for a new topic, and {name} is there")
-        return catalog.topic(name)
+        return _checked(catalog.topic(name), indexes, keys)
     if not segments:
         return NewTopic(catalog, name, indexes, keys or "text")
     with esformat.open(segments[0]) as segment:
         names = [*segment.indexes, *(index for index in indexes if index not in segment.indexes)]
         return catalog.create_topic(name, _payload(segment.schema), indexes=names, keys=keys or segment.info()["keys"])
+
+
+def _checked(topic: Topic, indexes: tuple[str, ...], keys: str | None) -> Topic:
+    """A topic that is there, where it is as asked for: the same command can run twice."""
+    new = [index for index in indexes if index not in topic.indexes]
+    if new or keys not in (None, topic.keys):
+        asked, lacks = ("--index", f"no index {new[0]!r}") if new else ("--keys", f"keys of {topic.keys}")
+        raise click.UsageError(f"{asked} is for a new topic, and {topic.name} is there with {lacks}")
+    return topic
 
 
 def _payload(schema: pa.Schema) -> pa.Schema:

@@ -367,7 +367,12 @@ WRONG = [
     (["append", "data", "clicks", "missing.csv"], 1, "missing.csv"),
     (["export", "data", "clicks", "file.xyz"], 2, "does not tell a format"),
     (["erase", "data", "clicks"], 2, "give SPACE or --space-hex"),
-    (["import", "data", "clicks", "clicks.jsonl", "--index", "type"], 2, "--index is for a new topic"),
+    (
+        ["import", "data", "clicks", "clicks.jsonl", "--index", "url"],
+        2,
+        "--index is for a new topic, and clicks is there with no index 'url'",
+    ),
+    (["import", "data", "clicks", "clicks.jsonl", "--keys", "binary"], 2, "and clicks is there with keys of text"),
     (["nope"], 2, "No such command 'nope'"),
 ]
 

@@ -67,3 +67,13 @@ def test_compressed_files_are_told(command, logs, caplog):
     assert "logs/old*: 1 compressed (.gz) passed over; --compressed once reads them" in caplog.text
     again = command("collect", "--path", "logs/old*", "--into", "data", "--once", "--compressed", "once")
     assert again.text.startswith("2 lines")
+
+
+def test_an_import_with_indexes_runs_twice(command, tmp_path):
+    """A topic that has the indexes and the kind of keys already is as good as a new one."""
+    (tmp_path / "x.csv").write_text("who,at,type\nada,2026-03-01,page\n")
+    words = ["import", "data", "t", "x.csv", "--space", "who", "--timestamp", "at", "--index", "type", "--keys", "text"]
+    assert command("init", "data").status == 0
+    for count in (1, 2):
+        assert command(*words).status == 0
+        assert len(command("scan", "data", "t", "--index", "type=page").rows) == count
