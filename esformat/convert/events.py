@@ -21,6 +21,7 @@ from esformat.format import json_text
 MAX_KEY_BYTES = 1 << 16  # the format's limit for one space or grouping
 
 _LONGEST_SHOWN = 40
+_TO_UTF8 = "convert it (iconv -f latin1 -t utf-8)"
 
 
 def read_times(rows: Rows, roles: Roles) -> Times:
@@ -98,7 +99,9 @@ class _Making:
             keys, unfit = self._bytes(name, roles)
         else:
             keys, unfit = convert(source, pa.string())
-        self._reject(unfit, lambda _: f"{role} {name!r} is not UTF-8 text: mend it, or take bytes with --keys binary")
+        self._reject(
+            unfit, lambda _: f"{role} {name!r} is not UTF-8 text: {_TO_UTF8}, or take bytes with --keys binary"
+        )
         if role == "space":
             self._reject(source.is_null(), lambda _: f"no space: {name!r} has no value{self._instead(roles)}")
         too_long = pc.greater(pc.binary_length(keys), MAX_KEY_BYTES)
@@ -107,7 +110,7 @@ class _Making:
 
     def timestamps(self, roles: Roles, times: Times) -> pa.Array:
         column, not_text = _timestamp_text(self._rows, roles)
-        self._reject(not_text, lambda _: f"timestamp {roles.timestamp!r} is not UTF-8 text")
+        self._reject(not_text, lambda _: f"timestamp {roles.timestamp!r} is not UTF-8 text: {_TO_UTF8}")
         self._reject(
             column.is_null(), lambda _: f"no timestamp: {roles.timestamp!r} has no value{self._instead(roles)}"
         )
@@ -138,7 +141,9 @@ class _Making:
             return self._times(name, roles)
         column, unfit = self._bytes(name, roles) if pa.types.is_binary(type_) else convert(source, type_)
         if pa.types.is_string(type_):
-            self._reject(unfit, lambda _: f"column {name!r} is not UTF-8 text: mend it, or give --type {name}=binary")
+            self._reject(
+                unfit, lambda _: f"column {name!r} is not UTF-8 text: {_TO_UTF8}, or give --type {name}=binary"
+            )
         else:
             hint = f"give --type {name}=string to keep it as text"
             self._reject(unfit, lambda row: f"column {name!r}: cannot read {_shown(source[row])} as {type_}; {hint}")

@@ -193,6 +193,6 @@ def _report(counts: collecting.Counts, as_json: bool) -> None:
     told = [count(counts.lines, "line")]
     told += [f"{number:,} {what}" for number, what in (
         (counts.cut, "too long and cut"), (counts.failed, "not of the format"), (counts.untimed, "without a time"),
-        (counts.unread, "files not read"),
+        (counts.unread, "file not read" if counts.unread == 1 else "files not read"),
     ) if number]  # fmt: skip
     say(", ".join(told))

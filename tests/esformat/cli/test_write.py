@@ -211,7 +211,7 @@ BAD_INPUT = [
     (b"user,date\na,now\n", NAMED, "line 2: timestamp 'now' is neither an ISO 8601 time nor a number since 1970: say how times are written"),
     (b"user,date\na,20060407\n", NAMED, "'20060407' may be a date or a number since 1970: give --timestamp-format %Y%m%d"),
     (b"user,date\n,2006-04-07\n", NAMED, "line 2: no space: 'user' has no value"),
-    (b"user,date\n\xff,2006-04-07\n", NAMED, "line 2: space 'user' is not UTF-8 text: mend it, or take bytes with --keys binary"),
+    (b"user,date\n\xff,2006-04-07\n", NAMED, "line 2: space 'user' is not UTF-8 text: convert it (iconv -f latin1 -t utf-8), or take bytes with --keys binary"),
     (b"", NAMED, "is empty"),
 ]  # fmt: skip
 
@@ -298,3 +298,11 @@ def test_keys_that_no_line_has(esdb, tmp_path):
     )
     (tmp_path / "y.jsonl").write_text('{"space": "a", "timestamp": "2026-01-01"}\n{"timestamp": "2026-01-02"}\n')
     assert "line 2: no space: 'space' has no value; mend it" in esdb("write", "x.esdb", "y.jsonl").err
+
+
+def test_text_of_another_encoding(esdb, tmp_path):
+    """Latin-1 is no UTF-8: refused, whatever column it is in, with the command that converts it."""
+    for row in ("K\xf6ln,2026-01-01,x", "ulm,2026-01-01,K\xf6ln"):
+        (tmp_path / "x.csv").write_bytes(f"space,timestamp,city\n{row}\n".encode("latin-1"))
+        result = esdb("write", "x.esdb", "x.csv")
+        assert (result.status, "(iconv -f latin1 -t utf-8), or" in result.err) == (1, True)

@@ -12,7 +12,7 @@ from esformat.convert.plan import Plan
 from esformat.convert.roles import Roles
 from esformat.convert.rows import Origin, Rows
 
-NOT_TEXT = "space 'u' is not UTF-8 text: mend it, or take bytes with --keys binary"
+NOT_TEXT = "space 'u' is not UTF-8 text: convert it (iconv -f latin1 -t utf-8), or take bytes with --keys binary"
 NOON = datetime(2006, 4, 7, 12, tzinfo=UTC)
 
 
@@ -87,7 +87,7 @@ def test_timestamp_bytes():
     columns = {"u": pa.array([b"a", b"b"]), "t": pa.array([b"2006-04-07 12:00", b"\xff"])}
     events, bad = make(columns, roles(), {"u": pa.string(), "t": pa.string()})
     assert events.column("timestamp").to_pylist() == [NOON]
-    assert bad == {2: "timestamp 't' is not UTF-8 text"}
+    assert bad == {2: "timestamp 't' is not UTF-8 text: convert it (iconv -f latin1 -t utf-8)"}
 
 
 def test_no_timestamp_column():
@@ -154,7 +154,12 @@ TYPED = [
         "column 'a': cannot read b'x' as int64; give --type a=string to keep it as text",
     ),
     (pa.array(["1", "x"]), pa.float64(), [1.0], "column 'a': cannot read 'x' as double; give --type a=string"),
-    (pa.array([b"1", b"\xff"]), pa.string(), ["1"], "column 'a' is not UTF-8 text: mend it, or give --type a=binary"),
+    (
+        pa.array([b"1", b"\xff"]),
+        pa.string(),
+        ["1"],
+        "column 'a' is not UTF-8 text: convert it (iconv -f latin1 -t utf-8), or give --type a=binary",
+    ),
     (pa.array([b"2006-04-07 12:00", b"x"]), pa.timestamp("us", "UTC"), [NOON], "timestamp 'x' is neither an ISO 8601"),
     (pa.array([b"2006-04-07", b"x"]), pa.date32(), [date(2006, 4, 7)], "column 'a': cannot read b'x' as date32"),
     (pa.array([1, 2]), pa.string(), ["1", "2"], None),

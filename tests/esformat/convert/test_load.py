@@ -205,7 +205,10 @@ REASONS = [
         "timestamp 'never' is neither an ISO 8601 time nor a number since 1970: say how times are written with "
         "--timestamp-format",
     ),
-    (6, "space 'u' is not UTF-8 text: mend it, or take bytes with --keys binary"),
+    (
+        6,
+        "space 'u' is not UTF-8 text: convert it (iconv -f latin1 -t utf-8), or take bytes with --keys binary",
+    ),
     (7, "no timestamp: 't' has no value"),
     (9, "a quoted field begins here and its quote is never closed"),
 ]
