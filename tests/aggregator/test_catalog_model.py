@@ -11,7 +11,7 @@ from unittest import mock
 
 import pyarrow as pa
 from crash_image import crash_image
-from effort import example_count
+from effort import ALL
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -46,7 +46,7 @@ POLICIES = st.one_of(
     st.fixed_dictionaries({"bytes": st.integers(0, 20_000)}),
     st.fixed_dictionaries({"segments": st.integers(1, 3), "bytes": st.integers(0, 20_000)}),
 )
-EXAMPLES = int(os.environ.get("CATALOG_EXAMPLES") or example_count(200))
+EXAMPLES = int(os.environ.get("CATALOG_EXAMPLES") or (200 if ALL else 20))
 STEPS = 20
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from arrow_layouts import exact, laid_out, same, same_json
 from arrow_strategies import PLAIN_TYPES, make_array, types, values
+from effort import example_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,7 +27,7 @@ from aggregator.server import RunningServer, Settings
 from aggregator.server.config.settings import Http
 from esformat import InvalidEventError
 
-HISTORIES = int(os.environ.get("EXACT_HISTORIES") or 150)
+HISTORIES = int(os.environ.get("EXACT_HISTORIES") or example_count(150))
 NAMES = ["v", "w", "tags", "é\0", "V", "kind"]
 
 

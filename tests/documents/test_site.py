@@ -76,6 +76,7 @@ class Page(HTMLParser):
         self.words.append(data)
 
 
+@long
 def test_every_link_leads_somewhere(site):
     """Pages, pictures, scripts and the places within pages: of links to directories, too, which the build lets pass."""
     known: dict[Path, Page] = {file: Page(file) for file in site.rglob("*.html")}
@@ -94,6 +95,7 @@ def test_every_link_leads_somewhere(site):
                 assert unquote(fragment) in known[found].anchors, f"{file.relative_to(site)}: {target}"
 
 
+@long
 def test_every_page_is_in_the_site(site):
     """Those of the repository under the paths that they have there."""
     for page in [*(ROOT / "docs").rglob("*.md"), *(ROOT / "spec").glob("*.md"), ROOT / "README.md"]:
@@ -112,6 +114,7 @@ def test_navigation_names_every_page(pages):
         assert page.relative_to(ROOT).as_posix() in named
 
 
+@long
 def test_python_reference_has_every_name(site):
     """With the first words of its docstring."""
     page = Page(site / "docs" / "python" / "index.html")
@@ -123,6 +126,7 @@ def test_python_reference_has_every_name(site):
     assert "esformat.Segment.scan_index" in page.anchors
 
 
+@long
 def test_command_line_reference_has_every_verb(site):
     """With its options and examples."""
     text = "".join(Page(site / "docs" / "command-line" / "index.html").words)
@@ -131,6 +135,7 @@ def test_command_line_reference_has_every_verb(site):
     assert "--reverse" in text
 
 
+@long
 def test_hidden_blocks_stay_hidden(site):
     """What an example needs first is for the tests alone."""
     assert "RunningServer" in (ROOT / "README.md").read_text("utf-8")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import duckdb
 import pandas as pd
 import pytest
+from effort import long
 
 import esformat
 from examples.demo.clickstream import generate
@@ -52,7 +53,7 @@ def plain(found):
     return dict(found) if hasattr(found, "keys") else found
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=long) if name == "python files" else name for name in SETS])
 def test_shown_code_gives_what_is_shown(tmp_path, name):
     """A user who types what the tour shows gets what the tour found."""
     EsdbFile.write(SETS[name](), tmp_path / "tour.esdb")

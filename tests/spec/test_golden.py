@@ -11,6 +11,7 @@ from pathlib import Path
 import make_golden
 import pytest
 import read_esdb
+from effort import long
 from spec_document import ROOT
 
 import esformat
@@ -55,7 +56,7 @@ def test_expected_events(name):
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=long) if name == "postings" else name for name in NAMES])
 def test_independent_reader(name):
     """The specification's own reader gives the events, and counts what the statistics say."""
     file = read_esdb.File(_path(name).read_bytes())

@@ -17,7 +17,7 @@ Case = TypeVar("Case")
 
 ALL = os.environ.get("TESTS") == "all"
 _SHARE = 1.0 if ALL else 0.2
-_AT_LEAST = 8
+_AT_LEAST = 5
 _TIMES = float(os.environ.get("ESFORMAT_EXAMPLES", "1"))
 
 long = pytest.mark.skipif(not ALL, reason="long, so only with `make test-all`")

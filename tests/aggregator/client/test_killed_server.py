@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from effort import long
 from killing import LEAST_BATCHES, PATIENT, SENDERS, exactly_once
 from serving import Serving
 
@@ -11,6 +12,7 @@ import aggregator
 from aggregator.client import Client, Sizing
 
 
+@long
 def test_three_times_each_with_kills_in_between(tmp_path):
     """Each batch is sent three times, by clients that reconnect; the same key with another body is refused."""
     report = exactly_once(tmp_path / "data", 1, random.Random(3))

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from effort import share_of
 
 import aggregator
 
@@ -33,7 +34,7 @@ threading.Thread(target=append).start()
 }
 
 
-@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize("end", share_of(ENDS.values(), 2), ids=share_of(ENDS, 2))
 def test_without_close(tmp_path, end):
     """Seals and merges under way end with the program; what was acknowledged is there, the log synced."""
     done = subprocess.run(

@@ -8,6 +8,7 @@ import time
 import pyarrow as pa
 import pytest
 from crash_image import crash_image
+from effort import long
 
 import aggregator
 import esformat
@@ -211,6 +212,7 @@ def test_erased_streams_leave_no_trace(tmp_path, sealed):
         assert len(catalog.streams()) == 2
 
 
+@long
 def test_fifty_thousand_streams(tmp_path):
     """An expression over them takes a few milliseconds; the limit leaves room for other work beside the tests."""
     with aggregator.open(tmp_path / "c", durability="none") as catalog:

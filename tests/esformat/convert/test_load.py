@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from effort import ALL
 
 import esformat
 from esformat.convert import BadRowError, Clock, Collect, InputError, InputOptions, Load, Roles, Skip, records
@@ -289,7 +290,7 @@ def test_missing_file(tmp_path):
 def test_damaged_inputs(tmp_path):
     """Whatever happens to the bytes of an input, it is read or refused with an error that is one line."""
     chance = random.Random(1)
-    for _ in range(200):
+    for _ in range(200 if ALL else 50):
         format_ = chance.choice(list(FORMATS))
         data = bytearray(FORMATS[format_](TABLE))
         for _ in range(chance.randint(0, 4)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
+from itertools import product
 
 import fsspec
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.fs
 import pytest
 import s3fs
+from effort import share_of
 from object_store import arrow_filesystem, keys
 
 import esformat
@@ -154,8 +156,7 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-@pytest.mark.parametrize("held", [0, 300_000])
+@pytest.mark.parametrize(("question", "held"), share_of(product(QUESTIONS, [0, 300_000]), 3))
 def test_every_scan_is_the_local_files(s3, stored, big, question, held, monkeypatch):
     """Whatever was fetched ahead and whatever had no room."""
     monkeypatch.setattr(remote, "HELD_BYTES", held)

@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from clicks import TYPES, click_table, frame_of, frame_of_events, write_clicks
-from effort import examples
+from effort import examples, long
 from hypothesis import given
 from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
@@ -405,7 +405,7 @@ def peak_growth(path: Path, *arguments: str) -> tuple[int, int]:
     return rows, growth
 
 
-@pytest.mark.parametrize("direction", [[], ["reverse"]], ids=["forward", "reverse"])
+@pytest.mark.parametrize("direction", [[], pytest.param(["reverse"], marks=long)], ids=["forward", "reverse"])
 def test_memory_does_not_grow_with_the_file(tmp_path, direction):
     """A scan of a file eight times as large needs no more: the payloads alone would be 50 MB more."""
     growths = []

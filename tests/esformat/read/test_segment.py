@@ -421,7 +421,7 @@ def test_cache_bytes_that_are_none(count):
         esformat.set_cache_bytes(count)
 
 
-@pytest.mark.parametrize("cache_bytes", [0, 3000, 64 << 20])
+@pytest.mark.parametrize("cache_bytes", [0, pytest.param(3000, marks=effort.long), 64 << 20])
 def test_threads(many, cache_bytes):
     """Eight threads, all verbs, one segment: every answer is the one that a single thread gets."""
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from clicks import click_table, frame_of, in_file_order
-from effort import examples, pairs_of
+from effort import examples, long, pairs_of, share_of
 from event_strategies import Recording, recordings, write_recording
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,7 +89,7 @@ def count(monkeypatch):
     return counts
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", share_of(ORDERS, 2))
 def test_same_bytes_in_any_memory(tmp_path, clicks, order, count):
     """Held, spilled, or streamed with a late event; and the file holds what it must."""
     table = ORDERS[order](clicks)
@@ -270,7 +270,11 @@ print(status("VmHWM") - before, total >> 20)
 
 @pytest.mark.parametrize(
     ("kind", "memory", "most_mib", "events"),
-    [("small", "24MiB", 80, 400_000), ("large", "20MiB", 140, 40), ("keys", "48MiB", 160, 1200)],
+    [
+        pytest.param("small", "24MiB", 80, 400_000, marks=long),
+        ("large", "20MiB", 140, 40),
+        pytest.param("keys", "48MiB", 160, 1200, marks=long),
+    ],
 )
 def test_memory_stays_bounded(tmp_path, kind, memory, most_mib, events):
     """Many events with an index of as many values, large events, long keys: more than fits, in no order.

@@ -11,6 +11,7 @@ from collections import namedtuple
 
 import pyarrow as pa
 import pytest
+from effort import long
 from still import files_of, still
 from waiting import until
 
@@ -72,7 +73,11 @@ def passes(monkeypatch):
 
 @pytest.mark.parametrize(
     ("limits", "retention", "partitions"),
-    [(None, {"bytes": LIMIT}, 2), (None, {"partition_bytes": LIMIT // 2}, 2), ({"max_bytes": 3 * LIMIT}, None, 3)],
+    [
+        (None, {"bytes": LIMIT}, 2),
+        pytest.param(None, {"partition_bytes": LIMIT // 2}, 2, marks=long),
+        ({"max_bytes": 3 * LIMIT}, None, 3),
+    ],
     ids=["topic", "partitions", "catalog"],
 )
 def test_retention_refuses_nothing(tmp_path, passes, limits, retention, partitions):

@@ -62,7 +62,10 @@ def check(root, acknowledged):
     return len(stored)
 
 
-@pytest.mark.parametrize(("durability", "roll_rows"), [("fsync", 200), ("fsync", 10**6), ("interval:50ms", 500)])
+@pytest.mark.parametrize(
+    ("durability", "roll_rows"),
+    [("fsync", 200), pytest.param("fsync", 10**6, marks=effort.long), ("interval:50ms", 500)],
+)
 def test_killed_while_ingesting(tmp_path, durability, roll_rows):
     """Several times over the same catalog, with sealing all the time or none at all."""
     acknowledged = []

@@ -12,6 +12,7 @@ import time
 import pyarrow as pa
 import pytest
 from crash_image import crash_image
+from effort import long
 from log_poison import LONG, events, log_by_hand, newest_columns, stored_anywhere
 
 import aggregator
@@ -253,7 +254,7 @@ def test_events_that_end_the_process(root, monkeypatch):
         assert [event.timestamp for event in topic.scan()] == [1]
 
 
-@pytest.mark.slow
+@long
 def test_events_that_end_the_catalog(root, tmp_path):
     """Where sealing in threads ends the whole process, twice at the same events, the third opening sets them aside."""
     with aggregator.open(root) as catalog:

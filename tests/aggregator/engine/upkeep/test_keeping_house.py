@@ -41,12 +41,12 @@ class Source:
         self.batches += 1
 
 
-@pytest.mark.slow
+@long
 @pytest.mark.parametrize(
     ("limits", "retention"),
     [
         pytest.param({"max_bytes": LIMIT}, None, id="catalog"),
-        pytest.param(None, {"bytes": LIMIT}, id="topic", marks=long),
+        pytest.param(None, {"bytes": LIMIT}, id="topic"),
     ],
 )
 def test_eight_readers(tmp_path, monkeypatch, limits, retention):

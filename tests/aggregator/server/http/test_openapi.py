@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from effort import ALL
+from effort import long
 from served import served
 from waiting import PATIENCE_S
 
@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[3]
 
 
-@pytest.mark.slow
+@long
 @pytest.mark.skipif(importlib.util.find_spec("schemathesis") is None, reason="needs schemathesis")
 def test_description(tmp_path):
     """All checks, over a server with a topic of each kind; the seed is fixed, so that it is the same run each time."""
@@ -36,7 +36,7 @@ def test_description(tmp_path):
         paths = os.pathsep.join(str(path) for path in (ROOT, ROOT / "tests" / "support"))
         command = [
             sys.executable, "-m", "schemathesis.cli", "run", f"{server.url}/openapi.json", "--checks", "all",
-            "--phases", "examples,fuzzing", "--max-examples", "2" if ALL else "1", "--seed", "1",
+            "--phases", "examples,fuzzing", "--max-examples", "2", "--seed", "1",
             "--generation-deterministic",
             "--no-color", "--request-timeout", "20",
         ]  # fmt: skip

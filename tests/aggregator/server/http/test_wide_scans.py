@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from effort import long
 from served import Spawned
 from waiting import until
 
@@ -54,6 +55,7 @@ def taken(address: str) -> int:
     return size if answer.status == 200 else 0
 
 
+@long
 def test_three_wide_answers_at_once(wide):
     """What the server takes at most for them, as the system counts it."""
     with Spawned(wide) as server:

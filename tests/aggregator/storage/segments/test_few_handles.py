@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-SEGMENTS, HANDLES = 120, 64
+from effort import ALL
+
+SEGMENTS, HANDLES = (120, 64) if ALL else (70, 64)
 
 CHILD = f"""
 import resource, sys, threading, time
