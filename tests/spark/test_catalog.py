@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from clicks import click_table
+from effort import share_of
 
 import aggregator
 import aggregator.spark
@@ -88,7 +89,7 @@ CONDITIONS = {
 }
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("condition", share_of(CONDITIONS, 2))
 def test_where(spark, root, expected, condition):
     """A condition is exact over sealed and unsealed events, whatever columns are read."""
     chosen = [row for row in expected.to_pylist() if CONDITIONS[condition](row)]

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clicks import click_table, write_clicks
+from effort import long, share_of
 from pyspark import cloudpickle
 
 import aggregator
@@ -170,7 +171,7 @@ def stream(spark, tmp_path, root, name="aggregator", **options):
         query.stop()
 
 
-@pytest.mark.parametrize("how", ["killed", "before commit", "after commit"])
+@pytest.mark.parametrize("how", share_of(["after commit", "before commit", "killed"], 3))
 def test_streams_write_exactly_once(spark, dying, table, tmp_path, how):
     """A query whose task is killed, or whose driver dies just before or after a commit, is started again: every row
     once, and one batch for each file.
@@ -299,6 +300,7 @@ def test_load_into_a_topic_of_other_types(spark, tmp_path):
     assert found == [{"x": 1.5, "n": 1, "text": "a"}, {"x": 2.0, "n": 1 << 40, "text": "7"}]
 
 
+@long
 def test_load_after_compact(spark, tmp_path):
     """Segments that were merged since they were loaded are known by what they were made from; new ones are loaded."""
     lake, root = tmp_path / "lake", str(tmp_path / "data")

@@ -9,7 +9,7 @@ import math
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from effort import examples
+from effort import examples, share_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
@@ -230,7 +230,7 @@ HANDED = {
 }
 
 
-@pytest.mark.parametrize("asked", HANDED)
+@pytest.mark.parametrize("asked", share_of(HANDED, 2))
 def test_handed_over(spark, both, asked):
     """EXPLAIN shows columns, conditions and limits as the source gets them."""
     lines, _ = explained(spark, asked.replace("CLICKS", f"esdb.`{both}`"))
@@ -283,7 +283,7 @@ FIGURES = {
 }
 
 
-@pytest.mark.parametrize("asked", FIGURES)
+@pytest.mark.parametrize("asked", share_of(FIGURES, 3))
 def test_figures(spark, both, asked):
     """One row of counts and extremes, of what files say or of few events, is there without Spark working it out."""
     ours = esformat.spark.sql(spark, asked.replace("EVENTS", f"esdb.`{both}`"))

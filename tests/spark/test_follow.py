@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clicks import click_table, write_clicks
+from effort import long, share_of
 from pyspark import cloudpickle
 
 import esformat
@@ -52,6 +53,7 @@ def follow(spark, folder, checkpoint, **options):
     return sink.batches
 
 
+@long
 def test_follow_and_restart(spark, tmp_path):
     """New segments in micro-batches of so many; a restart goes on behind them, merged ones and other names included."""
     folder = tmp_path / "clicks"
@@ -210,7 +212,7 @@ def write(spark, tmp_path, **options):
         query.stop()
 
 
-@pytest.mark.parametrize("how", ["killed", "before commit", "after commit"])
+@pytest.mark.parametrize("how", share_of(["killed", "before commit", "after commit"], 3))
 def test_streams_write_exactly_once(spark, dying, tmp_path, how):
     """A query whose task is killed, or whose driver dies just before or after a commit, is started again: every row
     once, one commit for each file, and nothing left behind.

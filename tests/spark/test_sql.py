@@ -89,6 +89,7 @@ def test_sessions_of_real_reviews(spark, reviews):
     assert [tuple(row) for row in answers["judges"]] == [(f"vendor {name}", count) for name, count in best]
 
 
+@long
 def test_page(spark, tmp_path, capsys):
     """The code of docs/spark.md runs as it stands."""
     folder = tmp_path / "clicks"

@@ -55,6 +55,7 @@ def objects(s3, bucket):
     return [name for name in names if not name.startswith("_committed-")]
 
 
+@long
 def test_prefix_of_a_bucket(spark, lake):
     """All objects below a prefix, or what a condition leaves of them; the count of events that verifying tells."""
     expected = in_file_order(click_table(2000))
@@ -91,6 +92,7 @@ def dying_prefix(prefix, request):
     return prefix
 
 
+@long
 def test_tasks_that_die_leave_nothing_in_a_bucket(spark, s3, bucket, dying_prefix, tmp_path, monkeypatch):
     """Killed after it put an object, a task is tried again: every row once. One that fails for good changes nothing;
     what the others were at when Spark killed them is not seen, and swept by a later write.
@@ -115,6 +117,7 @@ def test_tasks_that_die_leave_nothing_in_a_bucket(spark, s3, bucket, dying_prefi
     assert objects(s3, bucket) == before
 
 
+@long
 def test_jobs_in_a_bucket(spark, s3, bucket, prefix, tmp_path):
     """Files of another format into a prefix; then merged, indexed and erased there, each object replaced whole."""
     table = click_table(1000)

@@ -7,6 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 from clicks import click_table
+from effort import long
 
 import aggregator
 import aggregator.spark
@@ -76,6 +77,7 @@ def test_follow_and_restart(spark, catalog, tmp_path):
     assert nothing.events == []
 
 
+@long
 def test_batch_that_failed_is_read_again(spark, catalog, tmp_path):
     """A query that dies within a batch reads the same events when it is started again, though more came since."""
     topic = catalog.topic("clicks")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from clicks import click_table, in_file_order
+from effort import long, share_of
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as fn
@@ -192,7 +193,7 @@ def dying(spark):
     cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
-@pytest.mark.parametrize("how", ["killed", "failed"])
+@pytest.mark.parametrize("how", ["killed", pytest.param("failed", marks=long)])
 def test_tasks_that_die_are_retried(spark, dying, clicks, expected, tmp_path, how):
     """A task that is killed or fails after it wrote something is tried again: every row once, no orphan."""
     df = spark.createDataFrame(clicks).repartition(2)
@@ -235,7 +236,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("message", MISTAKES)
+@pytest.mark.parametrize("message", share_of(MISTAKES, 4))
 def test_mistakes(spark, clicks, tmp_path, message):
     """What is asked for wrongly is refused before a task runs, and leaves nothing."""
     df = spark.createDataFrame(clicks).withColumn("number", fn.lit(1))
@@ -245,6 +246,7 @@ def test_mistakes(spark, clicks, tmp_path, message):
     assert not (tmp_path / "out").exists()
 
 
+@long
 def test_append_of_other_types(spark, clicks, tmp_path):
     """What could not be read together with what is there is refused."""
     df = spark.createDataFrame(clicks)
@@ -264,6 +266,7 @@ def test_null_space(spark, tmp_path):
     assert left(tmp_path / "out") == []
 
 
+@long
 def test_locations_as_spark_spells_them(spark, clicks, expected, tmp_path, monkeypatch):
     """`file:/…` is the local disk, for writing and for reading: no folder called `file:` appears."""
     (tmp_path / "here").mkdir()
@@ -277,6 +280,7 @@ def test_locations_as_spark_spells_them(spark, clicks, expected, tmp_path, monke
         load(spark, "s3a:/bucket/out")
 
 
+@long
 def test_write_in_another_thread(spark, clicks, tmp_path):
     """Spark looks for data sources in the session of the thread: the helper sees to it that it has one."""
     df = spark.createDataFrame(clicks)
@@ -289,6 +293,7 @@ def test_write_in_another_thread(spark, clicks, tmp_path):
     assert load(spark, tmp_path / "b").count() == 5000
 
 
+@long
 def test_nothing_is_a_dataset_too(spark, clicks, tmp_path):
     """What has no rows keeps its columns: it is read back empty, and a day without events hides those of before."""
     df = spark.createDataFrame(clicks)
