@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from effort import share_of
 
 import esformat
 from esformat.format.data_block import DataBlock
@@ -186,7 +187,7 @@ def several(tmp_path_factory):
 QUESTIONS = [{}, {"reverse": True}, {"limit": 3}, {"reverse": True, "limit": 2}, {"start": 2, "end": 5}, {"limit": 0}]
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=str)
+@pytest.mark.parametrize("question", share_of(QUESTIONS, 2), ids=str)
 def test_few_groupings_are_merged_by_time(several, question):
     """All groupings read at once and sorted give what the merge of their columns gives: events, columns, counts."""
     with esformat.open(several) as segment:

@@ -7,6 +7,7 @@ import json
 
 import pyarrow as pa
 import pytest
+from effort import long
 
 from examples.demo import contest
 from examples.demo.clickstream import generate
@@ -105,6 +106,7 @@ def test_ratios(ratio, text):
     assert format_ratio(ratio) == text
 
 
+@long
 def test_events_without_index_or_payload(tmp_path):
     """Events of typed columns only are compared by their times."""
     table = pa.table(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from effort import long
 
 from examples.demo.__main__ import run
 
@@ -55,6 +56,7 @@ class Missing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
+@long
 def test_own_file(tmp_path, monkeypatch, capsys):
     """A user's own file goes in, and the path of the picture is printed."""
     monkeypatch.chdir(tmp_path)

@@ -7,11 +7,13 @@ import os
 import sys
 
 import pytest
+from effort import long
 
 from examples.demo import python_files
 from examples.demo.python_files import read_python_files
 
 
+@long
 def test_this_python():
     """Standard library and packages are both there, each file with its size class and its place."""
     events = read_python_files()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from effort import long
 
 
-@pytest.mark.parametrize("count", [10, 500, 5000, 40_000])
+@pytest.mark.parametrize("count", [10, 500, 5000, pytest.param(40_000, marks=long)])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_index_of_a_large_space(write, count, reverse):
     """Every event of the value is found, however many there are in the space."""

@@ -10,6 +10,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from effort import long
 from waiting import until
 
 import aggregator
@@ -123,7 +124,7 @@ def test_parent_and_child_both_append(tmp_path):
         assert catalog.problems() == []
 
 
-@pytest.mark.parametrize("read_only", [False, True], ids=["writing", "reading"])
+@pytest.mark.parametrize("read_only", [False, pytest.param(True, marks=long)], ids=["writing", "reading"])
 def test_everything_in_the_child_says_so(tmp_path, read_only):
     """No verb waits for a lock of memory that a thread of the parent holds, and none touches the parent's files."""
     program = """

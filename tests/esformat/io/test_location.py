@@ -9,6 +9,7 @@ from threading import Event, Thread
 import fsspec
 import pyarrow.fs
 import pytest
+from effort import share_of
 from object_store import arrow_filesystem
 
 import esformat
@@ -147,7 +148,7 @@ def test_directories_that_go_away_while_they_are_listed(tmp_path):
         other.join()
 
 
-@pytest.mark.parametrize("through", ["uri", "arrow", "fsspec"])
+@pytest.mark.parametrize("through", share_of(["uri", "arrow", "fsspec"], 2))
 def test_files_found_in_a_store(s3, bucket, prefix, through):
     """Prefixes and patterns of an object store mean the same, through whichever filesystem."""
     for pattern, expected in FOUND:

@@ -169,24 +169,31 @@ class Watched:
         return sum(low < end and high >= start for low, high in self.times)
 
 
-@pytest.fixture
-def watch(tmp_path_factory):
-    """Opens a file of clicks in small blocks that are not read in passing; each time with cold caches."""
+@pytest.fixture(scope="module")
+def small_blocks(tmp_path_factory):
+    """A file of clicks in small blocks."""
     path = tmp_path_factory.mktemp("watched") / "clicks.esdb"
+    with cut_small(Pieces(block_rows=ROWS, read_gap_bytes=0)):
+        write_clicks(path, click_table(20_000))
+    return path
+
+
+@pytest.fixture
+def watch(small_blocks):
+    """Opens the file of small blocks, which are not read in passing; each time with cold caches."""
     opened = []
 
     def watch() -> Watched:
-        opened.append(Watched(path))
+        opened.append(Watched(small_blocks))
         return opened[-1]
 
     with cut_small(Pieces(block_rows=ROWS, read_gap_bytes=0)):
-        write_clicks(path, click_table(20_000))
         yield watch
     for watched in opened:
         watched.segment.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def frame():
     """The same events."""
     return in_file_order(click_table(20_000))

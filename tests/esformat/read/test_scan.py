@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from clicks import TYPES, click_table, frame_of, frame_of_events, write_clicks
-from effort import examples, long
+from effort import examples, long, share_of
 from hypothesis import given
 from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
@@ -268,7 +268,7 @@ def test_opening_takes_two_reads(clicks):
             assert source.reads == reads
 
 
-@pytest.mark.parametrize("grouped", [True, False])
+@pytest.mark.parametrize("grouped", share_of([True, False], 2))
 def test_point_history_takes_two_reads(tmp_path, grouped):
     """One of the directory, one of the data, however many blocks; twice that where the space goes on in another leaf."""
     table = click_table(40_000)

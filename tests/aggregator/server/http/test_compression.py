@@ -12,6 +12,7 @@ import zlib
 import httpx
 import pyarrow as pa
 import pytest
+from effort import pairs_of
 from served import served
 
 from aggregator.server.http import compression
@@ -49,9 +50,14 @@ def plain(stored, coding):
         return stream.read()
 
 
-@pytest.mark.parametrize("coding", ["gzip", "zstd"])
-@pytest.mark.parametrize("media", ["application/x-ndjson", "text/csv", "application/vnd.apache.arrow.stream"])
-@pytest.mark.parametrize("path", [EVENTS, f"{EVENTS}?limit=100", "/openapi.json"])
+@pytest.mark.parametrize(
+    ("coding", "media", "path"),
+    pairs_of(
+        ["gzip", "zstd"],
+        ["application/x-ndjson", "text/csv", "application/vnd.apache.arrow.stream"],
+        [EVENTS, f"{EVENTS}?limit=100", "/openapi.json"],
+    ),
+)
 def test_an_answer_behind_its_coding(server, coding, media, path):
     """Streamed or whole, it is the answer without one, and smaller."""
     accept = {} if path == "/openapi.json" else {"accept": media}

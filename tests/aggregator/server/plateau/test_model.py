@@ -7,6 +7,7 @@ import re
 
 import pyarrow as pa
 import pytest
+from effort import share_of
 
 from tests.aggregator.server.plateau.test_plateau import partition, records, send, topic
 
@@ -118,7 +119,7 @@ def _ask_topic(web, model, chance):
     assert (table["n"].to_pylist() if rows else table.num_rows or [], told) == (rows, {"status": status, "next": next_})
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", share_of([1, 2], 2))
 def test_random_histories(server, web, seed):
     """Whatever was appended, sealed or not, and whatever is asked: the records, the status and the next position."""
     chance, model = random.Random(seed), Model()

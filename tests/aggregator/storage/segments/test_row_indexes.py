@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from effort import share_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from aggregator.server.plateau.definitions import Definitions
 from aggregator.server.plateau.paging import Pager, Wanted
 from aggregator.storage.segments.row_indexes import NEAR_ROWS, RowIndexes, rows_near
 
+PLACES = {"times out of order": 3000, "as appended": 0}
 ROWS = 140_000  # more bytes than are put into order as a whole
 IO = Path("/proc/self/io")
 PEAK = Path("/proc/self/clear_refs")
@@ -61,12 +63,13 @@ def read_bytes() -> int:
     return int(IO.read_text().split("rchar: ")[1].split()[0])
 
 
-@pytest.fixture(scope="module", params=[0, 3000], ids=["as appended", "times out of order"])
+@pytest.fixture(scope="module", params=share_of(PLACES, 2), ids=str)
 def stored(tmp_path_factory, request):
     """A topic with one segment, its payloads, and the bytes and rows of a block."""
     path = tmp_path_factory.mktemp("catalog")
     chance = np.random.default_rng(7)
-    times = np.arange(ROWS) * 1000 + (chance.integers(0, request.param, ROWS) if request.param else 0)
+    moved = PLACES[request.param]
+    times = np.arange(ROWS) * 1000 + (chance.integers(0, moved, ROWS) if moved else 0)
     payloads = [chance.bytes(128) for _ in range(ROWS)]
     table = pa.table({"space": pa.repeat(pa.scalar(""), ROWS), "timestamp": times, "payload": payloads})
     with aggregator.open(path) as catalog:
