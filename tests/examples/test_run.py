@@ -10,6 +10,7 @@ from pathlib import Path
 import matplotlib as mpl
 import pyarrow as pa
 import pytest
+from effort import long
 from rich.console import Console
 
 import esformat
@@ -52,6 +53,7 @@ def test_whole_demo(tmp_path, console, monkeypatch):
     assert "\x1b" not in printed  # not a terminal: no colours, no moving parts
 
 
+@long
 def test_second_run_replaces_the_first(tmp_path, console):
     """The demo can be run again into the same folder."""
     table = pa.table({"space": ["a"], "timestamp": pa.array([1], pa.timestamp("us", "UTC")), "data": [b"{}"]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from effort import ALL
 
 from tests.soak import power_cuts, tracing
 
@@ -15,7 +16,7 @@ def test_power_cuts(monkeypatch):
         pytest.skip(reason)
     monkeypatch.setattr(power_cuts, "PAUSE_S", (0.1, 0.5))
     monkeypatch.setattr(power_cuts.workload, "OPEN_SECONDS", 30.0)
-    outcome = power_cuts.run(8, seed=1, seconds=20, tell=print)
+    outcome = power_cuts.run(8 if ALL else 4, seed=1, seconds=20, tell=print)
     assert outcome.wrong == []
     assert outcome.acknowledged > 0
     assert outcome.unsynced > 0

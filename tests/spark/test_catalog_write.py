@@ -43,6 +43,7 @@ def left(root):
     return [path.name for path in staging(Layout(Path(root))).rglob("*")]
 
 
+@long
 def test_write_makes_what_is_missing(spark, table, tmp_path):
     """A catalog, a topic with indexes; then more rows behind what was appended in between; compaction; verified."""
     root = str(tmp_path / "data")
@@ -321,6 +322,7 @@ def test_load_after_compact(spark, tmp_path):
     assert "3 of the 4 files that it was merged from" in mixed.failed[0][1]
 
 
+@long
 def test_command_line(spark, table, files, tmp_path, capfd):
     """`esdb spark load` loads, says what it did, and ends with the status that scripts go by."""
     from esformat.cli import run

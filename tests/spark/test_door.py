@@ -9,7 +9,7 @@ import math
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from effort import examples, share_of
+from effort import examples, long, share_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
@@ -305,6 +305,7 @@ def test_times_of_many_events_read_none(spark, both, monkeypatch):
     assert "Aggregate" in explained(spark, asked.replace("max(timestamp)", "max(n)"))[1]
 
 
+@long
 def test_names_elsewhere(spark, both):
     """Texts, comments, and names that the query defines are left alone; several sources are told apart."""
     asked = f"""-- esdb.`nowhere`
@@ -319,6 +320,7 @@ def test_names_elsewhere(spark, both):
         esformat.spark.sql(spark, f"SELECT * FROM esdb.`{both}/*.none`")
 
 
+@long
 def test_other_sources(spark, both):
     """Files of other formats, named in the same way, stay Spark's."""
     asked = (
@@ -336,6 +338,7 @@ def test_file_path(spark, both):
     assert esformat.spark.sql(spark, asked).collect() == [(f"{both}/a.esdb", 250), (f"{both}/b.esdb", 150)]
 
 
+@long
 def test_view_keeps_its_options(spark, both):
     """A condition of the view holds for every query, beside that of the query."""
     esformat.spark.view(spark, "some", str(both), where="n > 0 OR n < -3", pathGlobFilter="a*")

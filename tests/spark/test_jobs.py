@@ -143,6 +143,7 @@ def test_convert_what_cannot_be_read(spark, tmp_path):
     assert load(spark, tmp_path / "out").collect()[0].timestamp.isoformat().startswith("2026-01-02T03:04:05")
 
 
+@long
 def test_convert_arrow_and_go(spark, expected, tmp_path):
     """Arrow files, with dictionaries, and a file of the Go ESDB."""
     table = click_table(3000)
@@ -172,6 +173,7 @@ def lake(tmp_path):
     return tmp_path / "lake"
 
 
+@long
 def test_export(spark, lake, expected, tmp_path):
     """Segments to Parquet and back are the same events; what was exported is skipped."""
     out = tmp_path / "export"

@@ -144,6 +144,7 @@ def recipes(language, names):
     return names
 
 
+@long
 def test_kafka_recipes(spark, tmp_path):
     """Records as Kafka's become events of files and of a catalog, each once."""
     (tmp_path / "in").mkdir()

@@ -117,6 +117,7 @@ def test_append_and_overwrite(spark, clicks, expected, tmp_path):
     assert [name for name in left(target) if not name.startswith("part-")] == []
 
 
+@long
 def test_overwrite_of_what_is_read(spark, clicks, expected, tmp_path):
     """A directory can be read and overwritten in one go."""
     spark.createDataFrame(clicks).write.format("esdb").options(**ROLES).mode("append").save(str(tmp_path))
@@ -258,6 +259,7 @@ def test_append_of_other_types(spark, clicks, tmp_path):
     assert left(tmp_path) == before
 
 
+@long
 def test_null_space(spark, tmp_path):
     """A row without a space is no event: the write fails and says so."""
     df = spark.sql("SELECT cast(null AS string) AS space, timestamp_micros(1) AS timestamp")

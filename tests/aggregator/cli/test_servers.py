@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from effort import share_of
 
 import aggregator
 from aggregator.server import RunningServer, Settings
@@ -62,7 +63,7 @@ SAME = [
 ]
 
 
-@pytest.mark.parametrize("arguments", SAME, ids=" ".join)
+@pytest.mark.parametrize("arguments", share_of(SAME, 2), ids=" ".join)
 def test_same_as_of_a_directory(command, served, arguments):
     """Output, exit status and whether there is an error do not tell where the catalog is."""
     verb, *rest = arguments

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from crash_image import crash_image
+from effort import share_of
 
 import aggregator
 from aggregator.lql import TagSet
@@ -157,7 +158,7 @@ class Stored:
 
 
 @pytest.mark.usefixtures("quiet")  # else sizes change between a dry run and a real one
-@pytest.mark.parametrize("few", [32, 0])
+@pytest.mark.parametrize("few", share_of([32, 0], 2))
 def test_truncated_equals_a_list(tmp_path, monkeypatch, few):
     """Over sealed and unsealed records of two topics, again and again, with compaction and reopening in between."""
     monkeypatch.setattr(tombstones, "FEW_SPACES", few)

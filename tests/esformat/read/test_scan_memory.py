@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from effort import share_of
 
 import esformat
 
@@ -43,7 +44,7 @@ def wide_files(tmp_path_factory) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-@pytest.mark.parametrize("form", ["batches", "reverse", "events"])
+@pytest.mark.parametrize("form", share_of(["batches", "reverse", "events"], 3))
 def test_many_files_of_large_events(wide_files, form):
     """Resident memory of a process that reads them as one, and the size of the batches."""
     environment = os.environ | {"PYTHONPATH": str(Path(esformat.__file__).parents[1])}

@@ -166,7 +166,9 @@ BEFORE = {"nothing": 0, "a little": 150, "a lot": 1200}
 
 @pytest.mark.parametrize(
     ("before", "order", "bad"),
-    pairs_of(BEFORE, ["as it arrives", "in order", "in order but for one"], ["stream breaks", "bad batch"]),
+    share_of(
+        pairs_of(BEFORE, ["as it arrives", "in order", "in order but for one"], ["stream breaks", "bad batch"]), 2
+    ),
 )
 def test_a_stream_is_taken_whole_or_not_at_all(tmp_path, clicks, before, order, bad):
     """Whatever was spilled or written of it meanwhile; and the bytes are as if nobody had tried."""
