@@ -31,7 +31,7 @@ test: $(VENV)/dev.stamp  ## Run the tests; of long ones a share (minutes).
 	$(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist loadgroup
 
 test-all: export TESTS = all
-test-all: test  ## Run the tests with all of their cases and examples (half an hour).
+test-all: test  ## Run the tests with all of their cases and examples (half an hour or more).
 
 coverage: $(VENV)/dev.stamp  ## Lines and branches that the tests reach (takes nearly twice as long as they do).
 	$(BIN)/python -m coverage erase
