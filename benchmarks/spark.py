@@ -169,8 +169,8 @@ def _prepare(folder: Path, events: int) -> None:
 def _sorted_parquet(spark: Any, source: str, target: str) -> None:
     """What is done for segments, done for Parquet: shuffled by range, sorted, written."""
     df = spark.read.parquet(source).repartitionByRange(8, "space", "timestamp")
-    df = df.sortWithinPartitions("space", "grouping", "timestamp") if "grouping" in df.columns else df
-    df.write.option("compression", "zstd").mode("overwrite").parquet(target)
+    keys = [name for name in ("space", "grouping", "timestamp") if name in df.columns]
+    df.sortWithinPartitions(*keys).write.option("compression", "zstd").mode("overwrite").parquet(target)
 
 
 def _works(spark: Any, folder: Path, wanted: list[str]) -> list[Work]:
