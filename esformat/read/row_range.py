@@ -7,7 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from esformat.errors import UsageError
+import numpy as np
+import pyarrow as pa
+
+from esformat.errors import CorruptSegmentError, UsageError
 from esformat.event import MAX_TIMESTAMP, MIN_TIMESTAMP
 from esformat.format.data_block import I64
 from esformat.format.layout import BlockKind
@@ -19,6 +22,9 @@ from esformat.read.blocks.reader import Reader
 from esformat.read.scan import Scan
 from esformat.read.segment import Segment
 from esformat.read.selection import select
+
+EVENTS = "_events"
+"""The column of how many events a run has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,30 @@ def scan_rows(
         bounds = {**bounds, "timestamp": bounds.get("timestamp", Domain()).meet(Domain(None, start, end))}
     chosen = tuple(names if columns is None else columns)
     return select(reader, bounds, chosen, rows=(first, last), listed=listed, threads=1)  # each reader has one processor
+
+
+def runs_of_rows(segment: Segment, first: int, last: int, bounds: Bounds = UNBOUNDED) -> Iterator[pa.RecordBatch]:
+    """The runs of rows [first, last) whose spaces are within bounds: `space`, `grouping`, and EVENTS: how many rows.
+
+    From the directory alone: no event is read. A run that goes on in the next leaf comes in two parts.
+    """
+    reader = _reader(segment)
+    kind = reader.schema.key_type
+    names = ["space", "grouping", EVENTS]
+    for number, begin, end in () if admits_nothing(bounds) else _runs_of_spaces(segment, bounds.get("space")):
+        begin, end = max(begin, first), min(end, last)
+        if begin >= end:
+            continue
+        leaf = reader.leaf(number)
+        edges, held = leaf.run_edges, leaf.run_keys
+        a = int(np.searchsorted(edges, begin, side="right")) - 1
+        b = int(np.searchsorted(edges, end, side="left"))
+        counts = np.diff(np.clip(edges[a : b + 1], begin, end))
+        try:
+            keys = [each.as_array().slice(a, b - a).cast(kind) for each in (held.spaces, held.groupings)]
+        except pa.ArrowInvalid as error:
+            raise CorruptSegmentError(f"a key is not UTF-8 text: {error}", path=segment.path) from None
+        yield pa.RecordBatch.from_arrays([*keys, pa.array(counts)], names=names)
 
 
 def candidate_rows(segment: Segment, bounds: Bounds = UNBOUNDED) -> list[RowPiece]:

@@ -25,6 +25,7 @@ from esformat.spark.files import segments_at
 from esformat.spark.handed import Handed, everything, handed_over
 from esformat.spark.load import read
 from esformat.spark.options import ReadOptions, as_list
+from esformat.spark.packed import can_be_packed, packed_schema, unpacked
 from esformat.spark.read import FILE_PATH, SegmentReader
 from esformat.spark.requirement import require_classic
 from esformat.spark.scan_plan import Extent, count_events, extent
@@ -274,6 +275,9 @@ def _rows(spark: SparkSession, source: Source, handed: Handed) -> Rows:
         here = there or _reader(spark, options, schema).few(FEW_EVENTS, FEW_BYTES)
         if here is not None:
             return here
+        if handed.limit is None and can_be_packed(schema):
+            packed = spark.read.format(SOURCE).options(**options, packed="true").schema(packed_schema(schema)).load()
+            return unpacked(packed)
     return spark.read.format(source.format).options(**options).schema(schema).load()
 
 

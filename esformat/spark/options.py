@@ -121,6 +121,7 @@ class ReadOptions:
     limit: so many events are enough, whichever they are; None: all. With a condition each task may give as many.
     max_files (`maxFilesPerTrigger`), fail_on_data_loss (`failOnDataLoss`): of a stream, the segments of a micro-batch,
     and whether it ends where segments went that it had not read.
+    packed: whether rows are those of `packed`, as `esformat.spark.sql` asks for.
     cores: tasks that the session runs at a time.
     """
 
@@ -135,6 +136,7 @@ class ReadOptions:
     limit: int | None = None
     max_files: int | None = None
     fail_on_data_loss: bool = True
+    packed: bool = False
     cores: int = 1
 
     @classmethod
@@ -142,7 +144,7 @@ class ReadOptions:
         """Read them from what Spark hands over. zone, cores: the session's. Raises UsageError."""
         known = (
             "path", "paths", "columns", "where", "partitionBytes", "partitions", "pathGlobFilter", "mergeSchema",
-            "timeZone", "limit", "maxFilesPerTrigger", "failOnDataLoss",
+            "timeZone", "limit", "maxFilesPerTrigger", "failOnDataLoss", "packed",
         )  # fmt: skip
         options = Options({name: text for name, text in given.items() if name.lower() not in _OF_TABLES}, known)
         one, several = options.get("path", str), options.get("paths", parse_paths) or ()
@@ -165,6 +167,7 @@ class ReadOptions:
             options.get("limit", parse_count),
             options.get("maxFilesPerTrigger", parse_count),
             options.get("failOnDataLoss", one_of("true", "false")) != "false",
+            options.get("packed", one_of("true", "false")) == "true",
             cores,
         )
 

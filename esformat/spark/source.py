@@ -21,6 +21,7 @@ from esformat.spark.directories import roots_of
 from esformat.spark.files import segments_at
 from esformat.spark.follow import SegmentStreamReader
 from esformat.spark.options import ReadOptions, WriteOptions
+from esformat.spark.packed import PackedReader, can_be_packed, packed_schema, unpacked_schema
 from esformat.spark.read import SegmentReader, with_path_columns
 from esformat.spark.save import SegmentWriter
 from esformat.spark.scan_plan import read_schemas
@@ -74,13 +75,18 @@ class EsdbDataSource(DataSource):
         return SegmentStreamWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)
 
     def _reader(self, options: ReadOptions, schema: StructType) -> SegmentReader:
+        made = PackedReader if options.packed else SegmentReader
+        if options.packed:
+            packed, schema = schema, unpacked_schema(schema)
+            if not can_be_packed(schema) or packed_schema(schema) != packed:
+                raise UsageError("option packed needs a schema of packed rows", hint="esformat.spark.sql gives both")
         if options.columns is not None and list(options.columns) != schema.fieldNames():
             raise UsageError("the option columns and .schema(…) name different columns", hint="give one of them")
         if not options.where:
-            return SegmentReader(options, schema)
+            return made(options, schema)
         places = segments_at(options.paths, options.name_pattern)
         schemas = with_path_columns(read_schemas(places), schema.fieldNames(), roots_of(options.paths))
-        return SegmentReader(options, schema, readable(unify_schemas(schemas)))
+        return made(options, schema, readable(unify_schemas(schemas)))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Writes rows of a schema as segments into a directory."""

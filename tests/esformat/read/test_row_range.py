@@ -12,7 +12,15 @@ from small_pieces import Pieces, cut_small
 
 import esformat
 from esformat.read.ask.bounds import NOTHING, Domain
-from esformat.read.row_range import candidate_rows, identity, most_events, scan_rows, schema_of
+from esformat.read.row_range import (
+    EVENTS,
+    candidate_rows,
+    identity,
+    most_events,
+    runs_of_rows,
+    scan_rows,
+    schema_of,
+)
 
 CUTS = [0, 1, 700, 701, 2500, 2999, 3000]
 TIMES = (1_403_534_919_900_000, 1_403_534_921_000_000)
@@ -195,3 +203,18 @@ def test_kept_pages_are_bounded(segment):
             scan_rows(again, 7, 2900).to_table()
             assert pages.held_bytes == held
     assert pages.held_bytes == 0
+
+
+@pytest.mark.parametrize("what", BOUNDS)
+def test_runs_make_the_whole(segment, what):
+    """Cut anywhere, the runs are those of the rows, and none that can hold events within bounds is missing."""
+    bounds = BOUNDS[what]
+    keys = {name: bounds[name] for name in ("space", "") if name in bounds}
+    whole = frame_of(segment.scan())
+    for first, last in [*pairwise(CUTS), (0, 3000)]:
+        part = whole.iloc[first:last]
+        runs = [row for batch in runs_of_rows(segment, first, last, bounds) for row in batch.to_pylist()]
+        found = [(run["space"], run["grouping"]) for run in runs for _ in range(run[EVENTS])]
+        wanted = matching(part, keys)
+        assert found == list(zip(wanted["space"], wanted["grouping"], strict=True))
+        assert all(run[EVENTS] > 0 for run in runs)

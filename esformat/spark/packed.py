@@ -1,0 +1,139 @@
+"""Many events in one row, for queries that look at little of each: Spark makes rows of its own of them.
+
+A row from Python costs Java several times what one costs that it makes of an array's element. So events of one space
+and grouping are one row: the keys, and the values of one other column as an array, or else how many events there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    ByteType,
+    DateType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from esformat.read.row_range import EVENTS, runs_of_rows, schema_of
+from esformat.spark.condition import columns_of, matching
+from esformat.spark.event_columns import column_name
+from esformat.spark.read import SegmentReader
+from esformat.spark.scan_plan import RowRange, opened_as_planned
+from esformat.spark.types import arrow_schema
+
+MOST_EVENTS = 2048  # of a row
+LEAVES = 64  # whose runs are handed over together
+_KEYS = ("space", "grouping")
+_FIXED = (
+    BooleanType, ByteType, DateType, DoubleType, FloatType, IntegerType, LongType, ShortType, TimestampNTZType,
+    TimestampType,
+)  # fmt: skip
+
+
+def can_be_packed(schema: StructType) -> bool:
+    """Whether columns are keys and at most one other, whose values have a fixed width."""
+    others = [each for each in schema if each.name not in _KEYS]
+    return len(others) <= 1 and all(isinstance(each.dataType, _FIXED) for each in others)
+
+
+def packed_schema(schema: StructType) -> StructType:
+    """The columns of packed rows, of such as can be."""
+    columns = [
+        each if each.name in _KEYS else StructField(each.name, ArrayType(each.dataType, each.nullable), nullable=False)
+        for each in schema
+    ]
+    counted = all(each.name in _KEYS for each in schema)
+    return StructType([*columns, *([StructField(EVENTS, IntegerType(), nullable=False)] if counted else [])])
+
+
+def unpacked_schema(packed: StructType) -> StructType:
+    """The columns of the events that packed rows stand for."""
+    columns = []
+    for each in packed:
+        kind = each.dataType
+        if isinstance(kind, ArrayType):
+            columns.append(StructField(each.name, kind.elementType, kind.containsNull))
+        elif each.name in _KEYS:
+            columns.append(each)
+    return StructType(columns)
+
+
+def unpacked(rows: DataFrame) -> DataFrame:
+    """The events that packed rows stand for."""
+    names = [each.name for each in unpacked_schema(rows.schema)]
+    columns = [
+        column_name(name) if name in _KEYS else f"explode({column_name(name)}) AS {column_name(name)}" for name in names
+    ]
+    if EVENTS in rows.columns:
+        columns.append(f"explode(array_repeat(0, {EVENTS})) AS {EVENTS}")
+    return rows.selectExpr(*columns).select(*map(column_name, names))
+
+
+class PackedReader(SegmentReader):
+    """Reads the same events, packed."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The events of one task, packed."""
+        schema = arrow_schema(packed_schema(self._schema))
+        looked_at = {name for each in self._where for name in columns_of(each)}
+        if {*self._schema.names, *looked_at} <= set(_KEYS):
+            yield from (_counted(runs, schema) for rows in partition.value or () for runs in self._runs(rows))
+        else:
+            yield from (_packed(batch, schema) for batch in super().read(partition))
+
+    def _runs(self, rows: RowRange) -> Iterator[pa.RecordBatch]:
+        """The runs of a range with keys that are wanted. Nothing but the directory is read."""
+        with opened_as_planned(rows) as segment:
+            runs = runs_of_rows(segment, rows.first, rows.last, self._bounds(schema_of(segment)))
+            while few := list(islice(runs, LEAVES)):
+                batch = pa.Table.from_batches(few).combine_chunks().to_batches()[0]
+                found = matching(batch, self._where)
+                if len(found):
+                    yield found
+
+
+def _counted(runs: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Runs as packed rows, none of too many events."""
+    counts = np.asarray(runs.column(EVENTS))
+    parts = -(-counts // MOST_EVENTS)
+    pieces = np.full(int(parts.sum()), MOST_EVENTS)
+    pieces[np.cumsum(parts) - 1] = counts - (parts - 1) * MOST_EVENTS
+    row_of = None if len(pieces) == len(runs) else pa.array(np.repeat(np.arange(len(runs)), parts))
+    keys = [runs.column(name) if row_of is None else runs.column(name).take(row_of) for name in schema.names[:-1]]
+    return pa.RecordBatch.from_arrays([*keys, pa.array(pieces.astype(np.int32))], schema=schema)
+
+
+def _packed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Events as packed rows, each of one space and grouping."""
+    count = len(batch)
+    edges = np.arange(0, count, MOST_EVENTS)
+    for name in _KEYS:
+        if name in batch.schema.names:
+            ends = np.asarray(pc.run_end_encode(batch.column(name)).run_ends)
+            edges = np.union1d(edges, ends[:-1])
+    first, offsets = pa.array(edges), pa.array(np.append(edges, count).astype(np.int32))
+    columns = []
+    for field in schema:
+        if field.name in _KEYS:
+            columns.append(batch.column(field.name).take(first))
+        elif field.name == EVENTS:
+            columns.append(pa.array(np.diff(edges, append=count).astype(np.int32)))
+        else:
+            columns.append(pa.ListArray.from_arrays(offsets, batch.column(field.name), type=field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
