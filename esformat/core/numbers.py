@@ -195,3 +195,33 @@ def sum_steps(
         for i in range(n):
             number += cython.cast(cython.ulonglong, steps[first + skipped + i])
             out[i] = cython.cast(cython.longlong, number)
+
+
+def sum_runs(
+    steps: cython.longlong[::1],
+    starts: cython.const[cython.longlong][::1],
+    bases: cython.const[cython.longlong][::1],
+) -> None:
+    """Make differences the numbers that they stand for, modulo 2^64 and in place.
+
+    Those from starts[i] on, up to the next start, are counted from bases[i]. Starts ascend; the first is 0. Raises
+    ValueError where they do not, or lie beyond the last difference.
+    """
+    n: cython.Py_ssize_t = steps.shape[0]
+    runs: cython.Py_ssize_t = starts.shape[0]
+    if bases.shape[0] != runs or (n and (not runs or starts[0])):
+        raise ValueError("the starts of runs do not fit")
+    i: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    end: cython.longlong
+    number: cython.ulonglong
+    with cython.nogil:
+        for k in range(runs):
+            end = starts[k + 1] if k + 1 < runs else n
+            if starts[k] < 0 or end < starts[k] or end > n:
+                with cython.gil:
+                    raise ValueError("the starts of runs do not fit")
+            number = cython.cast(cython.ulonglong, bases[k])
+            for i in range(starts[k], end):
+                number += cython.cast(cython.ulonglong, steps[i])
+                steps[i] = cython.cast(cython.longlong, number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from esformat.spark.files import name_of, segments_at
 from esformat.spark.options import ReadOptions
 from esformat.spark.pushed import bounds_of_filters
 from esformat.spark.scan_plan import (
+    OPENING_THREADS,
     Candidate,
     RowRange,
     at_most,
@@ -129,7 +131,9 @@ class SegmentReader(DataSourceReader):
             RowRange(each.place, each.identity, each.pieces[0].first, each.pieces[-1].last)
             for each in candidates if each.pieces
         ]  # fmt: skip
-        found = in_threads(lambda rows: self._within(rows, most_bytes // len(ranges)), ranges)
+        local = all(isinstance(each.place, str) for each in ranges)
+        threads = os.cpu_count() or 1 if local else OPENING_THREADS
+        found = in_threads(lambda rows: self._within(rows, most_bytes // len(ranges)), ranges, threads)
         batches = [batch for part in found if part is not None for batch in part]
         return None if None in found else pa.Table.from_batches(batches, arrow_schema(self._schema))
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from esformat.core.events import Columns
+from esformat.core.numbers import sum_runs
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import Values, bytes_array, is_bytes, numbers_array, repeated_key
 from esformat.format.bytes_node import BytesNode, check_lengths
@@ -114,6 +115,8 @@ class BlockGroup:
         if len(numbers) == len(self.blocks):
             return self, places
         group = type(self)(self._reader, [self._portions[n] for n in numbers], [self.blocks[n] for n in numbers])
+        if self._times is not None:
+            group._times = self._times[np.repeat(shares > 0, self._counts)]
         return group, places - np.repeat(self._starts[numbers] - group._starts, shares[numbers])
 
     @classmethod
@@ -131,14 +134,11 @@ class BlockGroup:
         """Timestamps of all rows, µs."""
         if self._times is None:
             parts = [(b.body, read_pack(b.body, b.chunks[TIMESTAMPS_CHUNK], b.row_count)) for b in self.blocks]
-            numbers = decode_many(parts, self._reader.own().plain)
+            times = decode_many(parts, self._reader.own().plain)
             starts = self._run_starts()
-            summed = np.cumsum(numbers)
             bases = np.array([block.base for block in self.blocks])
-            lead = summed[starts] - numbers[starts]  # what came before each run, less the base it counts from
-            lead -= bases[np.searchsorted(self._starts, starts, side="right") - 1]
-            summed -= np.repeat(lead, np.diff(starts, append=self.row_count))
-            self._times = summed
+            sum_runs(times, starts, bases[np.searchsorted(self._starts, starts, side="right") - 1])
+            self._times = times
         return self._times
 
     def _times_at(self, places: I64 | None) -> I64:
@@ -152,10 +152,12 @@ class BlockGroup:
             block_of = np.searchsorted(self._origins, edges, side="right") - 1
             inside = (block_of >= 0) & (edges < self._origins[block_of] + self._counts[block_of])
             block_of = block_of[inside]
-            marks = np.zeros(self.row_count, dtype=np.bool_)
-            marks[self._starts] = True
-            marks[edges[inside] - self._origins[block_of] + self._starts[block_of]] = True
-            self._run_first_rows = marks.nonzero()[0]
+            begins = (
+                edges[inside] - self._origins[block_of] + self._starts[block_of]
+            )  # of runs; some begin with a block
+            where = np.searchsorted(begins, self._starts)
+            apart = np.append(begins, -1)[where] != self._starts
+            self._run_first_rows = np.insert(begins, where[apart], self._starts[apart])
         return self._run_first_rows
 
     def to_batch(self, columns: Sequence[str], places: I64 | None) -> pa.RecordBatch:

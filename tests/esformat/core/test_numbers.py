@@ -10,7 +10,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.core.numbers import join_planes, read_columns, read_pack, sum_steps
+from esformat.core.numbers import join_planes, read_columns, read_pack, sum_runs, sum_steps
 from esformat.errors import CorruptSegmentError
 
 int64s = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -112,3 +112,22 @@ def test_sums_outside(first, skipped, size):
     """Nothing is read outside."""
     with pytest.raises(ValueError, match="fewer numbers"):
         sum_steps(np.zeros(3, np.int64), first, skipped, 0, np.zeros(size, np.int64))
+
+
+@examples(100)
+@given(st.lists(st.tuples(int64s, st.lists(int64s, max_size=6)), min_size=1, max_size=6))
+def test_sums_of_runs(runs):
+    """Each run is counted from its own base, modulo 2^64; runs may be empty."""
+    numbers = np.array([step for _, steps in runs for step in steps], np.int64)
+    starts = np.cumsum([0, *(len(steps) for _, steps in runs)])[:-1]
+    sum_runs(numbers, starts, np.array([base for base, _ in runs]))
+    assert numbers.tolist() == [wrapped(base + sum(steps[: n + 1])) for base, steps in runs for n in range(len(steps))]
+
+
+@pytest.mark.parametrize("starts", [[], [1], [-1], [0, 4], [0, 2, 1], [0, -1]])
+def test_runs_outside(starts):
+    """Nothing is written outside."""
+    with pytest.raises(ValueError, match="starts of runs"):
+        sum_runs(np.zeros(3, np.int64), np.array(starts, np.int64), np.zeros(len(starts), np.int64))
+    with pytest.raises(ValueError, match="starts of runs"):
+        sum_runs(np.zeros(3, np.int64), np.zeros(1, np.int64), np.zeros(2, np.int64))
