@@ -1,7 +1,7 @@
 """Many events in one row, for queries that look at little of each: Spark makes rows of its own of them.
 
-A row from Python costs Java several times what one costs that it makes of an array's element. So events of one space
-and grouping are one row: the keys, and the values of one other column as an array, or else how many events there are.
+A row from Python costs Java several times what one costs that it makes of an array's element. So the values of a column
+come as arrays; and of keys each pair once, with how many events in a row have it.
 """
 
 from __future__ import annotations
@@ -47,9 +47,11 @@ _FIXED = (
 
 
 def can_be_packed(schema: StructType) -> bool:
-    """Whether columns are keys and at most one other, whose values have a fixed width."""
-    others = [each for each in schema if each.name not in _KEYS]
-    return len(others) <= 1 and all(isinstance(each.dataType, _FIXED) for each in others)
+    """Whether columns are keys alone, or one alone whose values have a fixed width.
+
+    Both at once would cost more than they save where the events of a space are few: each would be an array.
+    """
+    return all(each.name in _KEYS for each in schema) or (len(schema) == 1 and isinstance(schema[0].dataType, _FIXED))
 
 
 def packed_schema(schema: StructType) -> StructType:
@@ -120,7 +122,7 @@ def _counted(runs: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _packed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Events as packed rows, each of one space and grouping."""
+    """Events as packed rows, each of which has one value of each key."""
     count = len(batch)
     edges = np.arange(0, count, MOST_EVENTS)
     for name in _KEYS:
