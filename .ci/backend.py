@@ -108,9 +108,10 @@ def _works(command: list[str]) -> bool:
 
 
 def _choose_compiler(config_settings: Settings) -> None:
-    """Name the compiler in the environment, where setuptools looks for it."""
+    """Name the compiler and its options in the environment, where setuptools looks for them."""
     if sys.platform == "win32":
         return
+    os.environ.setdefault("CFLAGS", "-g0")  # Python's own ask for what a debugger needs, at half of the time
     if not _wants_zig(config_settings):
         os.environ["CC"] = shlex.join(_own_compiler())
         return
