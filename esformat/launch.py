@@ -10,10 +10,12 @@ from types import FrameType
 from typing import NoReturn
 
 from esformat.extras import advice
+from esformat.late import import_late
 
 
 def launch(program: str, package: str) -> NoReturn:
     """Run `package`.run with the process's arguments and exit with its status; it needs the extra `cli`."""
+    import_late()
     try:
         run = import_module(package).run  # here, since click and rich may be missing
     except ModuleNotFoundError as error:

@@ -37,6 +37,7 @@ from aggregator.lql.parse.tree import SYMBOLS, And, Condition, Expression, Name,
 from aggregator.lql.run.json_path import path_test
 from aggregator.lql.run.pace import Pace
 from aggregator.lql.text import integer
+from aggregator.lql.text.comparison import comparison
 from aggregator.lql.text.number import number_test
 from aggregator.lql.text.predicate import Test, text_test
 from aggregator.lql.text.quantity import parse_number
@@ -326,7 +327,7 @@ def _typed_test(column: pa.Field, op: str, value: Value, now_ns: int) -> Test:
         most, step = 10**type_.precision - 1, Fraction(10) ** -type_.scale
         steps = integer.bound(op, Fraction(number) / step, -most, most)
         return lambda values: integer.run(steps, values, type_.scale)
-    compare, real = integer.COMPARE[op], pa.scalar(float(number))
+    compare, real = comparison(op), pa.scalar(float(number))
     return lambda values: compare(values.cast(pa.float64()), real)
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-COMPARE: dict[str, Callable[[pa.Array, pa.Scalar], pa.BooleanArray]] = {
-    "=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal
-}  # fmt: skip
+from aggregator.lql.text.comparison import comparison
+
 IntegerTest = tuple[str, int] | bool
 
 
@@ -37,4 +34,4 @@ def run(test: IntegerTest, values: pa.Array, scale: int = 0) -> pa.BooleanArray:
     if isinstance(test, bool):
         return pa.array(np.full(len(values), test), mask=np.asarray(values.is_null()))
     op, limit = test
-    return COMPARE[op](values, pa.scalar(Decimal(f"{limit}e{-scale}") if scale else limit, values.type))
+    return comparison(op)(values, pa.scalar(Decimal(f"{limit}e{-scale}") if scale else limit, values.type))

@@ -13,18 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.lql.text import glob, substring
+from aggregator.lql.text.comparison import ORDER, comparison
 from aggregator.lql.text.regex import MAX_PATTERN, Regex, RegexError
 
 _LONGEST_WRITTEN = 24  # characters of a regular expression for one of a glob: `[\x{10ffff}-\x{10ffff}]`
 _FEW = 4  # a quarter of the texts
 Test = Callable[[pa.Array], pa.BooleanArray]
-_ORDER = {"=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
 def text_test(op: str, value: str) -> Test:
     """Compile `op`, of tree.SYMBOLS or tree.WORDS. Raises ValueError where `value` is no glob or regular expression."""
-    if op in _ORDER:
-        compare, stored = _ORDER[op], value.encode()
+    if op in ORDER:
+        compare, stored = comparison(op), value.encode()
         return lambda texts: compare(as_binary(texts), pa.scalar(stored, as_binary(texts).type))
     if op == "CONTAINS":
         return _contains(value)

@@ -1,35 +1,59 @@
 """Pieces for other commands over events, as `aggregator` is: options, tables, progress, how a command ends."""
 
-from esformat.cli.console import count, is_terminal, moment, progress, say, size, warn
-from esformat.cli.inputs import (
-    InputCommand,
-    bad_rows_of,
-    input_options,
-    input_options_of,
-    reading_of,
-    reading_options,
-    roles_of,
-)
-from esformat.cli.output import (
-    ROWS,
-    TABLES,
-    chosen_format,
-    finished_file,
-    format_option,
-    input_format_option,
-    json_option,
-    opened_output,
-    output_options,
-    say_json,
-    shown_name,
-    target_format_option,
-    teller,
-)
-from esformat.cli.params import ColumnType, Hex, Limit, Moment, Names, Pair, Size
-from esformat.cli.program import CONTEXT_SETTINGS, Group, Verbs, completion_command, one_line, run_program
-from esformat.cli.question import Answer, give_answer, one_of, question_options, read_conditions, write_segment
-from esformat.cli.spark_jobs import job_options, run_job, spark_format
-from esformat.cli.where import Filtered, Where, columns_with, is_path
+from typing import TYPE_CHECKING
+
+from esformat.lazy import lazily
+
+if TYPE_CHECKING:
+    from esformat.cli.console import count, is_terminal, moment, progress, say, size, warn
+    from esformat.cli.inputs import (
+        InputCommand,
+        bad_rows_of,
+        input_options,
+        input_options_of,
+        reading_of,
+        reading_options,
+        roles_of,
+    )
+    from esformat.cli.output import (
+        ROWS,
+        TABLES,
+        chosen_format,
+        finished_file,
+        format_option,
+        input_format_option,
+        json_option,
+        opened_output,
+        output_options,
+        say_json,
+        shown_name,
+        target_format_option,
+        teller,
+    )
+    from esformat.cli.params import ColumnType, Hex, Limit, Moment, Names, Pair, Size
+    from esformat.cli.program import CONTEXT_SETTINGS, Group, Verbs, completion_command, one_line, run_program
+    from esformat.cli.question import Answer, give_answer, one_of, question_options, read_conditions, write_segment
+    from esformat.cli.spark_jobs import job_options, run_job, spark_format
+    from esformat.cli.where import Filtered, Where, columns_with, is_path
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "esformat.cli.console": "count is_terminal moment progress say size warn",
+            "esformat.cli.inputs": (
+                "InputCommand bad_rows_of input_options input_options_of reading_of reading_options roles_of"
+            ),
+            "esformat.cli.output": (
+                "ROWS TABLES chosen_format finished_file format_option input_format_option json_option opened_output "
+                "output_options say_json shown_name target_format_option teller"
+            ),
+            "esformat.cli.params": "ColumnType Hex Limit Moment Names Pair Size",
+            "esformat.cli.program": "CONTEXT_SETTINGS Group Verbs completion_command one_line run_program",
+            "esformat.cli.question": "Answer give_answer one_of question_options read_conditions write_segment",
+            "esformat.cli.spark_jobs": "job_options run_job spark_format",
+            "esformat.cli.where": "Filtered Where columns_with is_path",
+        },
+    )
 
 __all__ = [
     "CONTEXT_SETTINGS",
