@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from aggregator import lql, statements
 from aggregator.base.interrupts import uninterrupted
 from aggregator.base.names import check_name
 from aggregator.base.reports import ClockReport, CompactionReport, RetentionReport
@@ -20,24 +23,24 @@ from aggregator.engine.stats import disk_stats, memory_stats, scan_stats
 from aggregator.engine.upkeep.ages import stored_report
 from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import InvalidRequestError, TopicExistsError, TopicNotFoundError
-from aggregator.lql import parse_source
 from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Problem, Receipt, TopicInfo
 from aggregator.policy import Retention, Roll
 from aggregator.quarantine import QuarantineView
-from aggregator.statements import follow, run
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.usage import measure
+from aggregator.storage.manifest import PipeRows
 from aggregator.storage.state.notify import Arrivals
 from aggregator.storage.state.schema import topic_schema
 from aggregator.storage.state.state import Topic as TopicState
-from aggregator.streams.pipes.tables import pipe_facts
-from aggregator.streams.pipes.worker import Pipes
-from aggregator.streams.selection import Selection
-from aggregator.streams.tail import Tail
-from aggregator.streams.writing import StreamWrites
+from aggregator.streams import writing
+from aggregator.streams.pipes import tables, worker
 from aggregator.topic import Backend, Topic, writer_of
 from esformat import ClosedError
 from esformat.parts import html_facts
+
+if TYPE_CHECKING:
+    from aggregator.streams.selection import Selection
+    from aggregator.streams.tail import Tail
 
 
 def _open_copy(path: str) -> Catalog:
@@ -60,9 +63,11 @@ class Catalog(Closing):
         """Made by `aggregator.open`."""
         self._backend = backend
         self._closed = False
-        self._writes = StreamWrites(backend, self.topic, self.create_topic)
+        self._lock = Lock()
+        self._working_pipes: worker.Pipes | None = None
         try:
-            self._pipes = Pipes(backend, self._writes.pipe_target) if isinstance(backend, WriterEngine) else None
+            if isinstance(backend, WriterEngine) and PipeRows(backend.manifest).all():
+                _ = self._pipes  # they go on
         except BaseException:
             backend.close()
             raise
@@ -80,6 +85,24 @@ class Catalog(Closing):
     def _repr_html_(self) -> str:
         """The topics and what each holds, as notebooks show it."""
         return html_facts(repr(self), {name: f"{self.topic(name).stats()['rows']:,} events" for name in self.topics()})
+
+    @cached_property
+    def _writes(self) -> writing.StreamWrites:
+        return writing.StreamWrites(self._backend, self.topic, self.create_topic)
+
+    @property
+    def _pipes(self) -> worker.Pipes | None:
+        """Pipes at work; None in a catalog that is open for reading."""
+        with self._lock:
+            if self._working_pipes is None and isinstance(self._backend, WriterEngine):
+                self._working_pipes = worker.Pipes(self._backend, self._writes.pipe_target)
+            return self._working_pipes
+
+    def _stop_pipes(self) -> None:
+        with self._lock:
+            pipes = self._working_pipes
+        if pipes is not None:
+            pipes.stop()
 
     @property
     def path(self) -> Path:
@@ -232,7 +255,7 @@ class Catalog(Closing):
         """
         self._check_open()
         self._backend.refresh()
-        source = parse_source(expression) if expression.strip() else None
+        source = lql.parse_source(expression) if expression.strip() else None
         found = {stream.tags for stream in self._backend.streams.select(source)}
         return [tags.as_dict() for tags in sorted(found, key=str)]
 
@@ -242,7 +265,7 @@ class Catalog(Closing):
         Raises InvalidRequestError, which shows the place, for a statement that is wrong; ReadOnlyError.
         """
         self._check_open()
-        return run(self._backend, text, self._pipes)
+        return statements.run(self._backend, text, self._pipes)
 
     @property
     def arrivals(self) -> Arrivals:
@@ -256,7 +279,7 @@ class Catalog(Closing):
         Raises InvalidRequestError.
         """
         self._check_open()
-        return follow(self._backend, text, timeout_s)
+        return statements.follow(self._backend, text, timeout_s)
 
     # ------------------------------------------------------------ keeping house
 
@@ -358,7 +381,7 @@ class Catalog(Closing):
             "disk": disk_stats(measure(self._backend.layout, segments=segments, waiting=waiting)),
             "problems": len(self.problems()), "quarantined": len(self.quarantine.entries()),
             "clock": asdict(self.clock()), "topics": topics,
-            "pipes": pipe_facts(self._backend, self._pipes), "scans": scan_stats(self._backend.pool.windows),
+            "pipes": tables.pipe_facts(self._backend, self._pipes), "scans": scan_stats(self._backend.pool.windows),
         }  # fmt: skip
         if isinstance(self._backend, WriterEngine):
             budget = self._backend.budget
@@ -460,13 +483,11 @@ class Catalog(Closing):
     def _rest(self) -> None:
         """End seals, upkeep and pipes that are under way, and begin no more; the end of a program calls it."""
         if self._backend.owner.is_here and isinstance(self._backend, WriterEngine):
-            if self._pipes is not None:
-                self._pipes.stop()
+            self._stop_pipes()
             self._backend.rest()
 
     def _end(self) -> None:
         try:
-            if self._pipes is not None:
-                self._pipes.stop()
+            self._stop_pipes()
         finally:
             self._backend.close()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from threading import RLock
@@ -20,15 +20,19 @@ from types import ModuleType
 from typing import Any
 
 _SLOW = (
-    "logging.config", "numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars", "pyarrow.compute", "tomllib",
+    "difflib", "html", "http.client", "logging.config", "numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars",
+    "pyarrow.compute", "tomllib",
 )  # fmt: skip
 
 
-def import_late() -> None:
-    """From now on, compile the methods of dataclasses when they are called, and load a slow module when it is used."""
+def import_late(more: Sequence[str] = ()) -> None:
+    """From now on, compile the methods of dataclasses when they are called, and load slow modules when they are used.
+
+    more: modules that are loaded so besides those of `_SLOW`.
+    """
     _compile_late()
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder(set(_SLOW)))
+        sys.meta_path.insert(0, _Finder({*_SLOW, *more}))
 
 
 # ------------------------------------------------------------ methods

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import signal
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from types import FrameType
 from typing import NoReturn
@@ -13,9 +14,12 @@ from esformat.extras import advice
 from esformat.late import import_late
 
 
-def launch(program: str, package: str) -> NoReturn:
-    """Run `package`.run with the process's arguments and exit with its status; it needs the extra `cli`."""
-    import_late()
+def launch(program: str, package: str, *, late: Sequence[str] = ()) -> NoReturn:
+    """Run `package`.run with the process's arguments and exit with its status; it needs the extra `cli`.
+
+    late: modules of its own that are to be loaded with the first of their names, see `import_late`.
+    """
+    import_late(late)
     try:
         run = import_module(package).run  # here, since click and rich may be missing
     except ModuleNotFoundError as error:

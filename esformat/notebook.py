@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from html import escape
 from itertools import islice
 from typing import Any
 
@@ -64,4 +64,4 @@ def _text(value: object) -> str:
         text = value
     else:
         text = "" if value is None else f"{value:,}" if type(value) is int else repr(value)
-    return escape(text if len(text) <= _CHARACTERS_SHOWN else f"{text[: _CHARACTERS_SHOWN - 1]}…")
+    return html.escape(text if len(text) <= _CHARACTERS_SHOWN else f"{text[: _CHARACTERS_SHOWN - 1]}…")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from aggregator.lql.parse.render import expression_to_text, source_to_text, to_text
     from aggregator.lql.parse.tag_set import TagSet
     from aggregator.lql.parse.template import Template
+    from aggregator.lql.parse.tree import Source
     from aggregator.lql.run.condition import Filter
     from aggregator.lql.run.counting import Counter
     from aggregator.lql.run.pushdown import TimeSpan, equalities, range_span, time_span
@@ -37,6 +38,7 @@ else:
             "aggregator.lql.parse.tag_set": "TagSet",
             "aggregator.lql.run.tag_table": "TagTable matches",
             "aggregator.lql.parse.template": "Template",
+            "aggregator.lql.parse.tree": "Source",
         },
     )
 
@@ -48,6 +50,7 @@ __all__ = [
     "Mark",
     "Regex",
     "RegexError",
+    "Source",
     "TagSet",
     "TagTable",
     "Template",

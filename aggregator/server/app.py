@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from importlib import import_module
 
+import pyarrow.compute as pc
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -19,45 +21,46 @@ from aggregator.server.bodies.shared.problems import handle
 from aggregator.server.config.settings import Settings
 from aggregator.server.context import Context
 from aggregator.server.http.compression import Compression
-from aggregator.server.http.entry import entered
+from aggregator.server.http.groups import Group, Routes
 from aggregator.server.http.guard import Guard
 from aggregator.server.http.methods import Methods
-from aggregator.server.routes import bulk, docs, events, health, loki, otlp, pipes, plateau, query, streams, topics
-from aggregator.server.services import otlp_service
-from aggregator.server.services.syslog import syslog
+from aggregator.server.plateau.policies import take_policies
 
-GROUPS: tuple[Callable[[Context], list[Route]], ...] = (
-    events.routes,
-    health.routes,
-    docs.routes,
-    plateau.routes,
-    topics.routes,
-    query.routes,
-    pipes.routes,
-    streams.routes,
-    otlp.routes,
-    loki.routes,
-    bulk.routes,
+GROUPS = (
+    "health", "plateau", "events", "topics", "query", "pipes", "streams", "otlp", "loki", "figures", "docs", "bulk",
+)  # fmt: skip
+"""Modules of routes. They are looked through in this order, and imported by the first request that comes to them."""
+
+SERVICES: tuple[tuple[str, Callable[[Settings], str | None]], ...] = (
+    ("syslog", lambda settings: settings.syslog or settings.syslog_tls),
+    ("otlp_service", lambda settings: settings.otlp.grpc),
 )
-"""Every group of routes. They are looked through in this order: what is asked most comes first."""
-
-SERVICES: tuple[Callable[[Context], AbstractAsyncContextManager[None]], ...] = (syslog, otlp_service.otlp)
-"""What runs beside the routes while the application does, such as a listener for syslog."""
+"""Modules of what runs beside the routes while the application does, such as a listener for syslog, where it is asked
+for."""
+WARM_S = 0.1
+"""How long after its start a server imports what it has left out, so that requests wait for it in that time alone."""
 
 
 def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
     """An ASGI application that serves `catalog`, which stays its owner's to close after the application has stopped."""
     context = Context.of(catalog, settings or Settings())
-    routes = [route for group in GROUPS for route in group(context)]
+    if context.settings.as_plateau:
+        take_policies(catalog, context.settings.roll, context.settings.retention)
+    groups = [Group(functools.partial(_routes, name), context) for name in GROUPS]
+    routes = Routes(groups)
 
     @contextlib.asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as services:
             await services.enter_async_context(context.refusals.told_in_time())
-            for service in SERVICES:
-                await services.enter_async_context(service(context))
+            for name, asked in SERVICES:
+                if asked(context.settings) is not None:
+                    service = import_module(f"aggregator.server.services.{name}")
+                    await services.enter_async_context(service.listening(context))
             await services.enter_async_context(context.health.looking(catalog))
             context.ready = True
+            warming = asyncio.create_task(_warm(routes))
+            services.callback(warming.cancel)
             try:
                 yield
             finally:
@@ -73,10 +76,23 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
         return await handle(request, error)
 
     app = Starlette(
-        routes=[entered(route, context) for route in routes],
+        routes=groups,
         lifespan=life,
         middleware=[Middleware(Guard, context=context, methods=methods), Middleware(Compression)],
         exception_handlers={HTTPException: refuse},
     )
     app.state.context, app.state.routes = context, routes
     return app
+
+
+def _routes(name: str, context: Context) -> list[Route]:
+    """The routes of a module."""
+    found: list[Route] = import_module(f"aggregator.server.routes.{name}").routes(context)
+    return found
+
+
+async def _warm(routes: Routes) -> None:
+    """Import what the start has left out, in a thread."""
+    await asyncio.sleep(WARM_S)
+    await asyncio.to_thread(list, routes)
+    await asyncio.to_thread(getattr, pc, "field")  # loads it

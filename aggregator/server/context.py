@@ -20,6 +20,7 @@ from aggregator.server.control.access import Access
 from aggregator.server.control.body_room import BodyRoom
 from aggregator.server.control.health import Health
 from aggregator.server.control.open_answers import OpenAnswers
+from aggregator.server.control.requests import RequestCounts, Told
 from aggregator.server.control.syslog_socket import Datagrams
 from aggregator.server.control.thread_pools import Slow, WorkPool
 from aggregator.server.control.tokens import FILE, Authority
@@ -27,22 +28,6 @@ from aggregator.server.control.tokens import FILE, Authority
 T = TypeVar("T")
 MAX_PATHS = 10_000
 """Of appends that are remembered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What is told of a request that is over.
-
-    route: its template, "" where there is none; who: name of its token; client: address that it came from.
-    """
-
-    method: str
-    route: str
-    status: int
-    seconds: float
-    sent_bytes: int
-    who: str
-    client: str = ""
 
 
 @dataclass(slots=True)
@@ -78,6 +63,8 @@ class Context:
     """Where only figures are given; None: nowhere."""
     datagrams: Datagrams = field(default_factory=Datagrams)
     """Of syslog."""
+    requests: RequestCounts = field(default_factory=RequestCounts)
+    """Those that ended."""
     listeners: list[Callable[[Told], None]] = field(default_factory=list)
     """Called with each request that is over, in the event loop: they must be quick."""
 
@@ -111,7 +98,8 @@ class Context:
         return self.refusals.telling(source)
 
     def tell(self, told: Told) -> None:
-        """Pass on what is told of a request."""
+        """Count a request that is over, and pass on what is told of it."""
+        self.requests.add(told)
         for listener in self.listeners:
             listener(told)
 

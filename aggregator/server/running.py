@@ -21,7 +21,6 @@ from typing import Any, Self
 import pyarrow as pa
 import uvicorn
 import uvloop
-from starlette.routing import Route
 
 import aggregator
 from aggregator import Catalog, InvalidRequestError
@@ -32,6 +31,7 @@ from aggregator.server.config.settings import Settings
 from aggregator.server.context import Context
 from aggregator.server.http.admission import Admission
 from aggregator.server.http.connection import connection_type
+from aggregator.server.http.groups import Routes
 from aggregator.server.metrics.logs import set_up, tell_request
 from esformat import EsdbError
 
@@ -217,7 +217,7 @@ class _Server(uvicorn.Server):
     def __init__(self, catalog: Catalog, settings: Settings) -> None:
         app = make_app(catalog, settings)
         self.context: Context = app.state.context
-        self.routes: list[Route] = app.state.routes
+        self.routes: Routes = app.state.routes
         if settings.log.requests:
             self.context.listeners.append(tell_request)
         http, tls = settings.http, settings.tls

@@ -16,8 +16,7 @@ from threading import Lock
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggregator import Catalog, TopicNotFoundError
-from aggregator.lql import LqlError, TagSet
+from aggregator import Catalog, TopicNotFoundError, lql
 from aggregator.storage.segments.records import FIELDS
 from esformat import EsdbError
 from esformat.parts import as_text
@@ -117,6 +116,6 @@ def _with_ids(batch: pa.RecordBatch) -> Iterator[tuple[str, str]]:
 
 def _index(space: str) -> str | None:
     try:
-        return TagSet.parse(space).as_dict().get(INDEX_TAG)
-    except LqlError:
+        return lql.TagSet.parse(space).as_dict().get(INDEX_TAG)
+    except lql.LqlError:
         return None

@@ -12,7 +12,8 @@ from starlette.responses import Response
 
 from aggregator import OverloadedError
 from aggregator.server.bodies.shared.problems import answer, problem_of
-from aggregator.server.context import Context, Told
+from aggregator.server.context import Context
+from aggregator.server.control.requests import Told
 
 
 class Admission:

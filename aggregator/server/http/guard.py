@@ -15,7 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aggregator import OverloadedError
 from aggregator.server.bodies.shared.problems import ProblemError, answer, problem_of
-from aggregator.server.context import Context, Told
+from aggregator.server.context import Context
+from aggregator.server.control.requests import Told
 from aggregator.server.http.methods import Methods
 from aggregator.server.http.origins import Headers, asker, cors_headers, is_same_origin, may_ask, preflight_headers
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from starlette.routing import Route
 
@@ -10,7 +10,7 @@ from starlette.routing import Route
 class Methods:
     """Of the routes of an application."""
 
-    def __init__(self, routes: Sequence[Route]) -> None:
+    def __init__(self, routes: Iterable[Route]) -> None:
         self._routes = routes
 
     def of(self, path: str) -> list[str]:

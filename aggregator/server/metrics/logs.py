@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from aggregator.server.config.settings import Logs
-from aggregator.server.context import Told
+from aggregator.server.control.requests import Told
 
 _SECRET = re.compile(r"""(agg_[0-9a-f]{12})_[\w-]+|(?i:\b(bearer|basic|apikey))\s+[^\s"\\]+""")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}

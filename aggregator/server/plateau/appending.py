@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import logging
-from dataclasses import replace
 
 import pyarrow as pa
 
 from aggregator import Catalog, InvalidRequestError, Receipt, Retention, Roll, Topic, TopicExistsError
 from aggregator.base.names import check_name
 from aggregator.server.bodies.arrow_body import read_arrow
-from aggregator.server.plateau.definition import SCHEMA_COLUMN, Definition
+from aggregator.server.plateau.definition import Definition
 from aggregator.server.plateau.definitions import Definitions
 from aggregator.server.plateau.nullable import loosened, relabelled
-from aggregator.storage.segments.file import STREAM_FRAME_BYTES
+from aggregator.server.plateau.policies import for_pages
 from esformat import InvalidEventError
 
 _MAGIC = b"ARROW1\x00\x00"
-_log = logging.getLogger("aggregator.server")
 
 
 def append(
@@ -48,7 +45,7 @@ def append(
     else:
         definitions.draft(schema, table.schema).events(table)  # refuses what cannot be stored, before there is a topic
         with contextlib.suppress(TopicExistsError):  # somebody was quicker
-            catalog.create_topic(name, roll=_for_pages(roll or Roll()), retention=retention)
+            catalog.create_topic(name, roll=for_pages(roll or Roll()), retention=retention)
         topic = catalog.topic(name)
     definition = definitions.of_schema(topic, schema, table.schema)
     return topic.append(definition.events(table), partition), definition
@@ -82,21 +79,6 @@ def _check_ends(body: pa.Buffer) -> None:
         raise InvalidEventError(
             f"arrow error: {wrong}", hint="the body is not an Arrow file: write it with an Arrow IPC file writer"
         )
-
-
-def take_policies(catalog: Catalog, roll: Roll | None, retention: Retention | None) -> None:
-    """Give all topics of plateau's clients the configured policies, as plateau does when it starts."""
-    wanted = _for_pages(roll or Roll()), retention or Retention()
-    for name in catalog.topics():
-        topic = catalog.topic(name)
-        if (topic.roll, topic.retention) != wanted and SCHEMA_COLUMN in topic.scan().schema.names:
-            topic.set_policy(roll=wanted[0], retention=wanted[1])
-            _log.info("a topic rolls and retains as configured now", extra={"topic": name})
-
-
-def _for_pages(roll: Roll) -> Roll:
-    """The policy with large frames: records are read by the page, and none is looked up by its space."""
-    return roll if roll.frame_bytes else replace(roll, frame_bytes=STREAM_FRAME_BYTES)
 
 
 def _check_keys(topic: Topic) -> None:

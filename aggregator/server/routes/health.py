@@ -1,4 +1,4 @@
-"""Whether the server lives, whether it takes requests, and its figures for Prometheus."""
+"""Whether the server lives, and whether it takes requests."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from starlette.routing import Route
 from aggregator.server.bodies.shared.schemas import PLATEAU_ERROR, WHOLE, json_answer, shape
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation
-from aggregator.server.metrics.exposition import CONTENT_TYPE, Metrics
 
 _TAG = "health"
 _READY = shape({"status": {"enum": ["ready", "not ready"]}}, {"problems": WHOLE})
 
 
 def routes(context: Context) -> list[Route]:
-    """`/healthz`, `/readyz`, `/metrics`, and plateau's `/ok`."""
+    """`/healthz`, `/readyz`, and plateau's `/ok`."""
     return [
         Route("/healthz", healthz),
         Route("/readyz", bound(readyz, context)),
         Route("/ok", bound(ok, context)),
-        Route("/metrics", bound(figures, context, Metrics(context))),
     ]
 
 
@@ -56,11 +54,3 @@ async def ok(context: Context, request: Request) -> Response:
     if context.health.ill:
         return JSONResponse({"message": "no heartbeat", "code": 500}, 500)
     return JSONResponse({"ok": "true"})
-
-
-@operation(
-    "read", "Figures for Prometheus", tag=_TAG,
-    answers={"200": {"description": "the text format", "content": {CONTENT_TYPE: {}}}},
-)  # fmt: skip
-async def figures(context: Context, metrics: Metrics, request: Request) -> Response:
-    return Response(await context.reads.run(metrics.page), media_type=CONTENT_TYPE)

@@ -17,7 +17,7 @@ from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.body import read_body
 from aggregator.server.plateau import parameters as query
 from aggregator.server.plateau.answers import ARROW_FILE, JSON, RECORDS, arrow_file, media_type
-from aggregator.server.plateau.appending import append, take_policies
+from aggregator.server.plateau.appending import append
 from aggregator.server.plateau.definition import Definition
 from aggregator.server.plateau.definitions import Definitions
 from aggregator.server.plateau.json_text import json_records
@@ -59,10 +59,7 @@ _PAGES = {
 
 def routes(context: Context) -> list[Route]:
     """`/topics`, `/topic/…`; `/ok` is with the other health checks."""
-    catalog, settings = context.catalog, context.settings
-    if settings.as_plateau:
-        take_policies(catalog, settings.roll, settings.retention)
-    definitions = Definitions(catalog)
+    definitions = Definitions(context.catalog)
     pager = Pager(definitions)
     return [
         Route("/topics", bound(topics, context)),

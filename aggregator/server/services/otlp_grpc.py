@@ -21,7 +21,8 @@ from aggregator.server.bodies.shared.media import PROTOBUF
 from aggregator.server.bodies.shared.problems import Problem, ProblemError, problem_of
 from aggregator.server.bodies.shared.records import Target
 from aggregator.server.config.settings import Settings, Tls
-from aggregator.server.context import Context, Told
+from aggregator.server.context import Context
+from aggregator.server.control.requests import Told
 from aggregator.server.http.body import Body
 from aggregator.server.services.otlp_export import export
 from esformat import ClosedError

@@ -14,7 +14,7 @@ _log = logging.getLogger("aggregator.server.bodies.otlp.message")
 
 
 @contextlib.asynccontextmanager
-async def otlp(context: Context) -> AsyncIterator[None]:
+async def listening(context: Context) -> AsyncIterator[None]:
     """Listen as long as the context lasts, then finish the calls that are open. Raises InvalidRequestError."""
     settings = context.settings
     bind = settings.otlp.grpc

@@ -220,7 +220,7 @@ class _Listener(asyncio.DatagramProtocol):
 
 
 @contextlib.asynccontextmanager
-async def syslog(context: Context) -> AsyncIterator[None]:
+async def listening(context: Context) -> AsyncIterator[None]:
     """Listen where the settings say, if they do, as long as the context lasts. Raises InvalidRequestError."""
     settings = context.settings
     if settings.syslog is None and settings.syslog_tls is None:

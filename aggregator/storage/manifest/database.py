@@ -6,7 +6,6 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 
 from aggregator.errors import CorruptManifestError, ManifestFailedError, UnknownVersionError
@@ -23,11 +22,8 @@ REBUILD = "run `aggregator rebuild-manifest` on the catalog"
 
 def migrations() -> list[tuple[int, str]]:
     """Every migration: its number, its SQL; in order. A released one is never edited."""
-    folder = files("aggregator.storage.manifest") / "migrations"
-    scripts = sorted(
-        (entry.name, entry.read_text("utf-8")) for entry in folder.iterdir() if entry.name.endswith(".sql")
-    )
-    return [(int(name.removesuffix(".sql")), sql) for name, sql in scripts]
+    scripts = sorted(Path(__file__).with_name("migrations").glob("*.sql"))
+    return [(int(script.stem), script.read_text("utf-8")) for script in scripts]
 
 
 @contextmanager

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from aggregator import lql
 from aggregator.errors import InvalidRequestError
-from aggregator.lql import TagSet
 from aggregator.model import RESERVED_COLUMNS
 from esformat.parts import first_cut, to_arrow, to_microseconds
 
@@ -49,7 +49,7 @@ def record_columns(schemas: Iterable[pa.Schema], union: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def events_of(tags: TagSet, records: Any, columns: pa.Schema, now_us: int) -> pa.Table:
+def events_of(tags: lql.TagSet, records: Any, columns: pa.Schema, now_us: int) -> pa.Table:
     """Records as a table for a topic with these `record_columns`: mappings, or anything Arrow. Raises
     InvalidRequestError, esformat.InvalidEventError.
     """

@@ -14,8 +14,7 @@ from threading import Lock
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggregator.lql import LqlError, TagSet, TagTable
-from aggregator.lql.parse.tree import Source
+from aggregator import lql
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.manifest import Manifest
@@ -36,7 +35,7 @@ class Stream:
     """A stream: its tags, and the topic that it lies in as a space of that name, which is `str(tags)`."""
 
     topic: str
-    tags: TagSet
+    tags: lql.TagSet
     name: str
 
 
@@ -48,18 +47,18 @@ class StreamIndex:
         self._state, self._manifest, self._pool, self._snap = state, manifest, pool, snap
         self._lock = Lock()
         self._loaded = False
-        self._table = TagTable()
+        self._table: lql.TagTable  # there when they are loaded
         self._topics: dict[int, str] = {}  # name of each topic when it was looked at last, by number
         self._streams: list[Stream | None] = []  # by number in the table; None: it is gone
         self._numbers: dict[tuple[str, str], int] = {}
-        self._answers: dict[tuple[Source | None, str | None], dict[str, tuple[str, ...]]] = {}
+        self._answers: dict[tuple[lql.Source | None, str | None], dict[str, tuple[str, ...]]] = {}
         self._marks: dict[int, int] = {}
         self._kept_marks: dict[int, int] = {}
-        self._added: dict[tuple[int, str], TagSet] = {}  # what the manifest does not have yet
+        self._added: dict[tuple[int, str], lql.TagSet] = {}  # what the manifest does not have yet
         self._removed: set[tuple[int, str]] = set()
         self._stones: dict[int, Tombstones] = {}  # those of each topic that were looked at
 
-    def select(self, source: Source | None) -> list[Stream]:
+    def select(self, source: lql.Source | None) -> list[Stream]:
         """The streams that match, in the order in which they were seen first; None: all.
 
         Raises LqlError, OSError, esformat.CorruptSegmentError.
@@ -69,7 +68,7 @@ class StreamIndex:
             known = len(self._streams)
         return self._matching(source, None, known)
 
-    def names(self, source: Source | None, *, without_tag: str | None = None) -> dict[str, tuple[str, ...]]:
+    def names(self, source: lql.Source | None, *, without_tag: str | None = None) -> dict[str, tuple[str, ...]]:
         """The names of the streams that match and do not have a tag, by topic; in the same order, with the same errors.
 
         Asking for the same again costs little while no stream comes or goes.
@@ -89,7 +88,7 @@ class StreamIndex:
                 answers[source, without_tag] = answer
         return answer
 
-    def _matching(self, source: Source | None, without_tag: str | None, known: int) -> list[Stream]:
+    def _matching(self, source: lql.Source | None, without_tag: str | None, known: int) -> list[Stream]:
         """Streams among the first `known`. It may take long, so it needs no lock."""
         numbers = self._table.select(source, without_tag=without_tag).tolist()
         found = (self._streams[number] for number in numbers if number < known)
@@ -145,6 +144,7 @@ class StreamIndex:
                 pin.release()
 
     def _load(self) -> None:
+        self._table = lql.TagTable()
         topics, marks = self._manifest.streams()
         self._topics = {topic.info.number: topic.info.name for topic in list(self._state.topics.values())}
         # a reader may not know yet what its writer made just now: it looks at all of that when it does
@@ -153,7 +153,7 @@ class StreamIndex:
         for number, streams in ((number, topics[number]) for number in topics if number in self._topics):
             name = self._topics[number]
             for tags in streams:
-                self._number(name, TagSet.of(tags))
+                self._number(name, lql.TagSet.of(tags))
         self._loaded = True
 
     def _follow_names(self) -> None:
@@ -173,7 +173,7 @@ class StreamIndex:
         self._numbers = {(s.topic, s.name): place for place, s in enumerate(self._streams) if s is not None}
         self._answers = {}
 
-    def _number(self, topic: str, tags: TagSet) -> None:
+    def _number(self, topic: str, tags: lql.TagSet) -> None:
         name = str(tags)
         self._numbers[topic, name] = self._table.add(tags)
         self._streams.append(Stream(topic, tags, name))
@@ -279,10 +279,10 @@ def _names(columns: list[pa.Array]) -> list[str]:
     return [str(name) for name in pc.unique(spaces.filter(pc.starts_with(spaces, "{"))).to_pylist()]
 
 
-def tags_of(name: str) -> TagSet | None:
+def tags_of(name: str) -> lql.TagSet | None:
     """The tag set whose canonical text `name` is."""
     try:
-        tags = TagSet.parse(name)
-    except LqlError:
+        tags = lql.TagSet.parse(name)
+    except lql.LqlError:
         return None
     return tags if str(tags) == name else None

@@ -25,7 +25,7 @@ from aggregator.server import Settings
 from aggregator.server.config.settings import Http, Otlp, Tls, Work
 from aggregator.server.context import Context
 from aggregator.server.control.tokens import create
-from aggregator.server.services.otlp_service import otlp
+from aggregator.server.services import otlp_service
 from tests.aggregator.server.bodies.test_otlp import process, request
 from tests.aggregator.server.http.test_limits import wait_for_requests
 
@@ -287,7 +287,7 @@ def test_addresses_that_cannot_be(running, tmp_path, bind, message):
     bind = running[1] if bind == "taken" else bind
 
     async def listen(catalog):
-        async with otlp(Context.of(catalog, Settings(otlp=Otlp(grpc=bind)))):
+        async with otlp_service.listening(Context.of(catalog, Settings(otlp=Otlp(grpc=bind)))):
             pass
 
     with aggregator.open(tmp_path / "other") as catalog, pytest.raises(InvalidRequestError, match=message):
@@ -299,7 +299,7 @@ def test_without_grpcio(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "aggregator.server.services.otlp_grpc", None)
 
     async def listen(catalog):
-        async with otlp(Context.of(catalog, Settings(otlp=Otlp(grpc="127.0.0.1:0")))):
+        async with otlp_service.listening(Context.of(catalog, Settings(otlp=Otlp(grpc="127.0.0.1:0")))):
             pass
 
     with aggregator.open(tmp_path) as catalog, pytest.raises(InvalidRequestError, match="needs grpcio") as error:

@@ -26,7 +26,7 @@ from aggregator.server.config.sources import settings_of
 from aggregator.server.context import Context
 from aggregator.server.metrics.exposition import Metrics
 from aggregator.server.services import syslog as syslog_service
-from aggregator.server.services.syslog import Backlog, _Listener, syslog
+from aggregator.server.services.syslog import Backlog, _Listener
 
 
 class Listening:
@@ -280,7 +280,7 @@ def test_addresses_that_are_refused(tmp_path, bind):
     """Syslog asks nobody for a token: an address that others reach must be meant."""
 
     async def listen(catalog):
-        async with syslog(Context.of(catalog, Settings(syslog=bind))):
+        async with syslog_service.listening(Context.of(catalog, Settings(syslog=bind))):
             pass
 
     with aggregator.open(tmp_path) as catalog, pytest.raises(InvalidRequestError):

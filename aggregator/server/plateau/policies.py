@@ -1,0 +1,27 @@
+"""How topics of plateau's clients roll, and what they keep."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from aggregator import Catalog, Retention, Roll
+from aggregator.server.plateau.definition import SCHEMA_COLUMN
+from aggregator.storage.segments.file import STREAM_FRAME_BYTES
+
+_log = logging.getLogger("aggregator.server")
+
+
+def take_policies(catalog: Catalog, roll: Roll | None, retention: Retention | None) -> None:
+    """Give all topics of plateau's clients the configured policies, as plateau does when it starts."""
+    wanted = for_pages(roll or Roll()), retention or Retention()
+    for name in catalog.topics():
+        topic = catalog.topic(name)
+        if (topic.roll, topic.retention) != wanted and SCHEMA_COLUMN in topic.scan().schema.names:
+            topic.set_policy(roll=wanted[0], retention=wanted[1])
+            _log.info("a topic rolls and retains as configured now", extra={"topic": name})
+
+
+def for_pages(roll: Roll) -> Roll:
+    """The policy with large frames: records are read by the page, and none is looked up by its space."""
+    return roll if roll.frame_bytes else replace(roll, frame_bytes=STREAM_FRAME_BYTES)
