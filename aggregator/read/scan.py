@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+import esformat.parts
 from aggregator.base.merge import Source, merge
 from aggregator.base.result import Answer
 from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
@@ -26,7 +27,7 @@ from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.tombstones import hidden_in
 from esformat import Event
-from esformat.parts import KEY_COLUMNS, EventSchema, rows_of_batch
+from esformat.parts import KEY_COLUMNS, EventSchema
 
 Snap = Callable[[str | None], tuple[Snapshot, Pin]]
 T = TypeVar("T")
@@ -108,7 +109,7 @@ class Scan(Answer):
         wanted = [field for field in schema.arrow if field.name in KEY_COLUMNS or field.name in asked.names]
         wanted += [asked.field(name) for name in (RECORD_INDEX, PARTITION) if name in asked.names]
         _, batches = self._read(snapshot, pin, pa.schema(wanted))
-        rows = (rows_of_batch(batch, schema.indexes) for batch in batches)
+        rows = (esformat.parts.rows_of_batch(batch, schema.indexes) for batch in batches)
         return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))
 
     def _history(self, snapshot: Snapshot, schema: EventSchema) -> list[Part] | None:
@@ -135,7 +136,7 @@ class Scan(Answer):
         for group in lookup_groups(snapshot, question):
 
             def events(group: Group = group) -> Iterator[Event]:
-                rows = (rows_of_batch(b, schema.indexes) for b in unsealed_batches(group, view, ""))
+                rows = (esformat.parts.rows_of_batch(b, schema.indexes) for b in unsealed_batches(group, view, ""))
                 return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))
 
             yield Part(

@@ -21,8 +21,7 @@ from aggregator.read.query import Question
 from aggregator.read.view import Keep, View
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.row_indexes import rows_near
-from esformat import UsageError
-from esformat.parts import scan_rows
+from esformat import UsageError, parts
 
 I64 = npt.NDArray[np.int64]
 WINDOW_ROWS = 1 << 17
@@ -326,7 +325,7 @@ def _appended(
     if low == last:
         return
     segment = pool.get(info)
-    scan = scan_rows(
+    scan = parts.scan_rows(
         segment, low, last, columns=view.needed(segment.schema.names), start=view.question.start,
         end=view.question.end, listed=listed,
     )  # fmt: skip

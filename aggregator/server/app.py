@@ -8,7 +8,6 @@ import functools
 from collections.abc import AsyncIterator, Callable
 from importlib import import_module
 
-import pyarrow.compute as pc
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -37,6 +36,11 @@ SERVICES: tuple[tuple[str, Callable[[Settings], str | None]], ...] = (
 )
 """Modules of what runs beside the routes while the application does, such as a listener for syslog, where it is asked
 for."""
+_LATE = (
+    ("pyarrow.compute", "field"), ("aggregator.statements", "run"), ("aggregator.streams.writing", "StreamWrites"),
+    ("esformat.parts", "scan_rows"), ("esformat.parts", "rows_of_batch"),
+)  # fmt: skip
+"""Names that requests ask for first of modules which are loaded by that."""
 WARM_S = 0.1
 """How long after its start a server imports what it has left out, so that requests wait for it in that time alone."""
 
@@ -95,4 +99,5 @@ async def _warm(routes: Routes) -> None:
     """Import what the start has left out, in a thread."""
     await asyncio.sleep(WARM_S)
     await asyncio.to_thread(list, routes)
-    await asyncio.to_thread(getattr, pc, "field")  # loads it
+    for module, name in _LATE:
+        await asyncio.to_thread(getattr, import_module(module), name)

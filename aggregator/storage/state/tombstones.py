@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import esformat
 from aggregator.base.merge import numbers
 from aggregator.model import LAST, RECORD_INDEX, Cut, SegmentInfo
-from esformat import Segment
 
 Tombstones = Mapping[tuple[int, bytes], tuple[Cut, ...]]
 """(partition, space) -> what of it is hidden."""
@@ -62,7 +62,7 @@ def hidden_rows(table: pa.Table, hidden: Hidden) -> Bools | None:
 _NOTHING = Cut(-1, -LAST, -1)
 
 
-def count_hidden(segment: Segment, info: SegmentInfo, hidden: Hidden) -> dict[bytes, int]:
+def count_hidden(segment: esformat.Segment, info: SegmentInfo, hidden: Hidden) -> dict[bytes, int]:
     """How many events of each space are hidden in a segment of the partition; spaces with none are left out.
 
     Raises OSError, esformat.CorruptSegmentError.
@@ -92,7 +92,7 @@ def _reaches(info: SegmentInfo, space: bytes, cuts: Iterable[Cut]) -> bool:
     return any(info.first_index < cut.end_index and info.min_timestamp <= cut.time_us for cut in cuts)
 
 
-def _hidden_of(segment: Segment, info: SegmentInfo, space: bytes, cuts: tuple[Cut, ...]) -> int:
+def _hidden_of(segment: esformat.Segment, info: SegmentInfo, space: bytes, cuts: tuple[Cut, ...]) -> int:
     found = segment.find(space)
     if found is None:
         return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 
 import httpx
 import pytest
@@ -17,7 +18,7 @@ from waiting import until
 
 import aggregator
 from aggregator.server import Settings
-from aggregator.server.app import GROUPS
+from aggregator.server.app import _LATE, GROUPS
 from aggregator.server.context import Context
 from aggregator.server.control.operation import operation
 from aggregator.server.http.groups import Group, Routes
@@ -105,3 +106,8 @@ def test_a_server_makes_all_groups_a_moment_after_its_start(tmp_path, monkeypatc
     monkeypatch.setattr("aggregator.server.app.WARM_S", 0.0)
     with served(tmp_path) as server:
         until(lambda: all(group._made is not None for group in server.routes.groups))
+
+
+def test_what_a_server_loads_after_its_start_is_there():
+    """Each of the names by which it does."""
+    assert all(callable(getattr(import_module(module), name)) for module, name in _LATE)
