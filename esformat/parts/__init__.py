@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from esformat.format.unix_time import UNIX_UNITS, from_integers, from_text, is_number, to_nanos
     from esformat.io.handles import Handles, SharedFile
     from esformat.io.publish import sync_directory
+    from esformat.late import import_late
     from esformat.launch import launch
     from esformat.notebook import html_facts, html_time
     from esformat.quantity import parse_duration, parse_size
@@ -49,6 +50,7 @@ else:
             "esformat.format.json_text": "as_text",
             "esformat.format.json_values": "JsonValues",
             "esformat.io.publish": "sync_directory",
+            "esformat.late": "import_late",
             "esformat.launch": "launch",
             "esformat.format.layout": "LEAST_FRAME_BYTES MOST_FRAME_BYTES",
             "esformat.notebook": "html_facts html_time",
@@ -87,6 +89,7 @@ __all__ = [
     "from_text",
     "html_facts",
     "html_time",
+    "import_late",
     "is_number",
     "launch",
     "lazily",
