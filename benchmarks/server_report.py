@@ -26,7 +26,9 @@ TARGETS = [
     Target("H4", "goodput ≥ 80 % of the closed loop's", lambda w: _of(w, "H4", "goodput"), 0.8, True, "{:.0%}"),
     Target("H4", "refusals within 50 ms (p99)", lambda w: _of(w, "H4", "refusal_ms", "p99"), 50, False, "{:.1f} ms"),
     Target("H4", "5 s later ≥ 90 % of it again", lambda w: _of(w, "H4", "after"), 0.9, True, "{:.0%}"),
-    Target("H5", "≤ 5 ms of processor time for a page", lambda w: _of(w, "H5", "processor_ms"), 5, False, "{:.1f} ms"),
+    Target("H5", "a page in ≤ 5 ms (p50)", lambda w: _of(w, "H5", "latency_ms", "p50"), 5, False, "{:.1f} ms"),
+    Target("H5", "read again at once (p50)", lambda w: _of(w, "H5", "again_ms", "p50"), 5, False, "{:.1f} ms"),
+    Target("H5", "≤ 5 ms of processor time, the mean of both", lambda w: _of(w, "H5", "processor_ms"), 5, False, "{:.1f} ms"),
     Target("H5", "≤ 64 MiB above idle", lambda w: _of(w, "H5", "rise_mib"), 64, False, "{:.0f} MiB"),
 ]  # fmt: skip
 HEADINGS = (
@@ -48,7 +50,7 @@ def figures(works: Works) -> list[tuple[str, ...]]:
                 id_, f"{found['events_per_s']:,}" if found["events"] else "–", f"{found['done_per_s']:,.0f}",
                 " / ".join(f"{latency.get(name, 0):,.1f}" for name in ("p50", "p99", "p99.9")), f"{found['shed']:,}",
                 " / ".join(f"{refusal[name]:,.1f}" for name in ("p50", "p99")) if refusal else "–",
-                f"{found['resident_mib']:,.0f}",
+                f"{found['resident_mib']:,.0f}" if "resident_mib" in found else "–",
             )
         )  # fmt: skip
         if "beside" in found:
