@@ -12,7 +12,7 @@ import esformat
 NAMES = [
     "BytesSource", "ChecksumMismatchError", "ClosedError", "Collection", "CollectionScan", "CollectionSpace",
     "CorruptSegmentError", "CountingSource", "Counts", "EsdbError", "Event", "FileSource", "InvalidEventError",
-    "Problem", "Report", "Scan", "Segment", "SegmentChangedError", "Source", "Space", "SpaceNotFoundError",
+    "PayloadField", "PayloadFields", "Problem", "Report", "Scan", "Segment", "SegmentChangedError", "Source", "Space", "SpaceNotFoundError",
     "UnknownIndexError", "UnsupportedVersionError", "UsageError", "Writer", "__version__", "create", "open",
     "open_many", "set_cache_bytes", "verify",
 ]  # fmt: skip
@@ -53,10 +53,11 @@ SIGNATURES = {
     "Space.scan_index": f"self, name, value=None, {SCAN}",
     "Space.groupings": "self",
     "Scan.batches": "self",
-    "Scan.to_table": "self",
-    "Scan.to_pandas": "self, **options",
+    "Scan.to_table": "self, *, fields=()",
+    "Scan.to_pandas": "self, *, fields=(), **options",
     "Scan.to_reader": "self",
     "Scan.count": "self",
+    "Scan.payload_fields": "self",
     "Scan.__arrow_c_stream__": "self, requested_schema=None",
 }
 FACTS = {
