@@ -33,7 +33,7 @@ def with_urls(pyproject: str, address: str, version: str) -> str:
 
 
 def prepare(address: str, folder: Path) -> None:
-    """Write the last commit into `folder`, made anew, with its public address."""
+    """Write the last commit, with its public address, into `folder`; what was there is removed."""
     if not re.fullmatch(r"https://[^\s/]+(/[^\s/]+)+", address):
         sys.exit(f"{address!r} is no address of a repository: give it as https://HOST/OWNER/NAME")
     shutil.rmtree(folder, ignore_errors=True)

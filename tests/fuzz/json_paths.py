@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -50,11 +51,12 @@ def one_input(data: bytes) -> None:
         assert (kind, text, fields.no_json) == (0, None, 2)
         return
     assert fields.no_json == 1
-    there, value = _at(whole, path)
+    there, value = value_at(whole, path)
     assert (kind != 0, text) == (there, _text(value))
 
 
-def _at(value: Any, path: tuple[str | int, ...]) -> tuple[bool, Any]:
+def value_at(value: Any, path: Sequence[str | int]) -> tuple[bool, Any]:
+    """Whether there is a value at the path, and the value."""
     for step in path:
         if isinstance(value, dict) and str(step) in value:
             value = value[str(step)]

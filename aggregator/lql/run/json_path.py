@@ -12,7 +12,7 @@ from aggregator.lql.text.number import number_test
 from aggregator.lql.text.predicate import Test, text_test
 from esformat.parts import JsonValues
 
-_PLACE = re.compile("-?(0|[1-9][0-9]{0,8})")  # a key of an object and, in an array, a place
+_PLACE = re.compile("0|[1-9][0-9]{0,8}")  # a key of an object and, in an array, a place
 
 
 def path_test(steps: tuple[str | int, ...], op: str, value: Value) -> Test:
@@ -33,4 +33,5 @@ def path_text(steps: tuple[str | int, ...], messages: pa.Array) -> pa.Array:
 
 
 def _values(messages: pa.Array, steps: tuple[str | int, ...]) -> JsonValues:
-    return JsonValues(as_text(messages), [int(step) if _PLACE.fullmatch(str(step)) else step for step in steps])
+    places = [int(step) if isinstance(step, str) and _PLACE.fullmatch(step) else step for step in steps]
+    return JsonValues(as_text(messages), places)

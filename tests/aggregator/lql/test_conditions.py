@@ -252,6 +252,26 @@ def test_broken_json_is_none():
     assert np.flatnonzero(mask).tolist() == [3, 6]
 
 
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        ('msg["-0"] = minus', [0]),
+        ('msg["-1"] = last', [0]),
+        ('msg.l["-1"] = 2', []),
+        ("msg.l[-1] = 2", [0]),
+        ("msg.l[9223372036854775807] = 2", []),
+        ("msg.l[-9223372036854775807] = 2", []),
+        ("msg[9223372036854775807] = big", [0]),
+    ],
+)
+def test_steps_that_look_like_numbers(where, rows):
+    """In quotes a step is a key, but for the digits of a place; a number is both."""
+    texts = ['{"-0": "minus", "-1": "last", "9223372036854775807": "big", "l": [1, 2]}']
+    batch = pa.record_batch({"timestamp": pa.nulls(len(texts), pa.int64()), "data": texts})
+    mask = Filter.compile(parse_where(where), Columns(batch.schema, tags=None), 0).mask(batch)
+    assert np.flatnonzero(mask).tolist() == rows
+
+
 def test_columns_are_those_that_are_read():
     """A filter names its columns, and needs no others."""
     where = parse_where("status = 404 AND msg CONTAINS ERROR AND fields:absent = '' AND ts > 0")

@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from esformat.core import json_paths
+from tests.fuzz.json_paths import value_at
 
 Step = str | int
 _KINDS = {
@@ -52,14 +53,7 @@ def expect(text: bytes, steps: list[Step]) -> tuple[bool, object]:
         value = json.loads(text.decode("utf-8", "surrogatepass"))
     except ValueError:
         return False, None
-    for step in steps:
-        if isinstance(value, dict) and str(step) in value:
-            value = value[str(step)]
-        elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
-            value = value[step]
-        else:
-            return False, None
-    return True, value
+    return value_at(value, steps)
 
 
 def check(text: bytes, steps: list[Step]) -> None:
