@@ -126,7 +126,8 @@ class Pager:
             if made.shape not in (None, (expected,)):
                 return _Run(EMPTY, expected, SCHEMA_CHANGE)
             columns = _columns(expected, wanted.focus, present)
-            found = _begins_with(read(list(dict.fromkeys([*columns, *_KEYS])), limit + 1), columns, made.room)
+            wanted_columns = list(dict.fromkeys([*columns, *_KEYS]))
+            found = _begins_with(read(wanted_columns, limit + 1), columns, made.room, one_shape=expected is not None)
             if not len(found):
                 return None
             definition, length, behind = self._extent(topic, partition, found, limit)
@@ -137,7 +138,8 @@ class Pager:
             fitting = _rows_within(events, made.room)
             if fitting is None and wanted.focus.max_bytes is None:
                 return _Run(events, definition, behind)
-            starts = read(_KEYS if definition is None else (*_KEYS, SCHEMA_COLUMN), limit + 1).to_table()
+            reach = limit + 1 if length == len(found) else length + 1
+            starts = read(_KEYS if definition is None else (*_KEYS, SCHEMA_COLUMN), reach).to_table()
             if len(starts):
                 _, length, behind = self._extent(topic, partition, starts, limit)
                 ends = _ends(starts.slice(0, length), fitting or length, descending=wanted.descending)
@@ -270,15 +272,21 @@ def _foreign(events: pa.Table) -> pa.Table:
     return pa.table(named)
 
 
-def _begins_with(found: Scan, columns: list[str], max_bytes: int) -> pa.Table:
-    """The events up to the batch with which `columns` have so many bytes: what is behind it is not read."""
+def _begins_with(found: Scan, columns: list[str], max_bytes: int, *, one_shape: bool) -> pa.Table:
+    """The events up to the batch with which `columns` have so many bytes, or, of one shape, up to the one in which the
+    keys change: what is behind it is not read.
+    """
     batches, size = [], 0
     for batch in found.batches():
         batches.append(batch)
         size += batch.select(columns).nbytes
-        if size >= max_bytes:
+        if size >= max_bytes or (one_shape and _keys(batch, -1) != _keys(batches[0], 0)):
             break
     return pa.Table.from_batches(batches, schema=None if batches else found.schema)
+
+
+def _keys(batch: pa.RecordBatch, row: int) -> tuple[pa.Scalar, pa.Scalar]:
+    return batch.column("space")[row], batch.column("grouping")[row]
 
 
 def _rows_within(records: pa.Table, max_bytes: int) -> int | None:
