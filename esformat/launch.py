@@ -21,7 +21,7 @@ def launch(program: str, package: str, *, late: Sequence[str] = ()) -> NoReturn:
     late: modules of its own that are to be loaded with the first of their names, see `import_late`.
     """
     import_late(late)
-    # NumPy's library for matrices, which nothing here uses, else starts a thread that spins for 0.1 s of processor time.
+    # NumPy's library for matrices, which nothing here uses, else starts a thread that spins for 0.1 s.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         run = import_module(package).run  # here, since click and rich may be missing
