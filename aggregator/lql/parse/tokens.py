@@ -186,6 +186,16 @@ def _names_among_keywords(words: list[Word]) -> list[Word]:
     return named
 
 
+_OUR_NAMES = {"data": "msg", "message": "msg", "payload": "msg", "time": "ts", "timestamp": "ts"}
+"""What statements call what goes by other names elsewhere."""
+
+
+def our_name(given: str) -> str | None:
+    """A hint that tells what statements call a part of a record that has other names elsewhere, or None."""
+    known = _OUR_NAMES.get(given.lower())
+    return f"did you mean {known}?" if known else None
+
+
 def did_you_mean(given: str, known: list[str]) -> str | None:
     """A hint that names the known word nearest to `given`, or None."""
     folded = {word.lower(): word for word in known}

@@ -32,7 +32,7 @@ from aggregator.lql.parse.operand import (
     target_of,
 )
 from aggregator.lql.parse.template import field_text, micros, var_text
-from aggregator.lql.parse.tokens import did_you_mean
+from aggregator.lql.parse.tokens import did_you_mean, our_name
 from aggregator.lql.parse.tree import SYMBOLS, And, Condition, Expression, Name, Not, Or, Value
 from aggregator.lql.run.json_path import path_test
 from aggregator.lql.run.pace import Pace
@@ -196,7 +196,7 @@ def _typed_column(name: Name, target: Target, functions: tuple[str, ...], column
         return None
     if target.name not in columns.names:
         if isinstance(target, Column) and not _may_be_tag(target.name, columns):
-            hint = did_you_mean(target.name, ["ts", "msg", *columns.names])
+            hint = our_name(target.name) or did_you_mean(target.name, ["ts", "msg", *columns.names])
             raise LqlError(
                 f"unknown column {target.name!r}", mark=name.mark,
                 hint=hint or f"write fields:{target.name} for a field that may be absent",

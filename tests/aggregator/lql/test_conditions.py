@@ -198,7 +198,15 @@ def test_condition_matches(where, rows):
     assert matching(where, BATCH.slice(0, 0)) == []
 
 
-@pytest.mark.parametrize(("name", "told"), [("stats", "did you mean status"), ("quux", "fields:quux")])
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("stats", "did you mean status"),
+        ("quux", "fields:quux"),
+        ("data", "did you mean msg"),
+        ("Timestamp", "did you mean ts"),
+    ],
+)
 def test_a_name_of_nothing(name, told):
     """Without a map of fields a name has to be that of a column, or of a tag that there is."""
     columns = Columns(pa.schema([field for field in BATCH.schema if field.name != "more"]))
