@@ -23,6 +23,7 @@ from esformat.read.scan import Scan
 from esformat.read.segment import Segment
 from esformat.read.selection import select
 
+KEYS = ("space", "grouping")
 EVENTS = "_events"
 """The column of how many events a run has."""
 
@@ -71,14 +72,15 @@ def scan_rows(
     return select(reader, bounds, chosen, rows=(first, last), listed=listed, threads=1)  # each reader has one processor
 
 
-def runs_of_rows(segment: Segment, first: int, last: int, bounds: Bounds = UNBOUNDED) -> Iterator[pa.RecordBatch]:
-    """The runs of rows [first, last) whose spaces are within bounds: `space`, `grouping`, and EVENTS: how many rows.
+def runs_of_rows(
+    segment: Segment, first: int, last: int, bounds: Bounds = UNBOUNDED, keys: Sequence[str] = KEYS
+) -> Iterator[pa.RecordBatch]:
+    """The runs of rows [first, last) whose spaces are within bounds: those of `keys`, and EVENTS: how many rows.
 
     From the directory alone: no event is read. A run that goes on in the next leaf comes in two parts.
     """
     reader = _reader(segment)
     kind = reader.schema.key_type
-    names = ["space", "grouping", EVENTS]
     for number, begin, end in () if admits_nothing(bounds) else _runs_of_spaces(segment, bounds.get("space")):
         begin, end = max(begin, first), min(end, last)
         if begin >= end:
@@ -89,10 +91,13 @@ def runs_of_rows(segment: Segment, first: int, last: int, bounds: Bounds = UNBOU
         b = int(np.searchsorted(edges, end, side="left"))
         counts = np.diff(np.clip(edges[a : b + 1], begin, end))
         try:
-            keys = [each.as_array().slice(a, b - a).cast(kind) for each in (held.spaces, held.groupings)]
+            arrays = [
+                (held.spaces if name == "space" else held.groupings).as_array().slice(a, b - a).cast(kind)
+                for name in keys
+            ]
         except pa.ArrowInvalid as error:
             raise CorruptSegmentError(f"a key is not UTF-8 text: {error}", path=segment.path) from None
-        yield pa.RecordBatch.from_arrays([*keys, pa.array(counts)], names=names)
+        yield pa.RecordBatch.from_arrays([*arrays, pa.array(counts)], names=[*keys, EVENTS])
 
 
 def candidate_rows(segment: Segment, bounds: Bounds = UNBOUNDED) -> list[RowPiece]:

@@ -6,7 +6,7 @@ come as arrays; and of keys each pair once, with how many events in a row have i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import numpy as np
@@ -30,7 +30,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from esformat.read.row_range import EVENTS, runs_of_rows, schema_of
+from esformat.read.row_range import EVENTS, KEYS, runs_of_rows, schema_of
 from esformat.spark.condition import columns_of, matching
 from esformat.spark.event_columns import column_name
 from esformat.spark.read import SegmentReader
@@ -39,7 +39,6 @@ from esformat.spark.types import arrow_schema
 
 MOST_EVENTS = 2048  # of a row
 LEAVES = 64  # whose runs are handed over together
-_KEYS = ("space", "grouping")
 _FIXED = (
     BooleanType, ByteType, DateType, DoubleType, FloatType, IntegerType, LongType, ShortType, TimestampNTZType,
     TimestampType,
@@ -51,16 +50,16 @@ def can_be_packed(schema: StructType) -> bool:
 
     Both at once would cost more than they save where the events of a space are few: each would be an array.
     """
-    return all(each.name in _KEYS for each in schema) or (len(schema) == 1 and isinstance(schema[0].dataType, _FIXED))
+    return all(each.name in KEYS for each in schema) or (len(schema) == 1 and isinstance(schema[0].dataType, _FIXED))
 
 
 def packed_schema(schema: StructType) -> StructType:
     """The columns of packed rows, of such as can be."""
     columns = [
-        each if each.name in _KEYS else StructField(each.name, ArrayType(each.dataType, each.nullable), nullable=False)
+        each if each.name in KEYS else StructField(each.name, ArrayType(each.dataType, each.nullable), nullable=False)
         for each in schema
     ]
-    counted = all(each.name in _KEYS for each in schema)
+    counted = all(each.name in KEYS for each in schema)
     return StructType([*columns, *([StructField(EVENTS, IntegerType(), nullable=False)] if counted else [])])
 
 
@@ -71,7 +70,7 @@ def unpacked_schema(packed: StructType) -> StructType:
         kind = each.dataType
         if isinstance(kind, ArrayType):
             columns.append(StructField(each.name, kind.elementType, kind.containsNull))
-        elif each.name in _KEYS:
+        elif each.name in KEYS:
             columns.append(each)
     return StructType(columns)
 
@@ -80,7 +79,7 @@ def unpacked(rows: DataFrame) -> DataFrame:
     """The events that packed rows stand for."""
     names = [each.name for each in unpacked_schema(rows.schema)]
     columns = [
-        column_name(name) if name in _KEYS else f"explode({column_name(name)}) AS {column_name(name)}" for name in names
+        column_name(name) if name in KEYS else f"explode({column_name(name)}) AS {column_name(name)}" for name in names
     ]
     if EVENTS in rows.columns:
         columns.append(f"explode(array_repeat(0, {EVENTS})) AS {EVENTS}")
@@ -94,15 +93,17 @@ class PackedReader(SegmentReader):
         """The events of one task, packed."""
         schema = arrow_schema(packed_schema(self._schema))
         looked_at = {name for each in self._where for name in columns_of(each)}
-        if {*self._schema.names, *looked_at} <= set(_KEYS):
-            yield from (_counted(runs, schema) for rows in partition.value or () for runs in self._runs(rows))
+        needed = {*self._schema.names, *looked_at}
+        if needed <= set(KEYS):
+            keys = [name for name in KEYS if name in needed]
+            yield from (_counted(runs, schema) for rows in partition.value or () for runs in self._runs(rows, keys))
         else:
             yield from (_packed(batch, schema) for batch in super().read(partition))
 
-    def _runs(self, rows: RowRange) -> Iterator[pa.RecordBatch]:
+    def _runs(self, rows: RowRange, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The runs of a range with keys that are wanted. Nothing but the directory is read."""
         with opened_as_planned(rows) as segment:
-            runs = runs_of_rows(segment, rows.first, rows.last, self._bounds(schema_of(segment)))
+            runs = runs_of_rows(segment, rows.first, rows.last, self._bounds(schema_of(segment)), keys)
             while few := list(islice(runs, LEAVES)):
                 batch = pa.Table.from_batches(few).combine_chunks().to_batches()[0]
                 found = matching(batch, self._where)
@@ -125,14 +126,14 @@ def _packed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Events as packed rows, each of which has one value of each key."""
     count = len(batch)
     edges = np.arange(0, count, MOST_EVENTS)
-    for name in _KEYS:
+    for name in KEYS:
         if name in batch.schema.names:
             ends = np.asarray(pc.run_end_encode(batch.column(name)).run_ends)
             edges = np.union1d(edges, ends[:-1])
     first, offsets = pa.array(edges), pa.array(np.append(edges, count).astype(np.int32))
     columns = []
     for field in schema:
-        if field.name in _KEYS:
+        if field.name in KEYS:
             columns.append(batch.column(field.name).take(first))
         elif field.name == EVENTS:
             columns.append(pa.array(np.diff(edges, append=count).astype(np.int32)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -22,7 +21,6 @@ from esformat.spark.files import name_of, segments_at
 from esformat.spark.options import ReadOptions
 from esformat.spark.pushed import bounds_of_filters
 from esformat.spark.scan_plan import (
-    OPENING_THREADS,
     Candidate,
     RowRange,
     at_most,
@@ -131,9 +129,13 @@ class SegmentReader(DataSourceReader):
             RowRange(each.place, each.identity, each.pieces[0].first, each.pieces[-1].last)
             for each in candidates if each.pieces
         ]  # fmt: skip
+
+        def within(rows: RowRange) -> list[pa.RecordBatch] | None:
+            return self._within(rows, most_bytes // len(ranges))
+
+        # threads are for waiting: where nothing is waited for, they would take turns at Python's lock
         local = all(isinstance(each.place, str) for each in ranges)
-        threads = os.cpu_count() or 1 if local else OPENING_THREADS
-        found = in_threads(lambda rows: self._within(rows, most_bytes // len(ranges)), ranges, threads)
+        found = list(map(within, ranges)) if local else in_threads(within, ranges)
         batches = [batch for part in found if part is not None for batch in part]
         return None if None in found else pa.Table.from_batches(batches, arrow_schema(self._schema))
 

@@ -203,13 +203,9 @@ def opened_as_planned(rows: RowRange) -> Iterator[Segment]:
         yield segment
 
 
-def in_threads(work: Callable[[P], T], items: Sequence[P], threads: int = OPENING_THREADS) -> list[T]:
-    """What `work` gives for each item, in order: several at once, where opening means waiting.
-
-    threads: at most; where work is done and nothing waited for, more than there are processors would be in one
-    another's way.
-    """
+def in_threads(work: Callable[[P], T], items: Sequence[P]) -> list[T]:
+    """What `work` gives for each item, in order: several at once, where opening means waiting."""
     if len(items) < 2 or (len(items) <= IN_TURN and all(isinstance(item, str) for item in items)):
         return [work(item) for item in items]
-    with ThreadPoolExecutor(min(len(items), threads), thread_name_prefix="esformat-plan") as pool:
+    with ThreadPoolExecutor(min(len(items), OPENING_THREADS), thread_name_prefix="esformat-plan") as pool:
         return list(pool.map(work, items))

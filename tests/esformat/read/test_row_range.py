@@ -218,3 +218,6 @@ def test_runs_make_the_whole(segment, what):
         wanted = matching(part, keys)
         assert found == list(zip(wanted["space"], wanted["grouping"], strict=True))
         assert all(run[EVENTS] > 0 for run in runs)
+        for name in ("space", "grouping"):
+            alone = [row for each in runs_of_rows(segment, first, last, bounds, [name]) for row in each.to_pylist()]
+            assert alone == [{name: run[name], EVENTS: run[EVENTS]} for run in runs]
