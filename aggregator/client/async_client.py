@@ -145,12 +145,12 @@ class AsyncClient:
             return calls.receipt(await self._connection.send(call))
 
     async def query(self, text: str) -> AsyncAnswer | pa.Table:
-        """Run an LQL statement: a SELECT gives a lazy answer, COUNT and every other statement a table."""
+        """Run an LQL statement: a SELECT of records gives a lazy answer, measures and all else a table."""
 
         def call(**_: Any) -> calls.Call:
             return calls.query(text)
 
-        if calls.is_select(text) and not calls.counts(text):
+        if not calls.gives_table(text):
             return AsyncAnswer(self._connection, call, _no_facts)
         return await AsyncAnswer(self._connection, call, _no_facts).to_table()
 

@@ -150,11 +150,11 @@ class Client(Closing):
     # ------------------------------------------------------------ questions
 
     def query(self, text: str) -> RemoteSelection | pa.Table:
-        """Run an LQL statement: a SELECT gives a lazy answer, COUNT and every other statement a table.
+        """Run an LQL statement: a SELECT of records gives a lazy answer, measures and all else a table.
 
         Raises InvalidRequestError for a statement that is wrong.
         """
-        if calls.is_select(text) and not calls.counts(text):
+        if not calls.gives_table(text):
             return RemoteSelection(self._connection, text)
         stream = self._connection.stream(calls.query(text))
         return pa.Table.from_batches(stream, schema=stream.schema)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -21,6 +22,11 @@ from esformat import UsageError
 from esformat.parts import KEY_COLUMNS, to_bound
 
 COMPRESSIONS = (None, "zstd", "gzip")
+_SELECT = re.compile(r"\s*select\b", re.IGNORECASE)
+_SELECT_RECORDS = re.compile(
+    r"""\s*select\s*(?:$|[;"']|(?:from|range|where|position|order|offset|limit)\b)""", re.IGNORECASE
+)
+"""What stands behind SELECT tells: a format or a clause, or else measures. No parser here: it is an extra."""
 POSITION_HEADER = "aggregator-position"
 GONE_HEADER = "aggregator-gone"
 _JSON = "application/json"
@@ -176,14 +182,13 @@ def page(text: str, position: str, wait_s: float, limit: int) -> Call:
 
 
 def is_select(text: str) -> bool:
-    """Whether a statement is a SELECT, counting ones included."""
-    return text.split(None, 1)[:1] != [] and text.split(None, 1)[0].upper() == "SELECT"
+    """Whether a statement is a SELECT, of records or of measures."""
+    return _SELECT.match(text) is not None
 
 
-def counts(text: str) -> bool:
-    """Whether a SELECT answers counts rather than records."""
-    words = text.split(None, 2)
-    return len(words) > 1 and words[1].upper().startswith("COUNT")
+def gives_table(text: str) -> bool:
+    """Whether a statement answers a table rather than records: measures, DISTINCT, and all but SELECT."""
+    return _SELECT_RECORDS.match(text) is None
 
 
 def scan_parameters(

@@ -54,7 +54,8 @@ def test_streams(catalog, client):
 def test_statements(catalog, client):
     """Counting and the other statements answer tables, as the catalog does; mistakes say where."""
     client.write({"app": "web"}, records(0, 20))
-    for text in ("SELECT COUNT FROM app=web", "SHOW PARTITIONS", "select count from app=web group by level"):
+    measured = ("SELECT SUM(fields:n) FROM app=web GROUP BY level", "select\tmax(ts), count", "SELECT DISTINCT app")
+    for text in ("SELECT COUNT FROM app=web", "SHOW PARTITIONS", "select count from app=web group by level", *measured):
         assert client.query(text).to_pylist() == catalog.query(text).to_pylist()
     for text in ("SELEC FROM x", "SELECT FROM app=web WHERE (", ""):
         with pytest.raises(InvalidRequestError):
