@@ -19,7 +19,7 @@ from aggregator.lql.text.times import NANOS_PER_MICRO
 from aggregator.read.segment_source import FIRST_WINDOW_ROWS
 from aggregator.streams.reading import position as positions
 from aggregator.streams.reading.event_tags import EVENT_TAGS, EventTags
-from aggregator.streams.reading.named import index_conditions, named_fields, names_beside
+from aggregator.streams.reading.named import hidden_columns, index_conditions, named_fields, names_beside
 from aggregator.streams.reading.places import first_after, gone_between, lineage_of
 from aggregator.streams.reading.position import Position
 from aggregator.streams.reading.sift import Round
@@ -312,15 +312,16 @@ class Selection(Answer):
         material.pins.close()
         if self._select.source is not None and not material.parts:
             return ["FROM matches no stream and no topic"]
-        columns = material.columns
         if not material.parts:
             return []
+        columns = material.columns
+        told = hidden_columns(self._select, columns)
         unknown = sorted(names_beside(self._select, columns) - set(self._backend.streams.tag_names()) - EVENT_TAGS)
         if columns.extra is not None:
             near = ((name, did_you_mean(name, columns.names)) for name in unknown)
-            return [f"no topic that is read has a column {name!r}: {hint}" for name, hint in near if hint]
+            return told + [f"no topic that is read has a column {name!r}: {hint}" for name, hint in near if hint]
         fields = sorted(named_fields(self._select) - set(columns.names))
-        told = [f"no topic that is read has a field {name!r}" for name in fields]
+        told += [f"no topic that is read has a field {name!r}" for name in fields]
         return told + [f"no topic that is read has a column, field or tag {name!r}" for name in unknown]
 
     def _all_parts(self, material: Material) -> list[TopicPart]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from aggregator.lql import Columns, equalities
-from aggregator.lql.parse.operand import Column, Field, Target, innermost, target_of
+from aggregator.lql.parse.operand import Column, Field, Message, Target, Timestamp, innermost, target_of
 from aggregator.lql.parse.tree import Every, Expression, Select, Value, conditions
 from aggregator.storage.state.state import Snapshot
 
@@ -50,6 +50,19 @@ def named_fields(select: Select) -> set[str]:
 def names_beside(select: Select, columns: Columns) -> set[str]:
     """Names in the statement that are no columns: of fields or tags."""
     return {each.name for each in _targets(select) if isinstance(each, Column)} - set(columns.names)
+
+
+_OWN = {Message: ("msg", "msg is the message"), Timestamp: ("ts", "ts is the time of the record")}
+
+
+def hidden_columns(select: Select, columns: Columns) -> list[str]:
+    """What `msg` and `ts` mean, where the statement asks them and there is a column of that name, too."""
+    asked = {type(target) for target in _targets(select)}
+    return [
+        f"{meaning}; a topic that is read has a column of that name: fields:{name}"
+        for kind, (name, meaning) in _OWN.items()
+        if kind in asked and name in columns.names
+    ]
 
 
 def _targets(select: Select) -> Iterator[Target]:

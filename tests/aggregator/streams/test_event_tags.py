@@ -116,6 +116,19 @@ def test_what_matches_nothing_anywhere_is_told(catalog, statement, warning):
         assert (answer.count(), counted.to_pylist()) == (0, [{"count": 0}])
 
 
+def test_a_column_that_msg_hides_is_told(tmp_path):
+    """`msg` is the message and `ts` the time, also where a topic has columns of these names: a wrong 0 is explained."""
+    with aggregator.open(tmp_path / "data") as opened:
+        opened.create_topic("t").append([{"space": "s", "timestamp": 1, "msg": "hello", "ts": 5}])
+        answer = opened.query("SELECT WHERE msg CONTAINS hello")
+        assert answer.warnings == ["msg is the message; a topic that is read has a column of that name: fields:msg"]
+        counted = opened.query("SELECT COUNT WHERE ts = 5")
+        wanted = b"ts is the time of the record; a topic that is read has a column of that name: fields:ts"
+        assert counted.schema.metadata == {b"warning": wanted}
+        for statement in ("SELECT WHERE fields:msg = hello", 'SELECT RANGE "-1h"', "SELECT WHERE msg.a = 1"):
+            assert opened.query(statement).warnings == []
+
+
 def test_the_command_warns(tmp_path, capsys):
     """On standard error; the answer stays what it is."""
     with aggregator.open(tmp_path / "data") as opened:
