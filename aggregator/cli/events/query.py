@@ -38,6 +38,8 @@ def query(catalog: str, statement: str, format_: str | None, output: str, force:
         format_ = chosen_format(format_, output)
         if format_ not in FORMATS or format_ in TABLES:
             raise click.UsageError(f"--format {format_} is not for the output of a statement: choose another for -o")
+    elif format_ is not None:
+        format_ = chosen_format(format_, output)
     with shown_errors():
         lql.parse_statement(text)  # before anything is opened for it
         with opened_output(output, force=force) as sink:

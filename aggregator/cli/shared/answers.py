@@ -78,6 +78,8 @@ def show(
     """Print the answer of a statement. limit: of a SELECT that has none."""
     from aggregator.lql.parse.tree import Select
 
+    if format_ is not None and sink is None:
+        format_ = chosen_format(format_, "-")
     sink = sys.stdout.buffer if sink is None else sink
     if not isinstance(statement, Select) or statement.count:
         table: Any = catalog.query(text)
@@ -131,8 +133,8 @@ def write_records(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema, statement: Select, chosen: str, sink: BinaryIO
 ) -> None:
     """Write the records of a SELECT."""
-    if chosen in ("arrow", "parquet"):
-        convert.write_batches(batches, schema, chosen_format(chosen, "-"), sink)
+    if chosen in ("arrow", "arrows", "parquet"):
+        convert.write_batches(batches, schema, chosen, sink)
         return
     if chosen in (*TABLES, "csv"):
         plain = plain_schema()
@@ -199,5 +201,5 @@ def _show_table(table: Any, format_: str | None, sink: BinaryIO) -> None:
         for name, total in (table.schema.metadata or {}).items():
             say(f"{name.decode()}: {int(total):,}" if total.isdigit() else f"{name.decode()}: {total.decode()}")
         return
-    convert.write_batches(iter(batches), table.schema, chosen_format(chosen, "-"), sink)
+    convert.write_batches(iter(batches), table.schema, chosen, sink)
     sink.flush()

@@ -14,14 +14,16 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet
+import pyarrow.parquet as pq
 import pytest
 from ports import free_port
+from pyarrow import feather
 from waiting import PATIENCE_S
 
 import aggregator
 from aggregator.cli.events import collect as collect_command
 from aggregator.cli.events.shell import is_whole
+from aggregator.cli.root import run
 from aggregator.cli.shared.statements import completions, split
 
 COMMAND = [sys.executable, "-W", "error", "-m", "aggregator"]
@@ -49,7 +51,7 @@ def test_query_formats(command, streams):
     assert command("query", "data", "SELECT WHERE msg = nothing", "--format", "json").json == []
     for statement, rows in (("SELECT LIMIT 2", 2), ("SELECT COUNT", 1)):
         assert command("query", "data", statement, "-o", "answer.parquet", "--force").status == 0
-        assert pyarrow.parquet.read_table("answer.parquet").num_rows == rows
+        assert pq.read_table("answer.parquet").num_rows == rows
     assert command("query", "data", "SELECT", "-o", "answer.esdb").status == 2
     assert command("tail", "data", "SELECT", "-f", "--format", "parquet").status == 2
     table = command("query", "data", "SELECT LIMIT 1", "--format", "table").text
@@ -242,3 +244,14 @@ def test_forward(command, streams):
     assert Path("out.txt").read_text() == "one\ntwo\nthree\n"
     assert command(*arguments).text == "0 records sent\n"
     assert command("forward", "data", "SELECT", "--to", "nowhere").status == 2
+
+
+@pytest.mark.parametrize("statement", ["SELECT", "SELECT COUNT"])
+@pytest.mark.parametrize(("name", "read"), [("x.parquet", pq.read_table), ("x.arrow", feather.read_table)])
+def test_a_file_from_a_terminal(tmp_path, monkeypatch, statement, name, read):
+    """What goes to a terminal does not matter for -o FILE, and a file of Arrow is a file, not a stream."""
+    with aggregator.open(tmp_path / "data") as catalog:
+        catalog.write({"app": "web"}, [{"ts": 1, "msg": "hi"}])
+    monkeypatch.setattr("esformat.cli.output.is_terminal", lambda _: True)
+    assert run(["query", str(tmp_path / "data"), statement, "-o", str(tmp_path / name)]) == 0
+    assert read(tmp_path / name).num_rows == 1
