@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from time import monotonic, sleep
@@ -105,8 +105,17 @@ class NewTopic:
     indexes: tuple[str, ...]
     keys: str
 
-    def make(self) -> aggregator.Topic:
-        return self.catalog.create_topic(self.name, indexes=self.indexes, keys=self.keys)
+    @contextmanager
+    def made(self) -> Iterator[aggregator.Topic]:
+        """Make it, for some work; where that fails before there is an event in it, it goes again."""
+        topic = self.catalog.create_topic(self.name, indexes=self.indexes, keys=self.keys)
+        try:
+            yield topic
+        except BaseException:
+            if not any(topic.ends().values()):
+                with suppress(aggregator.AggregatorError, OSError):  # the error that was there first is told
+                    self.catalog.delete_topic(self.name)
+            raise
 
 
 def feed_files(topic: AnyTopic | NewTopic, inputs: Sequence[convert.Input], options: dict[str, Any]) -> Fed:
@@ -126,7 +135,8 @@ def feed_files(topic: AnyTopic | NewTopic, inputs: Sequence[convert.Input], opti
         batches = iter(load.batches(plan))
         if isinstance(topic, NewTopic):
             first = next(batches, None)
-            topic, batches = topic.make(), chain([] if first is None else [first], batches)
+            topic = opened.enter_context(topic.made())
+            batches = chain([] if first is None else [first], batches)
         feed(
             topic, batches, options["partition"],
             batch_rows=options["batch_rows"], producer=options["producer"], fed=fed, receipts=options["receipts"],

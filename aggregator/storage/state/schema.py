@@ -44,7 +44,8 @@ def topic_schema(
     for name in RESERVED_COLUMNS:
         if name in arrow.names:
             raise InvalidEventError(
-                f"a column cannot be called {name!r}", hint="the aggregator keeps its own facts under that name"
+                f"a column cannot be called {name!r}",
+                hint="the aggregator keeps its own facts under that name; rename it, or put it in the payload",
             )
     types = {} if known is None else {field.name: field.type for field in known.fields}
     for name in indexes:
