@@ -5,6 +5,7 @@ Files are read with `pread`, not mapped: when somebody cuts a mapped file short 
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -53,7 +54,9 @@ class FileSource:
         self.name = os.fsdecode(path)
         self._descriptor = os.open(self.name, os.O_RDONLY | _FLAGS)
         status = os.fstat(self._descriptor)
-        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):  # reading a directory tells by itself
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.name)
+        if not stat.S_ISREG(status.st_mode):
             raise UsageError(
                 "not a regular file: it cannot be read at any offset",
                 path=self.name,

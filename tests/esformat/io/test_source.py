@@ -92,7 +92,7 @@ def test_missing_file(tmp_path):
     """The OSError that any open gives."""
     with pytest.raises(FileNotFoundError):
         esformat.open(tmp_path / "nothing.esdb")
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(IsADirectoryError, match=tmp_path.name):
         esformat.open(tmp_path)
 
 
