@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from time import monotonic, sleep
@@ -113,8 +113,10 @@ class NewTopic:
             yield topic
         except BaseException:
             if not any(topic.ends().values()):
-                with suppress(aggregator.AggregatorError, OSError):  # the error that was there first is told
+                try:
                     self.catalog.delete_topic(self.name)
+                except (aggregator.AggregatorError, OSError) as error:
+                    warn(f"{self.name} stays, without events: {error}")
             raise
 
 

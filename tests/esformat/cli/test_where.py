@@ -94,7 +94,7 @@ def orders(esdb, tmp_path):
         (["$.user.id = 7"], [0]),
         (["$.user.id = x"], [1]),
         (["$.n >= 1.5"], [0, 1]),
-        (["$.n > 1.5", "$.user.id != 7"], []),  # of the second order, `id` is no number
+        (["$.n > 1.5", "$.user.id != 7"], []),  # the `id` of the second order is not a number
         (["$.n IN (1.50, 12)"], [0, 1]),
         (["$.tags[-1] = b"], [0]),
         (["$.é = 1", "timestamp >= 1970-01-01"], [3]),

@@ -14,6 +14,8 @@ from effort import examples
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.aggregator.server.plateau.test_plateau import arrow_file
+
 FILE = "application/vnd.apache.arrow.file"
 STREAM = "application/vnd.apache.arrow.stream"
 TOPICS = count()
@@ -35,13 +37,6 @@ def tables(draw: st.DrawFn) -> pa.Table:
     return pa.table(columns, schema=pa.schema(fields, draw(st.sampled_from([None, {"m": "1"}]))))
 
 
-def as_file(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()
-
-
 def read_file(answer: Any) -> pa.Table:
     assert answer.status_code == 200, answer.text
     return pa.ipc.open_file(pa.py_buffer(answer.content)).read_all()
@@ -52,7 +47,7 @@ def read_file(answer: Any) -> pa.Table:
 def test_every_route_reads_what_an_append_took(shared_web, table):
     """The values come back as they were; a column that is declared not to be null, and is, comes back as nullable."""
     name = f"t{next(TOPICS)}"
-    sent = shared_web.post(f"/topic/{name}/partition/p", content=as_file(table), headers={"content-type": FILE})
+    sent = shared_web.post(f"/topic/{name}/partition/p", content=arrow_file(table), headers={"content-type": FILE})
     assert sent.status_code in (200, 400), sent.text
     if sent.status_code == 400:
         assert any(word in sent.text for word in ("null datatypes", "not an Arrow", "cannot")), sent.text

@@ -11,16 +11,9 @@ import pytest
 
 from aggregator.server.plateau.definitions import Definitions
 from aggregator.server.plateau.paging import Pager, Wanted
+from tests.aggregator.server.plateau.test_plateau import send
 
 SCHEMAS = 150
-ARROW = "application/vnd.apache.arrow.file"
-
-
-def as_file(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()
 
 
 def calls(work: Callable[[], Any]) -> int:
@@ -35,7 +28,7 @@ def test_a_page_ends_its_reading_with_its_schema(server, web, descending):
     """What lies behind the records of one schema costs nothing, whatever number of records is asked for."""
     for number in range(SCHEMAS):
         table = pa.table({"time": [number, number], f"c{number}": [1, 2]})
-        web.post("/topic/many/partition/p", content=as_file(table), headers={"content-type": ARROW}).raise_for_status()
+        send(web, table, "many", "p")
     topic, pager = server.catalog.topic("many"), Pager(Definitions(server.catalog))
     begin = SCHEMAS  # in the middle
 
