@@ -70,11 +70,7 @@ class ArrowReader:
             return first_row + row, str(_as_json(batch.slice(row, 1))[0])
 
         types = {field.name: plain(field.type) for field in batch.schema}
-        meant = {
-            field.name: field.type.extension_name
-            for field in batch.schema
-            if isinstance(field.type, pa.BaseExtensionType)
-        }
+        meant = {field.name: name for field in batch.schema if (name := _foreign(field.type)) is not None}
         return Rows(batch, types, Origin(self.source.path, "row", locate), meant=meant)
 
     @contextmanager
@@ -148,6 +144,13 @@ def _batches_of(reader: Any) -> Iterator[pa.RecordBatch]:
     if isinstance(reader, pa.RecordBatchFileReader):
         return map(reader.get_batch, range(reader.num_record_batches))
     return iter(reader)
+
+
+def _foreign(type_: pa.DataType) -> str | None:
+    """The name of a type that segments do not have and whose plain values they take, such as arrow.uuid."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return str(type_.extension_name)
+    return str(type_) if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_) else None
 
 
 def _as_json(batch: pa.RecordBatch) -> pa.StringArray:

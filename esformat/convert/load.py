@@ -58,6 +58,7 @@ class _PlanBrokenError(Exception):
     """A batch does not fit the plan that the segment was begun with."""
 
 
+_SHOWN_NAMES = 5
 _DEFAULTS = InputOptions()
 Create = Callable[[Plan], esformat.Writer]
 
@@ -85,7 +86,8 @@ class Load:
         self._progress = progress
         self.assumed: set[str] = set()
         """Units of timestamps that are numbers, as their sizes told them, of what was read so far."""
-        self._meant: dict[str, str] = {}  # columns of extension types
+        self._plan = Plan(roles)  # that of what was read so far
+        self._meant: dict[str, str] = {}  # columns of types that segments do not have
         with ExitStack() as opened:
             self._sources = [opened.enter_context(closing(Source(path, stdin=stdin, live=live))) for path in inputs]
             self._readers = [reader_of(source, roles, options) for source in self._sources]
@@ -126,19 +128,25 @@ class Load:
         growing = plan is None
         plan = Plan(self._roles) if plan is None else plan
         for rows, times in self._rows():
-            plan = plan.widened(rows.types, has_nanos=times.has_nanos)
+            self._plan = plan = plan.widened(rows.types, has_nanos=times.has_nanos)
             events, rejects = make_events(rows, times, plan)
             self._bad_rows.take(rejects)
             if events.num_rows:
-                yield events.drop_columns(plan.untyped) if growing else events
+                yield events.drop_columns([plan.stored[name] for name in plan.untyped]) if growing else events
 
     def assumptions(self) -> Iterator[str]:
-        """Say which units of numbers their sizes told, and which columns are plain now, of what was read so far."""
+        """Say which units of numbers their sizes told, and which columns lost their type, of what was read so far."""
         if self.assumed:
             units = " and ".join(sorted(self.assumed))
             yield f"numbers of timestamps were taken to count {units} since 1970: --timestamp-format can say otherwise"
         for name, kind in self._meant.items():
-            yield f"column {name!r} is of type {kind}, which segments do not have: its plain values are kept"
+            if name in self._plan.typed:
+                yield f"column {name!r} is of type {kind}, which segments do not have: its plain values are kept"
+        untyped = [name for name in self._plan.untyped if name not in self._roles.required]
+        if untyped:
+            more = ", …" if len(untyped) > _SHOWN_NAMES else ""
+            shown = ", ".join(map(repr, untyped[:_SHOWN_NAMES])) + more
+            yield f"no row has a value for {shown}: such a column keeps no type"
 
     def survey(self) -> Plan:
         """Read everything for its types alone."""
@@ -169,6 +177,7 @@ class Load:
             if writer is None:
                 writing.enter_context(create(plan)).add_table(no_events(plan))
         read_bytes = sum(source.stored_bytes() for source in self._sources)
+        self._plan = plan
         notes = (*notes_of(plan), *_repeated_note(self._roles, repeated_count), *self.assumptions())
         return Summary(num_events=num_events, bad_row_count=self._bad_rows.count, input_bytes=read_bytes, notes=notes)
 

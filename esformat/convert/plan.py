@@ -42,9 +42,9 @@ class Plan:
 
     @property
     def untyped(self) -> list[str]:
-        """Typed columns, by their names in the segment, whose type no row has shown yet."""
+        """Typed columns whose type no row has shown yet."""
         asked = {**self.roles.known, **self.roles.types}
-        return [self.stored[name] for name in self.typed if name not in asked and pa.types.is_null(self._seen(name))]
+        return [name for name in self.typed if name not in asked and pa.types.is_null(self._seen(name))]
 
     @cached_property
     def json(self) -> dict[str, pa.DataType]:

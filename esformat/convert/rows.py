@@ -55,4 +55,4 @@ class Rows:
     origin: Origin
     bad: Sequence[BadRow] = ()
     rest: pa.StringArray | None = None  # the JSON of what has no other role, where the input has it word for word
-    meant: Mapping[str, str] = field(default_factory=dict)  # what columns of extension types are, such as arrow.uuid
+    meant: Mapping[str, str] = field(default_factory=dict)  # types that segments do not have, such as arrow.uuid

@@ -381,4 +381,6 @@ def test_types_that_segments_do_not_have_are_announced(tmp_path):
     assert [note.split(",")[0] for note in told] == [
         "column 'id' is of type arrow.uuid",
         "column 'extra' is of type arrow.json",
+        "column 'kind' is of type dictionary<values=string",
+        "no row has a value for 'nothing': such a column keeps no type",
     ]
