@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -18,7 +19,9 @@ from py4j.java_gateway import JavaClass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import AtomicType, BinaryType, StringType, StructField, StructType, TimestampType
 
+from esformat.read.row_range import EVENTS
 from esformat.spark.catalyst import Column, class_of, items
+from esformat.spark.counted import only_counts, sums_for_counts
 from esformat.spark.event_columns import column_name
 from esformat.spark.figures import figures_of, told_by_files
 from esformat.spark.files import segments_at
@@ -40,7 +43,15 @@ FEW_BYTES = 32 << 20  # of them in memory: Spark takes up to 48 MiB without a jo
 HANDED_TO = (SOURCE, "aggregator")
 """Data sources that take the options `columns` and `where`."""
 
-Rows: TypeAlias = Extent | pa.Table | DataFrame
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Packed rows that Spark's tasks will read."""
+
+    rows: DataFrame
+
+
+Rows: TypeAlias = Extent | pa.Table | DataFrame | Packed
 """Rows of a source: so many without columns, some that were read, or those that Spark's tasks will read."""
 
 
@@ -80,7 +91,7 @@ def sql(spark: SparkSession, query: str) -> DataFrame:
     answer = _told(spark, found, rows, execution)
     explained = class_of(plan) == "ExplainCommand"
     if answer is None:
-        answer = _asked(spark, query, sources, found, rows)
+        answer = _counted(spark, query, sources, found, rows, execution) or _asked(spark, query, sources, found, rows)
         text = answer.collect()[0][0] if explained else ""
     else:
         text = str(answer._jdf.queryExecution().explainString(plan.mode())) if explained else ""
@@ -196,29 +207,19 @@ def _of_view(spark: SparkSession, name: str) -> tuple[str, dict[str, str], Struc
 
 def _handed(spark: SparkSession, query: str, sources: Sequence[Source]) -> tuple[list[Handed], Any]:
     """What is handed to each source: everything, where the plan does not show it. And Spark's execution of the plan."""
-    state = spark._jsparkSession.sessionState()
-    names: list[str] = []
-    numbers: list[int] = []
-    try:
-        for source in sources:
-            rows = spark.sparkContext._jsc.emptyRDD()
-            frame = spark._jsparkSession.createDataFrame(rows, spark._jsparkSession.parseDataType(source.schema.json()))
-            numbers.append(int(frame.queryExecution().analyzed().rdd().id()))
-            names.append(f"_esdb_{secrets.token_hex(8)}")
-            frame.createOrReplaceTempView(names[-1])
-        plan = _parsed(spark, _rewritten(query, sources, names))
-        plan = plan.logicalPlan() if class_of(plan) == "ExplainCommand" else plan
-        execution = state.executePlan(
-            plan, _constant_of(spark, "execution.CommandExecutionMode", "SKIP")
-        )  # no commands
+    frames = []
+    for source in sources:
+        rows = spark.sparkContext._jsc.emptyRDD()
+        schema = spark._jsparkSession.parseDataType(source.schema.json())
+        frames.append(DataFrame(spark._jsparkSession.createDataFrame(rows, schema), spark))
+    numbers = [int(frame._jdf.queryExecution().analyzed().rdd().id()) for frame in frames]
+    with _views(sources, frames) as changes:
+        execution = _execution(spark, _rewritten(query, changes))
         current = _constant_of(spark, "catalyst.trees.TreePattern", "CURRENT_LIKE")
         timeless = not execution.analyzed().containsPattern(current)
         found = handed_over(
             execution.optimizedPlan(), numbers, [_columns_of(source.schema) for source in sources], conditions=timeless
         )
-    finally:
-        for name in names:
-            spark.catalog.dropTempView(name)
     return [handed or everything(each.schema.names) for handed, each in zip(found, sources, strict=True)], execution
 
 
@@ -232,10 +233,21 @@ def _constant_of(spark: SparkSession, where: str, name: str) -> Any:
     return getattr(JavaClass(f"org.apache.spark.sql.{where}", gateway._gateway_client), name)()
 
 
-def _rewritten(query: str, sources: Sequence[Source], names: Sequence[str]) -> str:
-    """The query with other names for its sources."""
-    for source, name in reversed(list(zip(sources, names, strict=True))):
-        query = query[: source.first] + name + query[source.end :]
+def _execution(spark: SparkSession, query: str) -> Any:
+    """Spark's plans for a query, or for the one that it explains; no command is run."""
+    plan = _parsed(spark, query)
+    skip = _constant_of(spark, "execution.CommandExecutionMode", "SKIP")
+    return spark._jsparkSession.sessionState().executePlan(_explained(plan), skip)
+
+
+def _explained(plan: Any) -> Any:
+    return plan.logicalPlan() if class_of(plan) == "ExplainCommand" else plan
+
+
+def _rewritten(query: str, changes: Iterable[tuple[int, int, str]]) -> str:
+    """The query with other text from some places to others."""
+    for first, end, text in sorted(changes, reverse=True):
+        query = query[:first] + text + query[end:]
     return query
 
 
@@ -246,20 +258,57 @@ def _asked(
     spark: SparkSession, query: str, sources: Sequence[Source], found: Sequence[Handed], rows: Sequence[Rows]
 ) -> DataFrame:
     """Spark's answer, of sources that have just those rows."""
-    names = [f"_esdb_{secrets.token_hex(8)}" for _ in sources]
+    frames = [_frame(spark, *each) for each in zip(sources, found, rows, strict=True)]
+    with _views(sources, frames) as changes:
+        return spark.sql(_rewritten(query, changes))
+
+
+def _counted(
+    spark: SparkSession, query: str, sources: Sequence[Source], found: Sequence[Handed], rows: Sequence[Rows],
+    execution: Any,
+) -> DataFrame | None:  # fmt: skip
+    """Spark's answer of packed rows as they are, where the query groups events by keys and counts them; else None."""
+    if len(rows) != 1 or not isinstance(rows[0], Packed) or EVENTS not in rows[0].rows.columns:
+        return None
+    events = _new_name()
+    sums = sums_for_counts(_explained(_parsed(spark, query)), sources[0].first, events)
+    if sums is None:
+        return None
+    frame = _frame(spark, sources[0], found[0], rows[0].rows.withColumnRenamed(EVENTS, events), more=(events,))
+    with _views(sources, [frame]) as changes:
+        text = _rewritten(query, [*changes, *sums])
+        analyzed = _execution(spark, text).analyzed()
+        columns = _shape(execution.analyzed())
+        same = columns and columns == _shape(analyzed)
+        return spark.sql(text) if same and only_counts(analyzed, events) else None
+
+
+def _shape(plan: Any) -> list[tuple[str, str, bool]]:
+    """The columns of a plan's answer: names, types, whether there may be nulls."""
+    return [(str(each.name()), str(each.dataType().json()), bool(each.nullable())) for each in items(plan.output())]
+
+
+@contextmanager
+def _views(sources: Sequence[Source], frames: Sequence[DataFrame]) -> Iterator[list[tuple[int, int, str]]]:
+    """Temporary views in place of sources, and how a query's text is changed for them."""
+    names = [_new_name() for _ in sources]
     try:
-        for name, source, handed, given in zip(names, sources, found, rows, strict=True):
-            _frame(spark, source, handed, given).createOrReplaceTempView(name)
-        return spark.sql(_rewritten(query, sources, names))
+        for name, frame in zip(names, frames, strict=True):
+            frame.createOrReplaceTempView(name)
+        yield [(source.first, source.end, name) for source, name in zip(sources, names, strict=True)]
     finally:
         for name in names:
-            spark.catalog.dropTempView(name)
+            frames[0].sparkSession.catalog.dropTempView(name)
+
+
+def _new_name() -> str:
+    return f"_esdb_{secrets.token_hex(8)}"
 
 
 def _told(spark: SparkSession, found: Sequence[Handed], rows: Sequence[Rows], execution: Any) -> DataFrame | None:
     """The answer, where it is figures of one source's rows that are at hand; else None."""
     for handed, given in zip(found, rows, strict=True):
-        if handed.figures and not isinstance(given, DataFrame):
+        if handed.figures and isinstance(given, Extent | pa.Table):
             schema = StructType.fromJson(json.loads(execution.analyzed().schema().json()))
             return spark.createDataFrame(figures_of(handed, given, arrow_schema(schema)), schema)
     return None
@@ -277,7 +326,7 @@ def _rows(spark: SparkSession, source: Source, handed: Handed) -> Rows:
             return here
         if handed.limit is None and can_be_packed(schema):
             packed = spark.read.format(SOURCE).options(**options, packed="true").schema(packed_schema(schema)).load()
-            return unpacked(packed)
+            return Packed(packed)
     return spark.read.format(source.format).options(**options).schema(schema).load()
 
 
@@ -288,8 +337,10 @@ def _columns(source: Source, handed: Handed) -> list[StructField]:
     return [each for each in columns if each.name not in fixed]
 
 
-def _frame(spark: SparkSession, source: Source, handed: Handed, rows: Rows) -> DataFrame:
-    """Rows of a source, with all its columns; nothing is in those that are not needed."""
+def _frame(spark: SparkSession, source: Source, handed: Handed, rows: Rows, *, more: Sequence[str] = ()) -> DataFrame:
+    """Rows of a source, with all its columns; nothing is in those that are not needed. more: columns besides."""
+    if isinstance(rows, Packed):
+        rows = unpacked(rows.rows)
     if isinstance(rows, pa.Table):
         return _here(spark, source, handed, rows)
     given = {each.name for each in _columns(source, handed)}
@@ -297,14 +348,14 @@ def _frame(spark: SparkSession, source: Source, handed: Handed, rows: Rows) -> D
         given = set()
         count = rows.events if handed.limit is None else min(rows.events, handed.limit)
         rows = spark.range(0, count, 1, 1 if count < MANY_ROWS else None).select()
-    if given == set(source.schema.names):
+    if given == set(source.schema.names) and not more:
         return rows
     fixed = dict(handed.equal)
     return rows.selectExpr(*(
         f"{text} AS {column_name(each.name)}"
         for each in source.schema
         for text in (column_name(each.name) if each.name in given else _constant(each, fixed.get(each.name)),)
-    ))  # fmt: skip
+    ), *more)  # fmt: skip
 
 
 def _options(spark: SparkSession, source: Source, handed: Handed, schema: StructType) -> dict[str, str]:
