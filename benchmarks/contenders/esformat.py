@@ -28,6 +28,7 @@ from benchmarks.contenders.protocol import (
 
 FILE = "events.esdb"
 UNCACHED = "uncached"
+TEMPLATES = "templates"  # beside the figures of the main layout: how small the file can be
 CACHE_BYTES = 512 << 20  # as RocksDB's here: room for all that the questions touch
 
 
@@ -80,7 +81,7 @@ class Esformat(Contender):
         return fingerprint_of(super().fingerprint(), *sources)
 
     def write(self, table: pa.Table, target: Path, layout: str) -> None:
-        with esformat.create(target / FILE, indexes=list(INDEXES)) as writer:
+        with esformat.create(target / FILE, indexes=list(INDEXES), templates=layout == TEMPLATES) as writer:
             writer.add_table(table)
 
     def open(self, target: Path, layout: str) -> EsformatReader:
@@ -103,7 +104,7 @@ class Esformat(Contender):
 CONTENDER = Esformat(
     name="esformat",
     distribution="esformat",
-    layouts={MAIN: "cache of 512 MiB", UNCACHED: "caches off"},
+    layouts={MAIN: "cache of 512 MiB", UNCACHED: "caches off", TEMPLATES: "with payloads as templates"},
     best={"R2-uncached": UNCACHED},
     lacks=PLAIN_TEXT,
 )
