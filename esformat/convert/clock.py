@@ -94,7 +94,7 @@ class Clock:
             why = _why_no_count(number)
         else:
             known = "neither an ISO 8601 time nor a number since 1970" if self._mixed else "not an ISO 8601 time"
-            why = f"is {known}: say how times are written with {_OPTION}"
+            why = f"is {known}: say how times are written with {_OPTION}, such as '%d/%m/%Y %H:%M'"
         return f"timestamp {text} {why}"
 
     def _why_unfit(self, parsed: Parsed) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -114,14 +115,13 @@ class Roles:
 
     def proposal(self, missing: Sequence[str], names: Sequence[str]) -> str | None:
         """Say which options name the keys that are missing, and which columns they may be."""
-        asked = [(f"--{role}", words) for role, words in _LIKELY.items() if getattr(self, role) in missing]
+        asked = [role for role in _LIKELY if getattr(self, role) in missing]
         if not asked:
             return None
         free = [name for name in names if name not in self.required]
-        likely = [(option, next((n for w in words for n in free if n.lower() == w), None)) for option, words in asked]
-        shown = " ".join(f"{option} {name}" for option, name in likely if name is not None)
-        options = " and ".join(option for option, _ in asked)
-        return f"name {'those' if len(asked) > 1 else 'the one'} to use with {options}" + (
+        likely = {f"--{role}": _likely(role, free) for role in asked}
+        shown = " ".join(f"{option} {name}" for option, name in likely.items() if name is not None)
+        return f"name {'those' if len(asked) > 1 else 'the one'} to use with {' and '.join(likely)}" + (
             f", perhaps {shown}" if shown else ""
         )
 
@@ -158,6 +158,15 @@ class Roles:
         if not self.keeps_rest or self.data_json:
             return []
         return [name for name in names if name not in self.named and name != self.payload]
+
+
+def _likely(role: str, names: Sequence[str]) -> str | None:
+    """The column that is called as those of a role often are; for times also by its last word, as death_date."""
+    words = _LIKELY[role]
+    exact = next((name for word in words for name in names if name.lower() == word), None)
+    if exact is not None or role != "timestamp":
+        return exact
+    return next((name for name in names if re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", name)[-1].lower() in words), None)
 
 
 def _other_delimiter(names: Sequence[str]) -> str | None:

@@ -204,7 +204,7 @@ REASONS = [
     (
         5,
         "timestamp 'never' is neither an ISO 8601 time nor a number since 1970: say how times are written with "
-        "--timestamp-format",
+        "--timestamp-format, such as '%d/%m/%Y %H:%M'",
     ),
     (
         6,

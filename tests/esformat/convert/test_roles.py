@@ -68,6 +68,9 @@ def test_check():
     told = "has no columns 'u' and 't', only 'who', 'At'; name those to use with --space and --timestamp, perhaps"
     with pytest.raises(InputError, match=f"{told} --space who --timestamp At$"):
         Roles(space="u", timestamp="t").check(["who", "At"], "file")
+    for name in ("death_date", "pickupTime", "first.at"):
+        with pytest.raises(InputError, match=rf"name the one to use with --timestamp, perhaps --timestamp {name}$"):
+            Roles(space="u", timestamp="t").check(["u", "update", "rate", name], "file")
     with pytest.raises(InputError, match=r"has no column 't', only 'u', 'x'; name the one to use with --timestamp$"):
         Roles(space="u", timestamp="t").check(["u", "x"], "file")
 
