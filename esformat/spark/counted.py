@@ -107,10 +107,10 @@ def _same_of_packed(expression: Any, events: str) -> bool:
             return bool(str(expression.name()) != events)
         return all(_same_of_packed(each, events) for each in items(expression.children()))
     function = expression.aggregateFunction()
-    (given, *more) = items(function.children())
-    if class_of(function) == "Sum" and class_of(given) == "AttributeReference" and str(given.name()) == events:
+    kind, given = class_of(function), items(function.children())
+    if kind == "Sum" and class_of(given[0]) == "AttributeReference" and str(given[0].name()) == events:
         return not expression.isDistinct() and not expression.filter().isDefined()
-    return class_of(function) in ("Max", "Min") and not more and not _names(expression, events)
+    return kind in ("Max", "Min") and not _names(expression, events)
 
 
 def _names(expression: Any, column: str) -> bool:
