@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import pairwise
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from esformat.errors import UsageError
 from esformat.event import to_microseconds
@@ -53,39 +55,70 @@ def split(
     source, _ = located(storage_options, path, directory)
     with opened([source]) as (original,):
         if size_bytes is not None:
-            selections = list(_by_size(original, size_bytes))
+            pieces = [_rows(*rows) for rows in _by_size(original, size_bytes)]
         elif spaces is not None:
-            selections = list(_by_spaces(original, spaces))
+            pieces = [_rows(*rows) for rows in _by_spaces(original, spaces)]
         else:
-            selections = list(_by_times(times or ()))
+            pieces = [_Piece(selection) for selection in _by_times(times or ())]
         name = Path(original.name).name.removesuffix(".esdb")
-        parts = []
-        for number, selection in enumerate(selections):
-            if next(selection(original), None) is not None:
-                target = within(directory, f"{name}-{number:04}.esdb")
-                _, place = located(storage_options, path, target)
-                check_output(place, [source])
-                parts.append((target, place, selection))
-        if parts and isinstance(parts[0][0], Path):
-            parts[0][0].parent.mkdir(parents=True, exist_ok=True)
-        return _write(original, parts, overwrite=overwrite, progress=progress)
+
+        def place(number: int) -> tuple[Part, Any]:
+            target = within(directory, f"{name}-{number:04}.esdb")
+            _, found = located(storage_options, path, target)
+            check_output(found, [source])
+            if isinstance(target, Path):
+                target.parent.mkdir(parents=True, exist_ok=True)
+            return target, found
+
+        return _write(original, pieces, place, size_bytes, overwrite=overwrite, progress=progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What a part shall hold; rows: [first, last), where these are adjoining."""
+
+    selection: Selection
+    rows: tuple[int, int] | None = None
+
+
+def _rows(first: int, last: int) -> _Piece:
+    return _Piece(rows_in([(first, last)]), (first, last))
 
 
 def _write(
-    original: OpenOriginal, parts: Sequence[tuple[Part, Any, Selection]], *, overwrite: bool, progress: Progress | None
+    original: OpenOriginal,
+    pieces: Sequence[_Piece],
+    place: Callable[[int], tuple[Part, Any]],
+    size_bytes: int | None,
+    *,
+    overwrite: bool,
+    progress: Progress | None,
 ) -> list[Part]:
+    """Write the pieces as parts; one that is larger than `size_bytes` is cut again, as long as it has several spaces.
+
+    How much of the blocks and of the indexes falls to which rows is only known when they are written.
+    """
     plan, copied = plan_assembly([original], replace(original.metadata, statistics=None))
     publications: list[tuple[Part, Publication | Upload]] = []
-    written = 0
+    waiting = list(reversed(pieces))
+    number = written = 0
     try:
-        for number, (target, place, selection) in enumerate(parts):
-            publication = publication_of(place, overwrite=overwrite)
+        while waiting:
+            piece = waiting.pop()
+            if next(piece.selection(original), None) is None:
+                number += 1
+                continue
+            target, found = place(number)
+            publication = publication_of(found, overwrite=overwrite)
             publications.append((target, publication))
-            shown = _share(progress, number, len(parts))
-            made = make_segment(publication, [original], [selection], plan, copied, progress=shown)
-            if not made.statistics.events:  # the times of blocks promised more than their rows held
+            shown = _share(progress, number, number + 1 + len(waiting))
+            made = make_segment(publication, [original], [piece.selection], plan, copied, progress=shown)
+            smaller = [] if size_bytes is None else _cut(original, piece, publication.file.tell(), size_bytes)
+            if smaller or not made.statistics.events:  # the times of blocks promised more than their rows held
                 publication.abort()
                 publications.pop()
+            waiting += reversed(smaller)
+            number += not smaller
         for _, publication in publications:
             publication.commit()
             written += 1
@@ -104,33 +137,58 @@ def _share(progress: Progress | None, number: int, count: int) -> Progress | Non
     return lambda done, total: progress(number * total + done, count * total)
 
 
-def _by_size(original: OpenOriginal, size_bytes: int) -> Iterator[Selection]:
+def _by_size(original: OpenOriginal, size_bytes: int) -> Iterator[tuple[int, int]]:
+    """Rows that probably make parts of that size, with their share of the indexes."""
     if size_bytes < 1:
         raise UsageError(f"a part of {size_bytes} bytes holds nothing")
+    rows = original.row_count
     lengths = sum(ref.handle.length for ref in original.blocks())
     most = size_bytes * lengths * 15 // (16 * max(1, original.size))  # indexes and the like take the rest
-    first = stored = row = 0
-    space_row = before_space = 0  # where the last space begins, and what the part holds before it
+    first = start = 0  # where the part begins, and where the last space does
+    before_first = before_start = 0.0  # and how many bytes of blocks lie before each
+    for row, before in chain(_starts(original, 0, rows), [(rows, float(lengths))]):
+        if before - before_first > most and start > first:
+            yield first, start
+            first, before_first = start, before_start
+        start, before_start = row, before
+    yield first, rows
+
+
+def _cut(original: OpenOriginal, piece: _Piece, made_bytes: int, size_bytes: int) -> list[_Piece]:
+    """Smaller pieces of one that takes `made_bytes`, alike by rows; none where it is small enough or of one space."""
+    if made_bytes <= size_bytes or piece.rows is None:
+        return []
+    first, last = piece.rows
+    starts = [row for row, _ in _starts(original, first, last)]
+    if not starts:
+        return []
+    count = -(-17 * made_bytes // (16 * size_bytes))  # a sixteenth more: each has a head and a foot of its own
+    wanted = (first + (last - first) * number // count for number in range(1, count))
+    edges = sorted({starts[min(bisect_left(starts, row), len(starts) - 1)] for row in wanted})
+    return [_rows(*rows) for rows in pairwise([first, *edges, last])]
+
+
+def _starts(original: OpenOriginal, first: int, last: int) -> Iterator[tuple[int, float]]:
+    """The rows between `first` and `last` at which spaces begin, and about how many bytes of blocks lie before each."""
+    root = original.reader.root
+    before = 0
     last_space = None
-    for ref in original.blocks():
-        if ref.first_key[0] != last_space:
-            space_row, before_space = ref.first_row, stored
-        if before_space and stored + ref.handle.length > most:
-            yield rows_in([(first, space_row)])
-            first, stored, before_space = space_row, stored - before_space, 0
-        stored += ref.handle.length
-        last_space = ref.last_key[0]
-        row = ref.first_row + ref.rows
-    yield rows_in([(first, row)])
+    for number in range(bisect_right(root.rows, first) - 1, bisect_left(root.rows, last)):
+        leaf = original.reader.leaf(number)
+        bytes_before = np.interp(leaf.run_edges, leaf.block_rows, leaf.block_offsets) - leaf.block_offsets[0] + before
+        for space, row, at in zip(leaf.spaces, leaf.run_rows, bytes_before.tolist(), strict=False):  # the end is no run
+            if space != last_space and first < row < last:
+                yield row, at
+            last_space = space
+        before += leaf.block_offsets[-1] - leaf.block_offsets[0]
 
 
-def _by_spaces(original: OpenOriginal, spaces: Sequence[str | bytes]) -> Iterator[Selection]:
+def _by_spaces(original: OpenOriginal, spaces: Sequence[str | bytes]) -> Iterator[tuple[int, int]]:
     starts = [space.encode() if isinstance(space, str) else bytes(space) for space in spaces]
     if any(a >= b for a, b in pairwise(starts)):
         raise UsageError("the spaces at which to split must ascend, each once")
     edges = [0, *(_first_row(original, start) for start in starts), original.row_count]
-    for first, last in pairwise(edges):
-        yield rows_in([(first, last)])
+    yield from pairwise(edges)
 
 
 def _first_row(original: OpenOriginal, space: bytes) -> int:

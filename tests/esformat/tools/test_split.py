@@ -108,3 +108,22 @@ def test_parts_keep_their_size(tmp_path):
     assert min(sizes[:-1]) > 150_000
     with esformat.open_many(tmp_path / "new" / "folder") as parts:
         assert parts.num_events == count
+
+
+def test_parts_keep_their_size_within_blocks(tmp_path):
+    """Where a block holds many spaces, and payloads are anything but alike, only a part of one space is larger."""
+    path, rng = tmp_path / "a.esdb", np.random.default_rng(7)
+    with esformat.create(path, indexes=["n"]) as writer:
+        for n in range(4000):
+            payload = rng.bytes(int(rng.integers(0, 60)) if n % 500 else 70_001)
+            writer.add(f"s{n // 40:05}", payload, timestamp=n, indexes={"n": str(n * 7919 % 10_007)})
+    for size in (8_000, 50_000, 200_000):
+        parts = split(path, tmp_path / str(size), size_bytes=size)
+        held = {}
+        for part in parts:
+            with esformat.open(part) as segment:
+                held[part] = sum(1 for _ in segment), segment.num_events
+        assert sum(events for _, events in held.values()) == 4000
+        assert [part.stem for part in parts] == [f"a-{number:04}" for number in range(len(parts))]
+        assert all(part.stat().st_size <= size or spaces == 1 for part, (spaces, _) in held.items())
+        assert len(parts) < 6 * path.stat().st_size / size
