@@ -29,7 +29,11 @@ def to_arrow(table: Any) -> pa.Table:
         if reader is None and hasattr(table, "__arrow_c_array__"):
             return pa.Table.from_batches([pa.record_batch(table)])
     except pa.ArrowException as error:  # columns of mixed values, or no columns at all
-        raise InvalidEventError(f"{type(table).__name__} cannot be read as a table: {error}") from error
+        reasons = ": ".join(map(str, reversed(error.args)))  # of pandas: what was wrong, and then in which column
+        raise InvalidEventError(
+            f"{type(table).__name__} cannot be read as a table: {reasons}",
+            hint="give each column one type, such as table.astype({'price': str})" if len(error.args) > 1 else None,
+        ) from error
     if reader is not None:
         return reader.read_all()
     raise InvalidEventError(

@@ -13,7 +13,7 @@ import make_golden
 import pytest
 import read_esdb
 from effort import share_of
-from spec_questions import Sound, answers
+from spec_questions import Sound, answers, decoded_once
 
 import esformat
 
@@ -33,7 +33,7 @@ def _changes(data: bytes, place: make_damaged.Place) -> Iterator[tuple[int, int]
 def _by_the_specification(data: bytes) -> list[str] | None:
     """All events and what the file says of itself, as the independent reader has them; None where it refuses."""
     try:
-        file = read_esdb.File(data)
+        file = decoded_once(data)
         indexes = [read_esdb.line(list(file.index(c["name"]))) for c in file.schema if c["indexed"]]
         return [*map(read_esdb.line, file.events()), *indexes, read_esdb.line(file.facts())]
     except (read_esdb.Corrupt, read_esdb.TooNew):

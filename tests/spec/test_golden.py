@@ -13,6 +13,7 @@ import pytest
 import read_esdb
 from effort import long
 from spec_document import ROOT
+from spec_questions import decoded_once
 
 import esformat
 
@@ -59,7 +60,7 @@ def test_expected_events(name):
 @pytest.mark.parametrize("name", [pytest.param(name, marks=long) if name == "postings" else name for name in NAMES])
 def test_independent_reader(name):
     """The specification's own reader gives the events, and counts what the statistics say."""
-    file = read_esdb.File(_path(name).read_bytes())
+    file = decoded_once(_path(name).read_bytes())
     assert [read_esdb.line(event) for event in file.events()] == _expected(name)
     facts = file.facts()
     assert facts["events"] == len(_expected(name))
@@ -103,7 +104,7 @@ def test_spaces(name):
 def test_indexes(name):
     """Both readers find the values of every index, ascending, and exactly the events that have them."""
     expected = _columns(name)
-    file = read_esdb.File(_path(name).read_bytes())
+    file = decoded_once(_path(name).read_bytes())
     with esformat.open(_path(name)) as segment:
         assert set(segment.indexes) == set(expected)
         for index, rows in expected.items():

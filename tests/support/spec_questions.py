@@ -6,10 +6,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import make_golden
+import read_esdb
 
 import esformat
 
 Question = Callable[[esformat.Segment], Any]
+
+
+def decoded_once(data: bytes) -> read_esdb.File:
+    """A file for the independent reader, which decodes all blocks again for the events, the counts and each index."""
+    file = read_esdb.File(data)
+    blocks = list(file.data_blocks())
+    file.data_blocks = lambda: iter(blocks)  # type: ignore[method-assign]
+    return file
 
 
 def _events(scan: Any) -> list[Any]:

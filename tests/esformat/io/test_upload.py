@@ -128,7 +128,7 @@ def test_an_upload_that_fails_for_good(s3, bucket, step):
     assert keys(s3, bucket) == ["deep/events.esdb"]
 
 
-def test_no_such_bucket():
+def test_no_such_bucket(s3):
     """The error comes when the file is begun or finished, and names the place."""
     with pytest.raises(OSError, match="no-such-bucket"):
         write("s3://no-such-bucket/events.esdb")

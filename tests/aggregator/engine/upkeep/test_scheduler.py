@@ -100,7 +100,7 @@ def test_no_thread_for_any_chore(root, monkeypatch):
     """Chores are done when the system has threads again, however often it had none."""
     start = Failing(ThreadPoolExecutor._adjust_thread_count, RuntimeError("can't start new thread"))
     monkeypatch.setattr(ThreadPoolExecutor, "_adjust_thread_count", lambda pool: start(pool))
-    with aggregator.open(root, limits={"max_bytes": "64 MiB"}) as catalog:
+    with aggregator.open(root, limits={"max_bytes": "64 MiB"}, tuning=QUICK) as catalog:
         chores = catalog._backend.scheduler._chores
         until(lambda: start.calls > len(chores))
         assert "can't start new thread" in catalog.trouble

@@ -16,11 +16,20 @@ import pytest
 from served import served
 
 from aggregator.server import RunningServer
+from aggregator.server.control import open_answers, tokens, waiting
 from aggregator.server.control.tokens import FILE, create, read_tokens, revoke
 
-SOON_S = 60.0  # on a busy machine; else about a second and a half
+SOON_S = 60.0  # on a busy machine; else moments
 TAIL = "GET /v1/tail?query=SELECT"
 ROWS, ROW_BYTES = 40_000, 500
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch):
+    """Tokens are looked at more often than once a second."""
+    monkeypatch.setattr(tokens, "_LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr(waiting, "_LOOK_S", 0.05)
+    monkeypatch.setattr(open_answers, "LOOK_S", 0.05)
 
 
 @pytest.fixture
