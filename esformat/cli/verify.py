@@ -62,6 +62,6 @@ def _verify(place: Place) -> bool:
     for problem in report.problems:
         warn(f"{file}: {problem}" + ("" if problem.hint else f"; {_HINT}"))
     if report.ok:
-        events, blocks = count(report.num_events, "event"), count(report.num_blocks, "block")
+        events, blocks = count(report.events, "event"), count(report.blocks, "block")
         say(f"{file}: ok, {events} in {blocks}, {size(report.size_bytes)}")
     return bool(report.ok)

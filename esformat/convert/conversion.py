@@ -25,6 +25,7 @@ from esformat.convert.sinks import grouped, write_batches
 from esformat.convert.source import Input, Source
 from esformat.convert.typed_files import read_typed
 from esformat.customerio.opened import OpenFile
+from esformat.errors import EsdbError
 from esformat.io.location import name_of, publication_of, source_of
 from esformat.io.publish import STDOUT, Streamed, finished_file, naming
 from esformat.io.source import CountingSource
@@ -121,7 +122,12 @@ def _kept_input() -> Iterator[str]:
         with path.open("wb") as file, source.open() as stream:
             while chunk := stream.read(_COPY_BYTES):
                 file.write(chunk)
-        yield str(path)
+        try:
+            yield str(path)
+        except EsdbError as error:
+            if error.path == str(path):
+                error.path = source.path
+            raise
 
 
 def _named_roles(roles: Roles | None) -> str:

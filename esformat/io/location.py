@@ -281,6 +281,11 @@ def files_at(
     """The same for files of any kind: `wanted` tells by their names those of a directory, `what` names them."""
     seen: set[str] = set()
     for target in located(storage_options, *each_of(targets)):
+        if target == "-" and not Path(target).exists():
+            raise UsageError(
+                f"a {what} cannot be read from standard input, as it is not read from its beginning to its end",
+                hint="save it first, and name that file",
+            )
         if isinstance(target, Source) and not isinstance(target, _PATHS) and not _of_fsspec(target):
             yield target
             continue

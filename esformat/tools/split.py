@@ -15,7 +15,7 @@ import numpy as np
 from esformat.errors import UsageError
 from esformat.event import to_microseconds
 from esformat.io.location import Options, Target, located, publication_of, within
-from esformat.io.publish import Publication
+from esformat.io.publish import Publication, naming
 from esformat.io.store import StoredAt
 from esformat.io.upload import Upload
 from esformat.tools.new_segment import Progress, check_output, make_segment, opened
@@ -112,7 +112,8 @@ def _write(
             publication = publication_of(found, overwrite=overwrite)
             publications.append((target, publication))
             shown = _share(progress, number, number + 1 + len(waiting))
-            made = make_segment(publication, [original], [piece.selection], plan, copied, progress=shown)
+            with naming(publication.name):
+                made = make_segment(publication, [original], [piece.selection], plan, copied, progress=shown)
             smaller = [] if size_bytes is None else _cut(original, piece, publication.file.tell(), size_bytes)
             if smaller or not made.statistics.events:  # the times of blocks promised more than their rows held
                 publication.abort()
@@ -120,7 +121,8 @@ def _write(
             waiting += reversed(smaller)
             number += not smaller
         for _, publication in publications:
-            publication.commit()
+            with naming(publication.name):
+                publication.commit()
             written += 1
     except BaseException:
         for _, publication in publications[written:]:

@@ -76,7 +76,7 @@ def test_package(name):
         assert [make_golden.line(event) for event in make_golden.rows(backward)] == _expected(name)[::-1]
     report = esformat.verify(_path(name))
     assert report.problems == ()
-    assert report.num_events == len(_expected(name))
+    assert report.events == len(_expected(name))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
@@ -83,7 +84,10 @@ def _of_rows(rows: Rows, binary_keys: bool, families: Sequence[EventSchema]) -> 
     wrong: dict[str, Exception] = {}
     for name, values in columns.items():
         try:
-            plain[name] = pa.array(values, kinds.get(name) or (None if rows else pa.string()))
+            array = pa.array(values, kinds.get(name) or (None if rows else pa.string()))
+            if _numbers_truth(values, array.type):
+                raise TypeError("it has truth values among numbers")
+            plain[name] = array
         except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError) as error:
             wrong[name] = error
     fitted = _fitted(columns, plain, families)
@@ -100,6 +104,13 @@ def _of_rows(rows: Rows, binary_keys: bool, families: Sequence[EventSchema]) -> 
     return pa.table({name: plain[name] for name in columns})
 
 
+def _numbers_truth(values: list[Any], kind: pa.DataType) -> bool:
+    """Whether Arrow, which chose the type, took truth values among floats as numbers."""
+    if pt.is_nested(kind):
+        return "double" in str(kind) and first_cut(values, kind) is not None
+    return bool(pt.is_floating(kind)) and not {bool, np.bool_}.isdisjoint(map(type, values))
+
+
 def _of_all_kinds(values: list[Any]) -> pa.Array | None:
     """Values of several kinds in the type in which a topic that got them one after the other is read."""
     parts: dict[pa.DataType, list[int]] = {}
@@ -107,6 +118,8 @@ def _of_all_kinds(values: list[Any]) -> pa.Array | None:
     for row, value in enumerate(values):
         try:
             array = pa.array([value])
+            if _numbers_truth([value], array.type):
+                raise TypeError("it has truth values among numbers")
         except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError):
             array = _as_json(value) if isinstance(value, dict | list) else None  # whose parts are of several kinds
             if array is None:

@@ -32,7 +32,7 @@ def verify(spark: SparkSession, paths: str | Sequence[str], *, progress: Progres
         if report is None:
             summary.failed.append((name_of(place), reason or "unknown"))
         else:
-            summary.events += report.num_events
+            summary.events += report.events
             summary.bytes += report.size_bytes
             summary.failed += [(name_of(place), str(problem)) for problem in report.problems]
         done += stored

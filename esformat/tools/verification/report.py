@@ -27,12 +27,12 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answer of `verify`. `num_events` and `num_blocks` count what was read and found whole."""
+    """The answer of `verify`. `events` and `blocks` count what was read and found whole."""
 
     path: str
     size_bytes: int
-    num_events: int
-    num_blocks: int
+    events: int
+    blocks: int
     problems: tuple[Problem, ...]
 
     @property

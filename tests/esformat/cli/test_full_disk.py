@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -63,6 +64,16 @@ def test_a_file_that_does_not_fit(esdb, small, large, command):
     assert result.status == 1
     assert result.err == f"esdb: {out}: no space left on device; it was not made\n"
     assert list(small.iterdir()) == []
+
+
+def test_parts_that_do_not_fit(esdb, small, large):
+    """The part that does not is named, and none is left."""
+    result = esdb("split", large / "large.esdb", small / "parts", "--size", "200kB")
+    assert result.status == 1
+    assert re.fullmatch(
+        f"esdb: {small}/parts/large-000\\d.esdb: no space left on device; it was not made\n", result.err
+    )
+    assert list((small / "parts").iterdir()) == []
 
 
 def test_python_says_which_file(small, large):

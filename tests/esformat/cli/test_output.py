@@ -79,6 +79,8 @@ def test_convert_reads_standard_input(esdb, activity, tmp_path):
     """A pipe gives what a file would."""
     written = esdb("convert", "activity.esdb", "-", "--format", "parquet").out
     assert esdb("convert", "-", "again.esdb", "--input-format", "parquet", stdin=written).status == 0
+    refused = esdb("convert", "-", "-", "--input-format", "jsonl", "--format", "parquet", stdin=b"{}")
+    assert refused.err.startswith("esdb: <stdin>: does not tell which columns it has;")
     assert esdb("diff", "activity.esdb", "again.esdb").status == 0
 
 

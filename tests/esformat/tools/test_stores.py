@@ -112,7 +112,7 @@ def test_requests(s3, stored, tmp_path, monkeypatch, tool, window_bytes):
     monkeypatch.setattr(windows, "WINDOW_BYTES", window_bytes)
     monkeypatch.setattr(windows, "LEAST_WINDOW_BYTES", window_bytes)
     with esformat.open(stored) as segment:
-        size, blocks = segment.size_bytes, esformat.verify(stored).num_blocks
+        size, blocks = segment.size_bytes, esformat.verify(stored).blocks
     (tmp_path / "made").mkdir()
     with s3.recorded() as requests:
         READERS[tool](stored, tmp_path / "made" / "out.esdb")

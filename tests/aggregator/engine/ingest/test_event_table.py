@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -79,3 +80,20 @@ def test_a_retry_after_another_family_came(catalog):
     with pytest.raises(aggregator.SequenceConflictError):
         topic.append([row(n=6)], producer="p", sequence=1)
     assert topic.scan().count() == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "read"),
+    [
+        ([1, 1.5, True], ["1", "1.5", "true"]),
+        ([np.bool_(False), 1.5], ["false", "1.5"]),
+        ([1.5, None, False], ["1.5", None, "false"]),
+        ([[1.5, True]], ["[1.5,true]"]),
+        ([{"a": 1.5}, {"a": True}], ['{"a":1.5}', '{"a":true}']),
+    ],
+)
+def test_truth_is_no_number(catalog, values, read):
+    """Truth values among numbers of one batch are read as text, as over several; Arrow would make ones of them."""
+    topic = catalog.create_topic("t")
+    topic.append([row(n=value) for value in values])
+    assert topic.read().to_table()["n"].to_pylist() == read

@@ -61,9 +61,9 @@ def test_sound_file(tmp_path):
     source = _write(tmp_path)
     seen: list[tuple[int, int]] = []
     report = esformat.verify(source, progress=lambda done, total: seen.append((done, total)))
-    assert report == esformat.Report("written.esdb", source.size, 300, report.num_blocks, ())
+    assert report == esformat.Report("written.esdb", source.size, 300, report.blocks, ())
     assert report.ok
-    assert report.num_blocks == len(make_damaged.blocks(source.read_at(0, source.size)))
+    assert report.blocks == len(make_damaged.blocks(source.read_at(0, source.size)))
     assert seen == sorted(seen)
     assert seen[-1] == (source.size, source.size)
     assert all(total == source.size for _, total in seen)
@@ -115,9 +115,9 @@ def test_one_damaged_block_is_one_problem(tmp_path):
             damaged = make_damaged.flip(data, 8 * at)
             report = esformat.verify(esformat.BytesSource(damaged))
             assert [problem.offset for problem in report.problems] == [place.offset], [*map(str, report.problems)]
-            assert report.num_blocks == len(make_damaged.blocks(data)) - 1
+            assert report.blocks == len(make_damaged.blocks(data)) - 1
             lost = place.kind in (make_damaged.DATA, make_damaged.FOOTER)
-            assert (report.num_events < 300) == (place.kind == make_damaged.DATA) or lost
+            assert (report.events < 300) == (place.kind == make_damaged.DATA) or lost
 
 
 def test_damaged_blocks_are_counted(tmp_path):
@@ -129,7 +129,7 @@ def test_damaged_blocks_are_counted(tmp_path):
         data = make_damaged.flip(data, 8 * (place.offset + 20))
     report = esformat.verify(esformat.BytesSource(data))
     assert [problem.offset for problem in report.problems] == [place.offset for place in hit]
-    assert report.num_events == 300 - 16 * len(hit)
+    assert report.events == 300 - 16 * len(hit)
 
 
 @pytest.mark.parametrize("kind", ["METADATA", "DICTIONARY"])
@@ -154,7 +154,7 @@ def test_trailer_damaged(tmp_path, monkeypatch):
     assert len(wrong) == 1
     report = esformat.verify(esformat.BytesSource(make_damaged.flip(data, 8 * (len(data) - 40))))
     assert [problem.what for problem in report.problems] == [*wrong, "the trailer's checksum does not match"]
-    assert report.num_events == 300
+    assert report.events == 300
 
 
 def test_versions_differ():
@@ -173,7 +173,7 @@ def test_nothing_but_data_blocks():
     assert [problem.what for problem in report.problems] == [
         "no segment trailer at the end: not an .esdb file, or cut off"
     ]
-    assert report.num_events == 300
+    assert report.events == 300
 
 
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 47, 48, 63, 64, 100, 5000])
@@ -182,7 +182,7 @@ def test_not_a_segment(size):
     for data in (bytes(size), b"\xff" * size, random.Random(size).randbytes(size), (b"ESBK" * size)[:size]):
         report = esformat.verify(esformat.BytesSource(data))
         assert not report.ok
-        assert report.num_events == 0
+        assert report.events == 0
 
 
 def test_random_bodies_sealed_again():
