@@ -44,7 +44,7 @@ def test_verify(esdb, activity, tmp_path):
     result = esdb("verify", "activity.esdb", "damaged.esdb", "absent.esdb", "--json")
     assert (result.status, result.err) == (1, "")
     sound, damaged, absent = json.loads(result.text)
-    assert (sound["ok"], sound["num_events"], sound["problems"]) == (True, 29, [])
+    assert (sound["ok"], sound["events"], sound["problems"]) == (True, 29, [])
     assert not damaged["ok"]
     assert damaged["problems"][0]["what"]
     assert (absent["ok"], "no such file" in absent["error"]) == (False, True)
