@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 OLDEST_GLIBC = "2.17"  # of 2013; pyarrow's wheels need a newer one
+OPTIONS = "-O3 -fwrapv -DNDEBUG -g0"  # Python's own but for -g: setuptools takes CFLAGS in place of them
 _TRIAL = '#include <stdlib.h>\nint trial(void) { return atoi("1"); }\n'
 
 build_sdist = build_meta.build_sdist
@@ -111,7 +112,7 @@ def _choose_compiler(config_settings: Settings) -> None:
     """Name the compiler and its options in the environment, where setuptools looks for them."""
     if sys.platform == "win32":
         return
-    os.environ.setdefault("CFLAGS", "-g0")  # Python's own ask for what a debugger needs, at half of the time
+    os.environ.setdefault("CFLAGS", OPTIONS)
     if not _wants_zig(config_settings):
         os.environ["CC"] = shlex.join(_own_compiler())
         return

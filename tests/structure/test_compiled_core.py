@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from setuptools._distutils.ccompiler import new_compiler
+from setuptools._distutils.sysconfig import customize_compiler
 
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "esformat" / "core"
@@ -45,6 +48,23 @@ def test_zig_for_wheels_of_old_systems(backend, monkeypatch):
     monkeypatch.setattr(backend, "_works", lambda command: True)
     (required,) = backend.get_requires_for_build_wheel({"glibc": "2.17"})
     assert required.startswith("ziglang")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its compiler has options of its own")
+def test_the_compiler_is_told_to_optimise(backend, monkeypatch):
+    """CFLAGS takes the place of Python's own options, of which a core at half the speed would miss the first."""
+    monkeypatch.delenv("CFLAGS", raising=False)
+    monkeypatch.setattr(backend, "_works", lambda command: True)
+    monkeypatch.setattr(backend.build_meta, "build_editable", lambda *_: shlex.join(_compile_command()))
+    options = shlex.split(backend.build_editable("anywhere"))
+    assert {"-O3", "-fwrapv", "-DNDEBUG"} <= set(options)
+
+
+def _compile_command() -> list[str]:
+    """How setuptools would call the compiler, by what the environment says now."""
+    compiler = new_compiler()
+    customize_compiler(compiler)
+    return [*compiler.compiler_so]
 
 
 def test_headers_are_missing(backend, monkeypatch, tmp_path):
