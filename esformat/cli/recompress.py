@@ -7,7 +7,7 @@ import click
 import esformat
 from esformat.cli.console import count, progress, size
 from esformat.cli.new_files import Told, files_and_out, make_files
-from esformat.cli.output import finished_file, json_option, shown_name
+from esformat.cli.output import finished_file, json_option, shown_name, templates_option
 from esformat.io.location import Place
 
 _EXAMPLES = """\b
@@ -22,11 +22,11 @@ Examples:
 @files_and_out
 @click.option("--codec", type=click.Choice(["zstd", "lz4", "none"]), default="zstd", show_default=True)
 @click.option("--level", type=int, help="Compression level: higher is smaller and slower.")
-@click.option("--templates", is_flag=True, help="Smaller for JSON objects; writing and lookups take longer.")
+@templates_option
 @json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def recompress(
-    files: tuple[str, ...], out: str, codec: str, level: int | None, templates: bool, as_json: bool, force: bool
+    files: tuple[str, ...], out: str, codec: str, level: int | None, templates: bool | None, as_json: bool, force: bool
 ) -> int:
     """Write segments with another codec or level, and with newly trained dictionaries.
 

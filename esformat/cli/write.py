@@ -13,7 +13,7 @@ import esformat
 from esformat import convert
 from esformat.cli.console import count, moment, progress, size
 from esformat.cli.inputs import ON_ERROR, InputCommand, bad_rows_of, input_options, input_options_of, roles_of
-from esformat.cli.output import finished_file, json_option, say_json, shown_name, teller
+from esformat.cli.output import finished_file, json_option, say_json, shown_name, teller, templates_option
 from esformat.cli.params import Folder
 from esformat.io.location import exists, is_same_place, locate, name_of
 from esformat.io.publish import STDOUT
@@ -39,7 +39,7 @@ Examples:
 @click.option("--keys", type=click.Choice(["text", "binary"]), default="text", show_default=True, help="Kind of keys.")
 @click.option("--codec", type=click.Choice(["zstd", "lz4", "none"]), default="zstd", show_default=True)
 @click.option("--level", type=int, help="Compression level: higher is smaller and slower.")
-@click.option("--templates", is_flag=True, help="Smaller for JSON objects; writing and lookups take longer.")
+@templates_option
 @click.option("--memory", metavar="SIZE", default="1GiB", show_default=True, help="Memory limit for events.")
 @click.option(
     "--temp-dir", type=Folder(), metavar="DIR", help="Directory for events beyond that limit. Default: beside OUT."

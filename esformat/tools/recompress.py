@@ -10,7 +10,7 @@ from esformat.io.location import Options, Target, located
 from esformat.tools.new_segment import Made, Progress, check_output, make_segment, opened, published
 from esformat.tools.plan import plan_anew
 from esformat.tools.selection import everything
-from esformat.write.writer import check_templates
+from esformat.write.writer import may_use_templates
 
 
 def recompress(
@@ -19,7 +19,7 @@ def recompress(
     *,
     codec: str = "zstd",
     level: int | None = None,
-    templates: bool = False,
+    templates: bool | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
     storage_options: Options = None,
@@ -36,7 +36,7 @@ def recompress(
         raise UsageError(f"codec {codec!r} has no levels")
     if level is not None and not -100 <= level <= 22:
         raise UsageError(f"zstd level {level} is not between -100 and 22")
-    check_templates(codec, templates=templates)
+    templates = may_use_templates(codec, templates)
     check_output(out, [path])
     with opened([path]) as (original,):
         metadata = replace(original.metadata, codec=codec, level=level, templates=templates, statistics=None)

@@ -21,7 +21,7 @@ SCAN = "*, grouping=None, start=None, end=None, reverse=False, limit=None, colum
 SIGNATURES = {
     "create": (
         "path, *, indexes=(), schema=None, keys='text', codec='zstd', level=None, frame_bytes=None, "
-        "templates=False, properties=None, "
+        "templates=None, properties=None, "
         "overwrite=False, threads=None, memory=None, temp_dir=None, storage_options=None"
     ),
     "open": "path, *, cache_bytes=..., storage_options=None",

@@ -1,4 +1,4 @@
-"""Whether templates are taken: only where they are asked for and make a column a fifth smaller."""
+"""Whether templates are taken: where they make a column a fifth smaller."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
+import read_esdb
 from payloads import payload
 
 import esformat
@@ -60,6 +61,19 @@ def test_types():
     assert may_have_templates(pa.binary())
     assert may_have_templates(pa.string())
     assert not any(map(may_have_templates, [pa.large_binary(), pa.binary(4), pa.int64(), pa.list_(pa.string())]))
+
+
+@pytest.mark.parametrize(
+    ("codec", "asked", "used"),
+    [("zstd", None, True), ("zstd", False, False), ("lz4", None, False), ("none", None, False)],
+)
+def test_the_default(tmp_path, codec, asked, used):
+    """Templates with zstd, unless told otherwise."""
+    with esformat.create(tmp_path / "a.esdb", codec=codec, templates=asked) as writer:
+        writer.add_table(pa.table({"space": ["a"] * len(ROWS), "timestamp": range(len(ROWS)), "data": SAMPLE}))
+    file = read_esdb.File((tmp_path / "a.esdb").read_bytes())
+    assert any(entry.templates for column in file.dictionaries.values() for entry in column.values()) == used
+    assert file.metadata.get("templates", False) == used
 
 
 def test_only_with_zstd(tmp_path):
