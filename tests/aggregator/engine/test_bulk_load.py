@@ -254,7 +254,7 @@ def test_mistakes(catalog, tmp_path):
 
 def test_limit_of_bytes(tmp_path):
     """Segments for which the catalog has no room are refused."""
-    write_clicks(tmp_path / "a.esdb", click_table(75_000))
+    write_clicks(tmp_path / "a.esdb", click_table(90_000))
     assert (tmp_path / "a.esdb").stat().st_size > 1 << 20
     with aggregator.open(tmp_path / "data", durability="none", limits={"disk_bytes": 1 << 20}) as catalog:
         catalog.create_topic("clicks")
