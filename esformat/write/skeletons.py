@@ -22,6 +22,7 @@ MOST_SKELETONS = 64
 MANY_SKELETONS = 8
 """More of them may come from lists of different lengths, which could be one value each."""
 MOST_SKELETON_SLOTS = 256
+MOST_KNOWN = 4
 LEAST_SHARE = 256
 """A skeleton has a template if at least one row in so many has it."""
 LEAST_ROWS = 8
@@ -32,14 +33,27 @@ MOST_VALUE_BYTES = 64 << 10
 """What the values of one enumeration may take together."""
 LONGEST_VALUE = 255
 
-_TEXT = rb'"(?:[^"\\]|\\.)*"'
-_STRUCTURE = rb"((?:" + _TEXT + rb"\s*:|[{}\[\],\s])+)"
-_TOKENS = re.compile(_STRUCTURE + rb"|(" + _TEXT + rb'|[^{}\[\],\s":]+)', re.DOTALL)
-_LISTS_WHOLE = re.compile(  # a list without objects and lists in it is one value
-    rb'((?:"(?:[^"\\]|\\.)*"\s*:|[{}\],\s]|\[(?=\s*[\[{]))+)'
-    rb'|("(?:[^"\\]|\\.)*"|\[(?:[^\[\]{}"]|"(?:[^"\\]|\\.)*")*\]|[^{}\[\],\s":]+)',
-    re.DOTALL,
-)
+_TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_VALUE = _TEXT + rb'|[^{}\[\],\s":]++'
+_VALUE_OR_LIST = rb"\[(?:[^\[\]{}" + rb'"]++|' + _TEXT + rb")*+\]|" + _VALUE
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How a row is cut: keys and punctuation are the first group of `tokens`, values the second, as `value` has it."""
+
+    tokens: re.Pattern[bytes]
+    value: bytes
+
+
+def _form(structure: bytes, value: bytes) -> _Form:
+    key = _TEXT + rb"\s*+:"
+    return _Form(re.compile(rb"((?:" + structure + rb"|" + key + rb")+)|(" + value + rb")", re.DOTALL), value)
+
+
+_SCALARS = _form(rb"[{}\[\],\s]++", _VALUE)
+_LISTS = _form(rb"(?:[{}\],\s]|\[(?=\s*[\[{]))++", _VALUE_OR_LIST)
+"""A list without objects and lists in it is one value."""
 _STEPS = re.compile(rb'("(?:[^"\\]|\\.)*")\s*:|([{}\[\]])', re.DOTALL)
 
 _INTEGER = re.compile(rb"0|-?[1-9]\d{0,17}")
@@ -96,9 +110,9 @@ def find_templates(rows: Sequence[bytes]) -> TemplateTable | None:
     sample = [row for row in rows[::step] if row[:1] == b"{" and len(row) <= MOST_ROW_BYTES]
     if 2 * len(sample) < len(rows[::step]) or not sample:
         return None
-    found = _skeletons(sample, _TOKENS)
+    found = _skeletons(sample, _SCALARS)
     if 10 * _covered(found) < 9 * len(sample) or len(found) > MANY_SKELETONS:
-        others = _skeletons(sample, _LISTS_WHOLE)
+        others = _skeletons(sample, _LISTS)
         fewer = len(others) < len(found) and 20 * _covered(others) >= 19 * _covered(found)
         if fewer or 20 * _covered(others) > 21 * _covered(found):
             found = others
@@ -112,25 +126,43 @@ def _covered(skeletons: Sequence[_Skeleton]) -> int:
     return sum(len(each.rows) for each in skeletons)
 
 
-def _skeletons(rows: Sequence[bytes], tokens: re.Pattern[bytes]) -> list[_Skeleton]:
+def _skeletons(rows: Sequence[bytes], form: _Form) -> list[_Skeleton]:
     """The most frequent skeletons, with their rows' values."""
-    groups: defaultdict[tuple[bytes, ...], list[Sequence[bytes]]] = defaultdict(list)
+    groups: defaultdict[tuple[bytes | None, ...], list[Sequence[bytes]]] = defaultdict(list)
+    known: list[
+        tuple[re.Pattern[bytes], list[Sequence[bytes]]]
+    ] = []  # of some skeletons, as that takes a third as long
     for row in rows:
-        found = tokens.findall(row)
-        if sum(len(a) + len(b) for a, b in found) == len(row):
-            literals, values = tuple(a for a, _ in found), [b for _, b in found if b]
-            groups[literals].append(values)
+        for pattern, values in known:
+            if (match := pattern.fullmatch(row)) is not None:
+                values.append(match.groups())
+                break
+        else:
+            cut = form.tokens.split(row)  # in turns: what is no token, a literal, a value; these None for each other
+            if any(cut[::3]):
+                continue
+            literals = tuple(cut[1::3])
+            values = groups[literals]
+            values.append(list(filter(None, cut[2::3])))
+            if len(values) == LEAST_ROWS and len(known) < MOST_KNOWN and len(values[0]) <= MOST_SKELETON_SLOTS:
+                known.append((_pattern(literals, form.value), values))
     least = max(LEAST_ROWS, len(rows) // LEAST_SHARE)
-    often = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))[:MOST_SKELETONS]
+    often = sorted(groups.items(), key=lambda group: (-len(group[1]), [each or b"" for each in group[0]]))
     return [
         _Skeleton(_joined(literals), _paths(literals), values)
-        for literals, values in often
+        for literals, values in often[:MOST_SKELETONS]
         if len(values) >= least and 0 < len(values[0]) <= MOST_SKELETON_SLOTS
     ]
 
 
-def _joined(literals: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """The literals around each value, one more than values; an empty one stood for a value."""
+def _pattern(literals: Sequence[bytes | None], value: bytes) -> re.Pattern[bytes]:
+    """What rows with these literals look like."""
+    parts = (rb"(" + value + rb")" if literal is None else re.escape(literal) for literal in literals)
+    return re.compile(b"".join(parts), re.DOTALL)
+
+
+def _joined(literals: Sequence[bytes | None]) -> tuple[bytes, ...]:
+    """The literals around each value, one more than values; None stands for a value."""
     made = [b""]
     for literal in literals:
         if literal:
@@ -140,7 +172,7 @@ def _joined(literals: tuple[bytes, ...]) -> tuple[bytes, ...]:
     return tuple(made)
 
 
-def _paths(literals: tuple[bytes, ...]) -> tuple[Path, ...]:
+def _paths(literals: Sequence[bytes | None]) -> tuple[Path, ...]:
     """Where each value stands in the object: keys, and of lists its number."""
     paths: list[Path] = []
     stack: list[bytes] = []

@@ -68,7 +68,7 @@ def write_segment(
     )  # fmt: skip
     writer = esformat.create(
         path, indexes=schema.schema.indexes, schema=arrow_schema(schema.schema), keys=topic.keys,
-        frame_bytes=frame_bytes(topic, schema), properties=properties, threads=threads,
+        frame_bytes=frame_bytes(topic, schema), templates=False, properties=properties, threads=threads,
     )  # fmt: skip
     with writer:
         for table in tables:
