@@ -1,0 +1,120 @@
+"""Instructions that small pieces of work take: `python -m benchmarks.instructions`.
+
+They do not depend on who else uses the machine, so a test compares them with those that are kept in
+`instructions.json`; `--keep` writes these anew. Valgrind's callgrind counts them, on the processor that it simulates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import esformat
+from examples.demo.clickstream import generate
+
+KEPT = Path(__file__).with_suffix(".json")
+EVENTS = 20_000
+HISTORIES = 300
+SCANS = 5
+_INDEXES = ("type", "country")
+
+
+def counted() -> dict[str, int]:
+    """Instructions of one piece of each work, by its name. Raises CalledProcessError, FileNotFoundError: no valgrind."""
+    with tempfile.TemporaryDirectory() as directory:
+        parts = Path(directory) / "parts"
+        command = [
+            "valgrind", "--tool=callgrind", f"--callgrind-out-file={parts}", "--dump-before=getpgrp", "--compress-strings=no",
+            sys.executable, "-m", __spec__.name if __name__ == "__main__" else __name__, "--measured", directory,
+        ]  # fmt: skip
+        settings = {"PYTHONHASHSEED": "0", "ARROW_NUM_THREADS": "1"}
+        done = subprocess.run(
+            command, env=os.environ | settings, cwd=KEPT.parents[1], check=True, capture_output=True, text=True
+        )
+        pieces: dict[str, int] = json.loads(done.stdout)
+        # part 1 is what comes before the first work, and the last one what comes behind all
+        totals = [_total(parts.with_name(f"parts.{number}")) for number in range(2, 2 + len(pieces))]
+    return {name: total // count for (name, count), total in zip(pieces.items(), totals, strict=True)}
+
+
+def _total(part: Path) -> int:
+    found = re.search(r"^(?:totals|summary): (\d+)", part.read_text(), re.MULTILINE)
+    assert found is not None, part
+    return int(found[1])
+
+
+def machine() -> dict[str, str]:
+    """What the counts depend on, beside the code."""
+    return {"python": platform.python_version().rpartition(".")[0], "machine": platform.machine()}
+
+
+def _works(directory: Path) -> dict[str, tuple[Callable[[], object], int]]:
+    """What is counted, and how many pieces it is of."""
+    table, path = generate(EVENTS, 7), directory / "events.esdb"
+    with esformat.create(path, indexes=_INDEXES, threads=1) as writer:
+        writer.add_table(table)
+    spaces = table.column("space").unique().to_pylist()
+    asked = [spaces[n * 7919 % len(spaces)] for n in range(HISTORIES)]
+    warm, cold = esformat.open(path), esformat.open(path, cache_bytes=0)
+
+    def write() -> None:
+        with esformat.create(directory / "again.esdb", indexes=_INDEXES, threads=1) as writer:
+            writer.add_table(table)
+
+    return {
+        "history of a space: one": (lambda: [list(warm.find(space).scan()) for space in asked], HISTORIES),
+        "newest 10 of a space: one": (
+            lambda: [list(warm.find(space).scan(reverse=True, limit=10)) for space in asked],
+            HISTORIES,
+        ),
+        "blocks decoded, every column: a row": (
+            lambda: [list(cold.scan().batches()) for _ in range(SCANS)],
+            SCANS * EVENTS,
+        ),
+        "an Event made: one": (lambda: [sum(1 for _ in warm.scan()) for _ in range(SCANS)], SCANS * EVENTS),
+        f"{EVENTS:,} events sorted and written: all": (write, 1),
+    }
+
+
+def _measured(directory: Path) -> None:
+    """Do each work once to warm up, and once between two calls of `getpgrp`, where callgrind writes its counts."""
+    works = _works(directory)
+    for work, _ in list(works.values())[:-1]:
+        work()
+    os.getpgrp()
+    for work, _ in works.values():
+        work()
+        os.getpgrp()
+    print(json.dumps({name: count for name, (_, count) in works.items()}))
+
+
+def main() -> None:
+    """Print the counts beside those that are kept, or keep them."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description=__doc__)
+    parser.add_argument("--keep", action="store_true", help=f"write {KEPT.name}, for the test")
+    parser.add_argument("--measured", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.measured:
+        return _measured(args.measured)
+    if shutil.which("valgrind") is None:
+        parser.error("this counts with valgrind, which is not installed")
+    found = counted()
+    kept = json.loads(KEPT.read_text())["instructions"] if KEPT.exists() else {}
+    for name, count in found.items():
+        print(f"{name:40} {count:12,} {kept.get(name, 0):12,}")
+    if args.keep:
+        KEPT.write_text(json.dumps(machine() | {"instructions": found}, indent=2) + "\n")
+    return None
+
+
+if __name__ == "__main__":
+    main()
