@@ -2,8 +2,8 @@
 
 A skeleton is an object without its values: keys and punctuation. Values with the same path are one variable in all
 skeletons that have it. A template takes a row only where every variable gives back the same bytes; so each skeleton has
-up to three, tried in this order: with enumerations, without them, with strings alone. The last template
-of all takes any row, as one string.
+up to four, tried in this order: with enumerations, without those that likely lack values, without any, with strings
+alone. The last template of all takes any row, as one string.
 """
 
 from __future__ import annotations
@@ -93,12 +93,14 @@ class _Skeleton:
 class _Column:
     """How the values at a path are stored, and how those that no enumeration has.
 
-    quoted: all of them are texts, whose quotes the template has.
+    quoted: all of them are texts, whose quotes the template has. open: the sample has values once, so that there are
+    likely others, which an enumeration of it does not have.
     """
 
     parts: tuple[Part, ...]
     loose: tuple[Part, ...]
     quoted: bool
+    open: bool
 
 
 _STRING = Variable(Kind.STRING)
@@ -209,13 +211,13 @@ class _Tables:
 
     def table(self) -> TemplateTable:
         """All templates, the strictest first; the one that takes any row is the last."""
-        made = [self._template(number, level) for level in range(3) for number in range(len(self._skeletons))]
+        made = [self._template(number, level) for level in range(4) for number in range(len(self._skeletons))]
         templates = dict.fromkeys(made)
         whole = Template((b"", b""), (len(self._variables),))
         return TemplateTable((*self._variables, _STRING), (*templates, whole))
 
     def _template(self, number: int, level: int) -> Template:
-        """The template of a skeleton. level: 0 as is, 1 without enumerations, 2 with strings only."""
+        """The template of a skeleton. level: 0 as is, 1 without open enumerations, 2 without any, 3 of strings only."""
         skeleton = self._skeletons[number]
         literals, slots = [b""], []
         for place, path in enumerate(skeleton.paths):
@@ -225,7 +227,8 @@ class _Tables:
                 literals[-1] += constant
                 continue
             column = self._columns[path]
-            parts: tuple[Part, ...] = (column.parts, column.loose, (_STRING,))[level]
+            opened = column.loose if column.open else column.parts
+            parts: tuple[Part, ...] = (column.parts, opened, column.loose, (_STRING,))[level]
             literals[-1] += b'"' * column.quoted
             for at, part in enumerate(parts):
                 if isinstance(part, bytes):
@@ -259,7 +262,7 @@ def _column(values: Sequence[bytes]) -> _Column:
     few = 32 * len(counts) <= len(values) and len(counts) <= FEW_VALUES
     repeated = loose == (_STRING,) and 4 * len(counts) <= len(values)
     listed = (few or repeated) and _may_be_listed(list(counts))
-    return _Column((_enumeration(counts),) if listed else loose, loose, quoted)
+    return _Column((_enumeration(counts),) if listed else loose, loose, quoted, 1 in counts.values())
 
 
 def _affixed(texts: Sequence[bytes]) -> tuple[Part, ...] | None:

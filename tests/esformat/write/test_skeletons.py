@@ -62,6 +62,14 @@ def test_the_same_path_is_the_same_variable():
     assert table.templates[0].slots[0] == table.templates[1].slots[1]
 
 
+def test_values_that_are_seen_once():
+    """There are likely others: a template that takes these still has the enumerations of other fields."""
+    rows = _objects(400, page=lambda i: f"/{'ab' * (i % 30)}" if i < 399 else "/rare", kind=lambda i: "xy"[i % 2])
+    table = find_templates(rows)
+    kinds = [[table.variables[slot].kind for slot in template.slots] for template in table.templates]
+    assert kinds[:3] == [[Kind.ENUM, Kind.ENUM], [Kind.STRING, Kind.ENUM], [Kind.STRING, Kind.STRING]]
+
+
 def test_the_same_sample_the_same_templates():
     """In any process; a sample that is larger than what is looked at is looked at all over."""
     rows = [payload(random.Random(n)) for n in range(2000)]
