@@ -82,14 +82,16 @@ def _ints(memory: bytes) -> cython.p_int:
 
 @cython.final
 @cython.cclass
-class _State:
-    """Of each variable: where its numbers and bytes lie, how many bytes, how many values, and the next one."""
+class Opened:
+    """Values of variables, where `Templates.put_together` finds them. Does not change, so threads may share it."""
 
-    numbers: cython.p_longlong
-    texts: cython.p_longlong
-    sizes: cython.p_longlong
-    left: cython.p_longlong
-    next: cython.p_longlong
+    _templates: object  # which the kinds of the variables are of
+    _held: list  # type: ignore[type-arg]  # what the memory of the values belongs to
+    _memory: bytes
+    _numbers: cython.p_longlong  # of each variable, the address of its numbers
+    _texts: cython.p_longlong  # … and of its bytes
+    _sizes: cython.p_longlong  # how many bytes
+    _left: cython.p_longlong  # how many values
 
 
 @cython.final
@@ -314,12 +316,39 @@ class Templates:
                 return most
         return total
 
+    def opened(self, columns: list[Any], known: Opened | None = None) -> Opened:
+        """Look at the values of variables once, for many calls of `put_together`.
+
+        columns: of each variable its values: int64 numbers, for strings a pair of edges (one more than values, the
+        first one a place in the bytes) and bytes; None for those that `known` has, or nobody asks for.
+        Raises ValueError, TypeError for other columns.
+        """
+        n: cython.Py_ssize_t = self.variables
+        v: cython.Py_ssize_t
+        if len(columns) != n or (known is not None and known._templates is not self):
+            raise ValueError("the columns are of other templates")
+        made: Opened = Opened.__new__(Opened)
+        made._templates = self
+        made._held = [] if known is None else [known]
+        made._memory = bytes(8 * 4 * (n + 1))
+        made._numbers = cython.cast(cython.p_longlong, PyBytes_AS_STRING(made._memory))
+        made._texts = made._numbers + n
+        made._sizes = made._texts + n
+        made._left = made._sizes + n
+        if known is not None:
+            memcpy(made._numbers, known._numbers, 8 * 4 * n)
+        for v in range(n):
+            if columns[v] is not None:
+                self._open(v, columns[v], made)
+        return made
+
     def put_together(
         self,
         codes: cython.const[cython.longlong][::1],
         low: cython.Py_ssize_t,
         high: cython.Py_ssize_t,
-        columns: list[Any],
+        opened: Opened,
+        firsts: cython.const[cython.longlong][::1],
         offsets: cython.int[::1],
         row: cython.Py_ssize_t,
         out: cython.uchar[::1],
@@ -327,35 +356,33 @@ class Templates:
     ) -> int:
         """Write rows [low, high) to out[at:], and where each begins to offsets[row:], where the last ends behind them.
 
-        columns: of each variable its values in these rows, from the first on: int64 numbers, for strings a pair of
-        edges (one more than values, the first one a place in the bytes) and bytes; None where the rows have none.
+        firsts: of each variable, which of its values is the first in these rows.
         `out` must have room for 32 bytes more than are written. Gives the end.
         Raises IndexError for a template or value that is not there, ValueError for one that its kind cannot hold,
         OverflowError where `out` is too small.
         """
         n: cython.Py_ssize_t = self.variables
-        if not 0 <= low <= high <= codes.shape[0] or len(columns) != n:
+        v: cython.Py_ssize_t
+        if opened is None or opened._templates is not self or firsts.shape[0] != n:
+            raise ValueError("the columns are of other templates")
+        if not 0 <= low <= high <= codes.shape[0]:
             raise ValueError("fewer rows than asked for")
         if row < 0 or row > offsets.shape[0] or high - low >= offsets.shape[0] - row:
             raise ValueError("fewer places than rows")
         if not 0 <= at <= out.shape[0] - _SLACK or out.shape[0] > _MOST:
             raise OverflowError("the values take more room than there is")
-        memory: bytes = bytes(8 * 5 * (n + 1))
-        cursors: cython.pp_char = cython.cast(cython.pp_char, PyBytes_AS_STRING(memory))
-        state: _State = _State.__new__(_State)
-        state.numbers = cython.cast(cython.p_longlong, cursors)  # addresses, kept as numbers of their size
-        state.texts = state.numbers + n
-        state.sizes = state.texts + n
-        state.left = state.sizes + n
-        state.next = state.left + n
-        held = [self._open(v, columns[v], state) for v in range(n) if columns[v] is not None]
+        memory: bytes = PyBytes_FromStringAndSize(cython.NULL, 8 * (n + 1))
+        following: cython.p_longlong = cython.cast(cython.p_longlong, PyBytes_AS_STRING(memory))
+        for v in range(n):
+            if firsts[v] < 0:
+                raise ValueError("the first value of a variable is out of bounds")
+            following[v] = firsts[v]
         end: cython.Py_ssize_t
         with cython.nogil:
             end = self._fill(
-                cython.address(codes[0]) if codes.shape[0] else cython.NULL, low, high, state.numbers, n,
+                cython.address(codes[0]) if codes.shape[0] else cython.NULL, low, high, opened._numbers, following, n,
                 cython.address(offsets[row]), cython.address(out[0]), at, out.shape[0] - _SLACK,
             )  # fmt: skip
-        held.clear()  # which the columns' memory was held by
         if end == _MISSING:
             raise IndexError("a row names a template or value that is not there")
         if end == _INVALID:
@@ -365,24 +392,26 @@ class Templates:
         return end
 
     @cython.cfunc
-    def _open(self, v: cython.Py_ssize_t, column: Any, state: _State) -> object:
-        """Note where the values of a variable lie; what is given back holds them there."""
+    def _open(self, v: cython.Py_ssize_t, column: Any, made: Opened) -> object:
+        """Note where the values of a variable lie, and hold them there."""
         if self._kind[v] != _STRING:
             numbers: cython.const[cython.longlong][::1] = column
-            state.left[v] = numbers.shape[0]
+            made._left[v] = numbers.shape[0]
             if numbers.shape[0]:
-                state.numbers[v] = cython.cast(cython.longlong, cython.address(numbers[0]))
-            return column
+                made._numbers[v] = cython.cast(cython.longlong, cython.address(numbers[0]))
+            made._held.append(column)
+            return None
         given, text = column
         edges: cython.const[cython.longlong][::1] = given
         data: cython.const[cython.uchar][::1] = text
-        state.left[v] = max(0, edges.shape[0] - 1)
-        state.sizes[v] = data.shape[0]
+        made._left[v] = max(0, edges.shape[0] - 1)
+        made._sizes[v] = data.shape[0]
         if edges.shape[0]:
-            state.numbers[v] = cython.cast(cython.longlong, cython.address(edges[0]))
+            made._numbers[v] = cython.cast(cython.longlong, cython.address(edges[0]))
         if data.shape[0]:
-            state.texts[v] = cython.cast(cython.longlong, cython.address(data[0]))
-        return column
+            made._texts[v] = cython.cast(cython.longlong, cython.address(data[0]))
+        made._held.append(column)
+        return None
 
     @cython.cfunc
     @cython.nogil
@@ -393,6 +422,7 @@ class Templates:
         low: cython.Py_ssize_t,
         high: cython.Py_ssize_t,
         numbers: cython.p_longlong,
+        following: cython.p_longlong,
         n: cython.Py_ssize_t,
         offsets: cython.p_int,
         out: cython.p_uchar,
@@ -400,7 +430,6 @@ class Templates:
         room: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
         """The loop of `put_together`. At every copy `at` is at most `room`, behind which 32 bytes may be written."""
-        following: cython.p_longlong = numbers + 4 * n
         # Stores to `out` may change what `self` points to, for all that the compiler knows: hence copies of pointers.
         first: cython.p_int = self._first
         text: cython.p_char = self._text
@@ -430,7 +459,7 @@ class Templates:
                 at += size
                 if step[2] < 0:
                     break
-                size = _show(step, numbers, n, value, values, out + at, room - at)
+                size = _show(step, numbers, following[step[4]], n, value, values, out + at, room - at)
                 if size < 0:
                     return size
                 at += size
@@ -448,15 +477,17 @@ class Templates:
 def _show(
     step: cython.p_int,
     numbers: cython.p_longlong,
+    place: cython.Py_ssize_t,
     n: cython.Py_ssize_t,
     value: cython.p_int,
     values: cython.p_char,
     out: cython.p_uchar,
     room: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Write what the slot of a step shows, at most `room` bytes and 32 more; gives how many, or what is wrong."""
+    """Write what the slot of a step shows, the value at a place of its variable: at most `room` bytes and 32 more.
+    Gives how many, or what is wrong.
+    """
     v: cython.Py_ssize_t = step[4]
-    place: cython.Py_ssize_t = numbers[4 * n + v]  # the next value
     size: cython.Py_ssize_t
     end: cython.longlong
     if place >= numbers[3 * n + v]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.cache import Cache
-from esformat.core.templates import ENUM, SLACK_BYTES, STRING, Templates
+from esformat.core.templates import ENUM, SLACK_BYTES, STRING, Opened, Templates
 from esformat.core.values import cut
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import bitmap
@@ -38,7 +38,7 @@ class TemplateNode:
     It holds no decompressor, so threads may share it; its methods take the caller's context.
     """
 
-    __slots__ = ("_asked", "_body", "_columns", "_templates", "codes", "count", "end", "key")
+    __slots__ = ("_asked", "_body", "_columns", "_strings", "_templates", "codes", "count", "end", "key")
 
     def __init__(self, body: memoryview, at: int, count: int, context: DecodeContext, key: Hashable = None) -> None:
         """`key`: what tells the node from others in a cache. Raises CorruptSegmentError."""
@@ -53,7 +53,7 @@ class TemplateNode:
         self.codes: I64 = decode_ints(body, pack, context.plain)
         counts = self._counts(0, count)
         self._columns: dict[int, Pack | BytesNode] = {}
-        self._asked: set[int] = set()  # variables of which a question needed a part
+        self._asked = False  # whether a question needed some rows
         self.end = pack.end
         for variable in counts.nonzero()[0].tolist():
             column: Pack | BytesNode
@@ -65,6 +65,7 @@ class TemplateNode:
                 column = read_pack(body, self.end, int(counts[variable]))
             self._columns[variable] = column
             self.end = column.end
+        self._strings = [variable for variable, column in self._columns.items() if isinstance(column, BytesNode)]
 
     @property
     def columns(self) -> dict[int, Pack | BytesNode]:
@@ -120,49 +121,60 @@ class TemplateNode:
         near = self.values(low, places[-1] + 1, context, frames)
         return [near[place - low] for place in places]
 
-    def _numbers(
-        self, variable: int, column: Pack, first: int, last: int, context: DecodeContext, frames: Cache | None
-    ) -> I64:
-        """Numbers [first, last) of a variable; from the second question on all of them are kept."""
-        if frames is None or self.key is None or last - first == column.numbers:
-            return decode_ints(self._body, column, context.plain, first, last)
-        key = (self.key, variable, "numbers")
-        known: I64 | None = frames.find(key)
+    def _kept(self, context: DecodeContext, frames: Cache | None) -> Opened | None:
+        """The numbers of all variables; from the second question on, unless there is no cache for them."""
+        if frames is None or self.key is None:
+            return None
+        key = (self.key, "numbers")
+        known: Opened | None = frames.find(key)
         if known is None:
-            if variable not in self._asked:
-                self._asked.add(variable)
-                return decode_ints(self._body, column, context.plain, first, last)
-            known = decode_ints(self._body, column, context.plain)
-            frames.keep(key, known, known.nbytes)
-        return known[first:last]
+            if not self._asked:
+                self._asked = True
+                return None
+            columns: list[Any] = [None] * self._templates.variables
+            for variable, column in self._columns.items():
+                if not isinstance(column, BytesNode):
+                    columns[variable] = decode_ints(self._body, column, context.plain)
+            known = self._templates.opened(columns)
+            frames.keep(key, known, sum(column.nbytes for column in columns if column is not None))
+        return known
 
     def decoded(self, low: int, high: int, context: DecodeContext, frames: Cache | None) -> Decoded:
         """The values of each variable in rows [low, high)."""
         firsts, counts = self._counts(0, low), self._counts(low, high)
-        columns: list[Any] = [None] * self._templates.variables
         most = self._templates.most_bytes(self.codes, low, high, MAX_NODE_BYTES + 1)
-        for variable in counts.nonzero()[0].tolist():
-            column = self._columns[variable]
-            first, last = int(firsts[variable]), int(firsts[variable] + counts[variable])
+        opened = self._kept(context, frames) if high - low < self.count else None
+        columns: list[Any] = [None] * self._templates.variables
+        is_whole = opened is not None
+        for variable in self._strings if is_whole else self._columns:
+            if not counts[variable]:
+                continue
+            column, first = self._columns[variable], int(firsts[variable])
+            last = first + int(counts[variable])
+            firsts[variable] = 0
+            is_whole = False
             if isinstance(column, BytesNode):
                 columns[variable] = edges, _ = _strings(column, first, last, context, frames)
                 most += int(edges[-1] - edges[0]) * self._templates.times(variable)
             else:
-                columns[variable] = self._numbers(variable, column, first, last, context, frames)
-        return Decoded(self._templates, self.codes, low, high, columns, min(most, MAX_NODE_BYTES))
+                columns[variable] = decode_ints(self._body, column, context.plain, first, last)
+        if opened is None or not is_whole:
+            opened = self._templates.opened(columns, opened)
+        return Decoded(self._templates, self.codes, low, high, opened, firsts, min(most, MAX_NODE_BYTES))
 
 
 class Decoded(NamedTuple):
     """Rows [low, high) of a node: the templates and the values of each variable, not yet put together.
 
-    most_bytes: what they take at most.
+    firsts: of each variable, the first value of these rows. most_bytes: what they take at most.
     """
 
     templates: Templates
     codes: I64
     low: int
     high: int
-    columns: list[Any]
+    opened: Opened
+    firsts: I64
     most_bytes: int
 
 
@@ -177,9 +189,9 @@ def put_together(parts: Sequence[Decoded]) -> tuple[npt.NDArray[np.int32], pa.Bu
     out = pa.allocate_buffer(most)
     view = memoryview(out).cast("B")
     row = at = 0
-    for templates, codes, low, high, columns, _ in parts:
+    for templates, codes, low, high, opened, firsts, _ in parts:
         try:
-            end = templates.put_together(codes, low, high, columns, offsets, row, view, at)
+            end = templates.put_together(codes, low, high, opened, firsts, offsets, row, view, at)
         except (IndexError, ValueError, OverflowError) as error:
             raise CorruptSegmentError(f"a node of templates breaks the format: {error}") from None
         if end - at > MAX_NODE_BYTES:

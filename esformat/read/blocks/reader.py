@@ -215,7 +215,7 @@ class Reader:
         if made is None:
             stored = column.templates(self.own())
             assert stored is not None
-            made = self._made_templates[key] = stored.compiled()
+            made = self._made_templates.setdefault(key, stored.compiled())  # what is kept goes with one of them
         return made
 
     def dictionary(self, number: int) -> list[ColumnDictionary]:

@@ -40,7 +40,9 @@ def _match(table, values):
 
 def _back(table, codes, columns):
     offsets, out = np.empty(len(codes) + 1, np.int32), np.zeros((1 << 16) + SLACK_BYTES, np.uint8)
-    table.compiled().put_together(codes, 0, len(codes), columns, offsets, 0, out, 0)
+    templates = table.compiled()
+    firsts = np.zeros(templates.variables, I64)
+    templates.put_together(codes, 0, len(codes), templates.opened(columns), firsts, offsets, 0, out, 0)
     return [out[a:b].tobytes() for a, b in pairwise(offsets.tolist())]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -22,9 +23,10 @@ def _codes(rows):
     return np.array([0 if row is None else row[0] + 1 for row in rows], I64)
 
 
-def _put(templates, codes, low, high, columns, room=1 << 16):
+def _put(templates, codes, low, high, columns, room=1 << 16, firsts=None, known=None):
     offsets, out = np.full(high - low + 1, -1, np.int32), np.zeros(room, np.uint8)
-    end = templates.put_together(codes, low, high, columns, offsets, 0, out, 0)
+    firsts = np.zeros(templates.variables, I64) if firsts is None else firsts
+    end = templates.put_together(codes, low, high, templates.opened(columns, known), firsts, offsets, 0, out, 0)
     assert end == offsets[-1]
     return [out[a:b].tobytes() for a, b in pairwise(offsets.tolist())]
 
@@ -40,6 +42,12 @@ def test_any_rows(data):
     columns = columns_of(table, rows[low:high])
     expected = [text_of(table, row) or b"" for row in rows[low:high]]
     assert _put(templates, _codes(rows), low, high, columns) == expected
+    firsts = np.zeros(templates.variables, I64)
+    templates.add_counts(_codes(rows), 0, low, firsts)
+    whole = columns_of(table, rows)
+    texts = [column if isinstance(column, tuple) else None for column in whole]
+    known = templates.opened([None if text else column for text, column in zip(texts, whole, strict=True)])
+    assert _put(templates, _codes(rows), low, high, texts, firsts=firsts, known=known) == expected
     counts = np.zeros(templates.variables, I64)
     shown = templates.add_counts(_codes(rows), low, high, counts)
     assert shown == sum(len(table.templates[row[0]].slots) for row in rows[low:high] if row is not None)
@@ -96,9 +104,7 @@ def test_rows_outside(low, high):
     """Rows that are not there are not asked for."""
     templates, codes = ONE.compiled(), np.array([1, 1], I64)
     with pytest.raises(ValueError, match="fewer"):
-        templates.put_together(
-            codes, low, high, [NUMBERS, STRINGS], np.zeros(9, np.int32), 0, np.zeros(99, np.uint8), 0
-        )
+        _put(templates, codes, low, high, [NUMBERS, STRINGS])
     with pytest.raises(ValueError, match="fewer"):
         templates.add_counts(codes, low, high, np.zeros(2, I64))
     with pytest.raises(ValueError, match="fewer"):
@@ -113,14 +119,37 @@ def test_places_outside():
         np.zeros(3, np.int32),
         np.zeros(99, np.uint8),
     )
+    opened, firsts = templates.opened([NUMBERS, STRINGS]), np.zeros(2, I64)
     for row, at in ((1, 0), (-1, 0), (9, 0)):
         with pytest.raises(ValueError, match="fewer places"):
-            templates.put_together(codes, 0, 2, [NUMBERS, STRINGS], offsets, row, out, at)
+            templates.put_together(codes, 0, 2, opened, firsts, offsets, row, out, at)
     for at in (-1, 68, 99, 1 << 40):
         with pytest.raises(OverflowError):
-            templates.put_together(codes, 0, 2, [NUMBERS, STRINGS], offsets, 0, out, at)
+            templates.put_together(codes, 0, 2, opened, firsts, offsets, 0, out, at)
     with pytest.raises(ValueError, match="fewer rows"):
         templates.add_counts(codes, 0, 2, np.zeros(3, I64))
+
+
+@pytest.mark.parametrize(
+    ("firsts", "error"),
+    [([0], ValueError), ([-1, 0], ValueError), ([1, 0], IndexError), ([0, 1], IndexError), ([0, 1 << 62], IndexError)],
+)
+def test_firsts_outside(firsts, error):
+    """Values begin where there are some."""
+    with pytest.raises(error):
+        _put(ONE.compiled(), np.array([1, 1], I64), 0, 2, [NUMBERS, STRINGS], firsts=np.array(firsts, I64))
+
+
+def test_columns_of_others():
+    """What was opened for other templates is refused, as their variables have other kinds."""
+    mine, others = ONE.compiled(), replace(ONE, templates=ONE.templates * 2).compiled()
+    opened = others.opened([NUMBERS, STRINGS])
+    with pytest.raises(ValueError, match="other templates"):
+        mine.opened([NUMBERS, STRINGS], opened)
+    with pytest.raises(ValueError, match="other templates"):
+        mine.put_together(
+            np.array([1], I64), 0, 1, opened, np.zeros(2, I64), np.zeros(2, np.int32), 0, np.zeros(99, np.uint8), 0
+        )
 
 
 def test_codes_outside():
