@@ -169,16 +169,21 @@ def cut(whole: Any, lengths: list[int]) -> list[Any]:
 # ── Packed integers (§ 8) ───────────────────────────────────────────────────────────────────────────────────────────
 
 
+OF_BITS = 255  # in place of the number of raw planes
+
+
 def read_pack(cursor: Cursor, count: int) -> list[int]:
     """Read `count` numbers."""
     width, raw, base_length, codec, stored = cursor.fields("BBBBI")
     if not count:
         require((width, raw, base_length, codec, stored) == (0,) * 5, "a pack of no numbers is not eight zero bytes")
         return []
-    require(width <= 8, f"a pack of width {width}")
-    require(raw <= width, f"{raw} raw planes of {width}")
     require(base_length in (0, 8), f"a base of {base_length} bytes")
     base = cursor.fields("q")[0] if base_length else 0
+    if raw == OF_BITS:
+        return read_bits(cursor.take(stored), count, width, base, codec)
+    require(width <= 8, f"a pack of width {width}")
+    require(raw <= width, f"{raw} raw planes of {width}")
     planes = cursor.take(raw * count)
     if raw < width:
         planes += decompress(codec, cursor.take(stored), (width - raw) * count)
@@ -189,6 +194,20 @@ def read_pack(cursor: Cursor, count: int) -> list[int]:
     # Plane k holds byte k of every number, so the bytes of number i stand `count` apart.
     numbers = [int.from_bytes(planes[i::count], "little") for i in range(count)]
     return [signed(base + number) for number in numbers]
+
+
+def read_bits(stored: bytes, count: int, bits: int, base: int, codec: int) -> list[int]:
+    """Read the numbers of a pack of bits."""
+    require(1 <= bits <= 64 and codec == NONE, f"a pack of {bits} bits with codec {codec}")
+    require(len(stored) == (bits * count + 7) // 8, f"{len(stored)} bytes of {count} times {bits} bits")
+    numbers = []
+    for i in range(count):
+        first, last = bits * i, bits * (i + 1)
+        word = int.from_bytes(stored[first // 8 : (last + 7) // 8], "little") >> first % 8
+        numbers.append(signed(base + (word & (1 << bits) - 1)))
+    unused = 8 * len(stored) - bits * count
+    require(stored[-1] >> (8 - unused) == 0, "bits behind packed numbers are not 0")
+    return numbers
 
 
 def read_counts(cursor: Cursor, count: int) -> list[int]:

@@ -1,13 +1,20 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Packed integers on their way to int64: their headers read, their byte planes put together, differences summed up.
+"""Packed integers on their way to int64: headers read, bits or byte planes put together, differences summed.
 
-A pack is: u8 width, u8 raw planes, u8 bytes of the base (0 or 8), u8 codec, u32 bytes of compressed planes; the base,
-the raw planes, the compressed ones. `esformat/format/packing.py` writes them.
+A pack is: u8 width, u8 raw planes, u8 bytes of the base (0 or 8), u8 codec, u32 stored bytes; the base, the raw
+planes, the stored bytes. Where raw planes is 255, the stored bytes are numbers of `width` bits side by side, and else
+the planes that are not raw, compressed. `esformat/format/packing.py` writes them.
 """
 
 import cython
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cython.cimports.esformat.core.packs import PackHead, read_pack_head, unpack_bits
+from cython.cimports.libc.string import memcpy, memset
 
 from esformat.errors import CorruptSegmentError
+
+BITS = 255
+"""What stands for the number of raw planes where a pack has bits instead of planes."""
 
 
 @cython.final
@@ -17,6 +24,9 @@ class Pack:
 
     numbers = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
     width = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
+    """Bytes that each number takes, in planes or when its bits are unpacked."""
+    bits = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
+    """Bits of each number; 0 where the pack has planes."""
     raw = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
     codec = cython.declare(cython.int, visibility="readonly")  # type: int
     base = cython.declare(cython.longlong, visibility="readonly")  # type: int
@@ -40,39 +50,12 @@ def _read(
     at: cython.Py_ssize_t,
     count: cython.Py_ssize_t,
 ) -> Pack:
-    size: cython.Py_ssize_t = body.shape[0]
-    if at < 0 or count < 0 or at > size - 8:
-        raise CorruptSegmentError("packed numbers are cut short")
+    head = cython.declare(PackHead)
+    if not body.shape[0] or not read_pack_head(cython.address(body[0]), body.shape[0], at, count, cython.address(head)):
+        raise CorruptSegmentError("the header of packed numbers breaks the format, or they are cut short")
     pack: Pack = Pack.__new__(Pack)
-    base_bytes: cython.Py_ssize_t = body[at + 2]
-    # Little-endian, as all of the format. Of all bytes that are read here `at` names the first, and what was checked
-    # the last; divided, so that no product can overflow.
-    stored: cython.Py_ssize_t = (
-        body[at + 4] + (body[at + 5] << 8) + (body[at + 6] << 16) + (cython.cast(cython.Py_ssize_t, body[at + 7]) << 24)
-    )
-    pack.numbers, pack.width, pack.raw, pack.codec = count, body[at], body[at + 1], body[at + 3]
-    pack.raw_at = at + 8 + base_bytes
-    if (
-        pack.width > 8
-        or (not count and pack.width + base_bytes)
-        or pack.raw > pack.width
-        or (base_bytes != 0 and base_bytes != 8)
-        or pack.raw_at > size
-        or (pack.raw and count > (size - pack.raw_at) // pack.raw)
-        or (pack.raw == pack.width and (stored or pack.codec))
-    ):
-        raise CorruptSegmentError("the header of packed numbers breaks the format")
-    pack.stored_at = pack.raw_at + pack.raw * count
-    pack.end = pack.stored_at + stored
-    if pack.end > size:
-        raise CorruptSegmentError("the header of packed numbers breaks the format")
-    pack.base = 0
-    base: cython.ulonglong = 0
-    i: cython.Py_ssize_t
-    if base_bytes:
-        for i in range(8):
-            base |= cython.cast(cython.ulonglong, body[at + 8 + i]) << (8 * i)
-        pack.base = cython.cast(cython.longlong, base)
+    pack.numbers, pack.width, pack.bits, pack.raw, pack.codec = count, head.width, head.bits, head.raw, head.codec
+    pack.base, pack.raw_at, pack.stored_at, pack.end = head.base, head.raw_at, head.stored_at, head.end
     return pack
 
 
@@ -91,7 +74,7 @@ def read_columns(
     pack: Pack
     for column in range(columns):
         pack = _read(body, at, count)
-        if pack.codec or pack.end - pack.stored_at != (pack.width - pack.raw) * count:
+        if not pack.bits and (pack.codec or pack.end - pack.stored_at != (pack.width - pack.raw) * count):
             return -1
         _join(body, pack, body, pack.stored_at, 0, out, column * count, count)
         at = pack.end
@@ -111,7 +94,8 @@ def join_planes(
     """Write numbers low … low + size - 1 of a pack to out[at:at + size], modulo 2^64.
 
     Byte k of number i is body[raw_at + k × count + i] for the raw planes; those of the others follow from rest[rest_at]
-    on in the same manner. Raises ValueError where either lies outside of its buffer.
+    on in the same manner. A pack of bits lies in `body`, and `rest` is not looked at. Raises ValueError where a byte
+    lies outside of its buffer.
     """
     _join(body, pack, rest, rest_at, low, out, at, size)
 
@@ -139,6 +123,16 @@ def _join(
         raise ValueError("the bytes of packed numbers do not fit")
     if size > count - low or size > out.shape[0] - at:
         raise ValueError("fewer packed numbers than asked for")
+    if pack.bits:
+        if pack.end > body.shape[0]:
+            raise ValueError("the bytes of packed numbers end early")
+        if size:
+            with cython.nogil:
+                unpack_bits(
+                    cython.address(body[pack.stored_at]), pack.end - pack.stored_at, pack.bits, pack.base, low,
+                    cython.address(out[at]), size,
+                )  # fmt: skip
+        return 0
     if raw and (raw_at > body.shape[0] or count > (body.shape[0] - raw_at) // raw):
         raise ValueError("the bytes of packed numbers end early")
     if packed and (rest_at > rest.shape[0] or count > (rest.shape[0] - rest_at) // packed):
@@ -159,6 +153,47 @@ def _join(
                 for i in range(size):
                     out[at + i] = _added(out[at + i], rest[first + i], k)
     return 0
+
+
+def pack_bits(numbers: cython.const[cython.longlong][::1], base: cython.longlong, bits: cython.Py_ssize_t) -> bytes:
+    """The lowest bits of each number less the base, side by side, the lowest of a byte first; unused ones are 0.
+
+    Raises ValueError for less than one bit or more than 64.
+    """
+    if not 1 <= bits <= 64:
+        raise ValueError("a number has from 1 to 64 bits")
+    n: cython.Py_ssize_t = numbers.shape[0]
+    size: cython.Py_ssize_t = (n * bits + 7) // 8
+    made: bytes = PyBytes_FromStringAndSize(cython.NULL, size)
+    out: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(made))
+    i: cython.Py_ssize_t
+    at: cython.Py_ssize_t = 0
+    held: cython.Py_ssize_t = 0  # bits of `word` that are not written yet, less than 8
+    left: cython.Py_ssize_t
+    word: cython.ulonglong = 0
+    number: cython.ulonglong
+    with cython.nogil:
+        memset(out, 0, size)
+        for i in range(n):
+            number = cython.cast(cython.ulonglong, numbers[i]) - cython.cast(cython.ulonglong, base)
+            if bits < 64:
+                number &= (cython.cast(cython.ulonglong, 1) << bits) - 1
+            word |= number << held
+            left = held + bits
+            if left >= 64:
+                memcpy(out + at, cython.address(word), 8)
+                at += 8
+                left -= 64
+                word = number >> (bits - left) if left else 0
+            while left >= 8:
+                out[at] = word & 255
+                at += 1
+                word >>= 8
+                left -= 8
+            held = left
+        if held:
+            out[at] = word & 255
+    return made
 
 
 @cython.cfunc

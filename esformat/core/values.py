@@ -8,6 +8,7 @@ from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringA
 from cython.cimports.libc.string import memcpy
 
 _MOST = cython.declare(cython.Py_ssize_t, 0x7FFF_FFFF)  # that an int32 can name
+_SLACK = cython.declare(cython.Py_ssize_t, 32)  # copied at once, whatever a short value takes of it
 
 
 def total(lengths: bytes, first: cython.Py_ssize_t, last: cython.Py_ssize_t) -> cython.Py_ssize_t:
@@ -161,40 +162,46 @@ def gather(
     n: cython.Py_ssize_t = codes.shape[0]
     values: cython.Py_ssize_t = edges.shape[0] - 1
     i: cython.Py_ssize_t
-    code: cython.longlong
-    size: cython.Py_ssize_t
+    longest: cython.Py_ssize_t = 0
     at: cython.Py_ssize_t = 0
-    fault: cython.int = 0
+    code: cython.longlong
+    wrong: cython.bint = False
+    for i in range(values):
+        if edges[i] < 0 or edges[i + 1] < edges[i] or edges[i + 1] > data.shape[0]:
+            raise ValueError("the bytes of values end early")
+        longest = max(longest, edges[i + 1] - edges[i])
     if n > _MOST:
         raise OverflowError("the values of rows take more than 2 GiB")
-    offsets: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * (n + 1))
-    ends: cython.p_int = cython.cast(cython.p_int, PyBytes_AS_STRING(offsets))
+    memory: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * (n + 1))
+    ends: cython.p_int = cython.cast(cython.p_int, PyBytes_AS_STRING(memory))
     with cython.nogil:
         for i in range(n):
             ends[i] = cython.cast(cython.int, at)
             code = codes[i]
             if not 0 <= code < values:
-                fault = 1
-                break
-            if edges[code] < 0 or edges[code + 1] < edges[code] or edges[code + 1] > data.shape[0]:
-                fault = 2
+                wrong = True
                 break
             at += edges[code + 1] - edges[code]
             if at > _MOST:
-                fault = 3
                 break
-    if fault == 1:
+    if wrong:
         raise IndexError("a code has no value")
-    if fault == 2:
-        raise ValueError("the bytes of values end early")
-    if fault == 3:
+    if at > _MOST:
         raise OverflowError("the values of rows take more than 2 GiB")
     ends[n] = cython.cast(cython.int, at)
-    gathered: bytes = PyBytes_FromStringAndSize(cython.NULL, at)
+    gathered: bytes = PyBytes_FromStringAndSize(cython.NULL, at + _SLACK)
     out: cython.p_char = PyBytes_AS_STRING(gathered)
+    padded: bytes = bytes(data[: edges[values]]) + bytes(_SLACK) if longest <= _SLACK else b""
+    short: cython.p_char = PyBytes_AS_STRING(padded)
     with cython.nogil:  # every code and edge was checked above; codes that another thread changes meanwhile are ours
-        for i in range(n):
-            size = ends[i + 1] - ends[i]
-            if size:
-                memcpy(out + ends[i], cython.address(data[edges[codes[i]]]), size)
-    return offsets, gathered
+        if longest <= 16:
+            for i in range(n):
+                memcpy(out + ends[i], short + edges[codes[i]], 16)
+        elif longest <= _SLACK:
+            for i in range(n):
+                memcpy(out + ends[i], short + edges[codes[i]], 32)
+        else:
+            for i in range(n):
+                if ends[i + 1] > ends[i]:
+                    memcpy(out + ends[i], cython.address(data[edges[codes[i]]]), ends[i + 1] - ends[i])
+    return memory, gathered

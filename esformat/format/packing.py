@@ -1,8 +1,9 @@
-"""Packed integers: a sequence of whole numbers as byte planes, the low ones raw, the others compressed.
+"""Packed integers: a sequence of whole numbers as bits side by side, or as byte planes, of which most are compressed.
 
-Every count, length, code and fixed-width value of the format is stored this way. The numbers are made small
-(minus their minimum, the base), cut to the bytes that the largest needs, and stored plane by plane: all lowest bytes,
-then all second bytes, … The lowest planes of noisy numbers do not compress, so a writer may leave some raw.
+Every count, length, code and fixed-width value of the format is stored this way. The numbers are made small (minus
+their minimum, the base). Where they have little more in common than their size, they are cut to the bits that the
+largest needs: any of them is read without the others. Else they are stored plane by plane: all lowest bytes, then all
+second bytes, … The lowest planes of noisy numbers do not compress, so a writer may leave some raw.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from itertools import accumulate, groupby
 import numpy as np
 import numpy.typing as npt
 
-from esformat.core.numbers import Pack, join_planes, read_columns, read_pack
+from esformat.core.numbers import BITS, Pack, join_planes, pack_bits, read_columns, read_pack
 from esformat.format.codec import Compressor, Decompressor
 
 __all__ = [
+    "BITS",
     "Pack",
     "best_raw",
     "decode_columns",
@@ -25,6 +27,7 @@ __all__ = [
     "decode_many_narrow",
     "encode_int_runs",
     "encode_ints",
+    "encode_planes",
     "plane_bytes",
     "read_pack",
     "read_packs",
@@ -33,19 +36,15 @@ __all__ = [
 
 _PACK = struct.Struct(
     "<"
-    "B"  # width: bytes kept of each number, 0…8
-    "B"  # raw planes: how many low planes are stored as they are, before the compressed ones
+    "B"  # width: bytes kept of each number, 0…8; of a pack of bits the bits, 1…64
+    "B"  # raw planes: how many low planes are stored as they are, before the compressed ones; BITS for a pack of bits
     "B"  # base length: bytes of the base that follow, 0 or 8
     "B"  # codec of the compressed planes
-    "I"  # stored length of the compressed planes
+    "I"  # stored length of the compressed planes, or of the bits
 )
 _MASK = (1 << 64) - 1
 
-U64 = npt.NDArray[np.uint64]
 Bytes2D = npt.NDArray[np.uint8]
-
-
-_NO_PLANES: Bytes2D = np.zeros((0, 0), np.uint8)
 
 
 def _planes_of(values: npt.NDArray[np.generic], itemsize: int) -> Bytes2D:
@@ -64,23 +63,66 @@ def _assemble(matrix: Bytes2D, raw: int, base: int, compressor: Compressor) -> b
         packed = compressor.compress(rest)
         if len(packed) < len(rest):
             codec, stored = int(compressor.codec), packed
+    return _head(width, raw, base, codec, len(stored)) + planes[:cut] + stored
+
+
+def _head(width: int, raw: int, base: int, codec: int, stored_bytes: int) -> bytes:
     base_bytes = base.to_bytes(8, "little", signed=True) if base else b""
-    return _PACK.pack(width, raw, len(base_bytes), codec, len(stored)) + base_bytes + planes[:cut] + stored
+    return _PACK.pack(width, raw, len(base_bytes), codec, stored_bytes) + base_bytes
 
 
-def encode_ints(values: npt.NDArray[np.integer], compressor: Compressor, *, raw: int = 0) -> bytes:
-    """Pack whole numbers of any integer dtype; those of uint64 as the int64 with the same bits."""
+def _encode(
+    values: npt.NDArray[np.integer], low: int, high: int, compressor: Compressor, raw: int, bits_cost: float
+) -> bytes:
+    """Pack numbers between `low` and `high`, as bits or as planes."""
+    if low == high:
+        return _head(0, 0, low, 0, 0)
+    planes = encode_planes(values, compressor, raw=raw, low=low, high=high)
+    base, bits = _bits(low, high, len(values))
+    head = _head(bits, BITS, base, 0, (bits * len(values) + 7) // 8)
+    if len(head) + (bits * len(values) + 7) // 8 > bits_cost * len(planes):
+        return planes
+    return head + pack_bits(values, base, bits)
+
+
+def _bits(low: int, high: int, count: int) -> tuple[int, int]:
+    """The base of a pack of bits, and how many bits each number takes: a base only where that saves its bytes."""
+    with_base = (high - low).bit_length()
+    if low < 0 or count * (high.bit_length() - with_base) > 64:
+        return low, with_base
+    return 0, high.bit_length()
+
+
+def encode_planes(
+    values: npt.NDArray[np.integer],
+    compressor: Compressor,
+    *,
+    raw: int = 0,
+    low: int | None = None,
+    high: int | None = None,
+) -> bytes:
+    """Pack whole numbers as planes; low, high: the least and the largest of them, where that is known."""
+    low = int(values.min()) if low is None else low
+    high = int(values.max()) if high is None else high
+    if low >= 0 and _width(high) == _width(high - low):
+        low = 0  # a base that saves no byte
+    shifted = values.view(np.uint64) - np.uint64(low & _MASK) if low else np.ascontiguousarray(values)
+    return _assemble(_planes_of(shifted, 8)[:, : _width(high - low)], raw, low, compressor)
+
+
+def encode_ints(
+    values: npt.NDArray[np.integer], compressor: Compressor, *, raw: int = 0, bits_cost: float = 1.0
+) -> bytes:
+    """Pack whole numbers of any integer dtype; those of uint64 as the int64 with the same bits.
+
+    raw: how many planes are not compressed. bits_cost: bits are stored where they take at most so many times what
+    planes do.
+    """
     if not len(values):
         return _PACK.pack(0, 0, 0, 0, 0)
     values = values.astype(np.int64, copy=False)
     low, high = int(values.min()), int(values.max())
-    if low >= 0 and _width(high) == _width(high - low):
-        low = 0  # a base that saves no byte
-    width = _width(high - low)
-    if not width:
-        return _assemble(_NO_PLANES, raw, low, compressor)
-    shifted = values.view(np.uint64) - np.uint64(low & _MASK) if low else np.ascontiguousarray(values)
-    return _assemble(_planes_of(shifted, 8)[:, :width], raw, low, compressor)
+    return _encode(np.ascontiguousarray(values), low, high, compressor, raw, bits_cost)
 
 
 def encode_int_runs(
@@ -91,21 +133,16 @@ def encode_int_runs(
         return [encode_ints(values[bounds[0] : bounds[1]], compressor, raw=raw)]
     if len(values) == 0:
         return [_PACK.pack(0, 0, 0, 0, 0)] * (len(bounds) - 1)
-    values = values.astype(np.int64, copy=False)
+    values = np.ascontiguousarray(values.astype(np.int64, copy=False))
     starts = np.asarray(bounds[:-1])
     filled = np.diff(bounds) > 0
     low = np.zeros(len(starts), dtype=np.int64)
     high = np.zeros(len(starts), dtype=np.int64)
     low[filled] = np.minimum.reduceat(values, starts[filled])
     high[filled] = np.maximum.reduceat(values, starts[filled])
-    spans = high.astype(np.uint64) - low.astype(np.uint64)  # modulo 2^64: right for any int64 pair
-    low[(low >= 0) & (_widths(high.view(np.uint64)) == _widths(spans))] = 0  # a base that saves no byte
-    widths = _widths(high.astype(np.uint64) - low.astype(np.uint64))
-    shifted = values.view(np.uint64) - np.repeat(low.view(np.uint64), np.diff(bounds))
-    matrix = _planes_of(shifted, 8)
     return [
-        _assemble(matrix[a:b, :width], raw, base, compressor)
-        for a, b, width, base in zip(bounds[:-1], bounds[1:], widths.tolist(), low.tolist(), strict=True)
+        _encode(values[a:b], least, most, compressor, raw, 1.0) if a < b else _PACK.pack(0, 0, 0, 0, 0)
+        for a, b, least, most in zip(bounds[:-1], bounds[1:], low.tolist(), high.tolist(), strict=True)
     ]
 
 
@@ -114,23 +151,28 @@ def _width(span: int) -> int:
     return (span.bit_length() + 7) // 8
 
 
-def _widths(spans: U64) -> npt.NDArray[np.int64]:
-    """Bytes that each number needs: 0 for 0, 1 below 256, …, 8."""
-    limits = np.array([1 << (8 * k) for k in range(8)], dtype=np.uint64)
-    return np.searchsorted(limits, spans, side="right")
-
-
 def plane_bytes(body: memoryview, pack: Pack, decompressor: Decompressor) -> bytes:
-    """The byte planes of a pack, lowest first: byte k of number i stands at k × count + i."""
+    """The byte planes of a pack, lowest first: byte k of number i stands at k × count + i. Bits are unpacked for it."""
+    if pack.bits:
+        return _unpacked(body, pack)
     if pack.raw == pack.width:
         return bytes(body[pack.raw_at : pack.stored_at])
     rest = _rest(body, pack, decompressor)
     return bytes(body[pack.raw_at : pack.stored_at]) + rest if pack.raw else rest
 
 
+def _unpacked(body: memoryview, pack: Pack) -> bytes:
+    """The byte planes of the numbers of a pack of bits, without its base."""
+    numbers = np.empty(pack.numbers, np.int64)
+    join_planes(body, pack, b"", 0, 0, numbers, 0, pack.numbers)
+    if pack.base:
+        numbers -= pack.base
+    return _planes_of(numbers, 8)[:, : pack.width].T.tobytes()
+
+
 def _rest(body: memoryview, pack: Pack, decompressor: Decompressor) -> bytes:
     """The planes of a pack that are not raw, decompressed."""
-    if pack.raw == pack.width:
+    if pack.bits or pack.raw == pack.width:
         return b""
     return decompressor.decompress(pack.codec, body[pack.stored_at : pack.end], (pack.width - pack.raw) * pack.numbers)
 
@@ -159,7 +201,7 @@ def decode_many_narrow(
     parts: list[tuple[memoryview, Pack]], decompressor: Decompressor
 ) -> npt.NDArray[np.uint8] | None:
     """The same where all numbers lie in 0…255 and are stored so, as bytes; None where some do not."""
-    if all(pack.width == 1 and not pack.raw and not pack.base for _, pack in parts):
+    if all(pack.width == 1 and not pack.raw and not pack.base and not pack.bits for _, pack in parts):
         return _decompress_together(parts, decompressor)[0]
     return None
 
@@ -168,7 +210,7 @@ def _decompress_together(
     parts: list[tuple[memoryview, Pack]], decompressor: Decompressor
 ) -> tuple[npt.NDArray[np.uint8], list[int]]:
     """The compressed planes of several packs in one array, and where each pack's begin."""
-    sizes = [(pack.width - pack.raw) * pack.numbers for _, pack in parts]
+    sizes = [0 if pack.bits else (pack.width - pack.raw) * pack.numbers for _, pack in parts]
     starts = list(accumulate(sizes, initial=0))
     out = np.empty(starts[-1], dtype=np.uint8)
     view = memoryview(out.data)
@@ -207,6 +249,10 @@ def read_packs(body: memoryview, at: int, count: int, columns: int) -> list[Pack
 
 def uncompressed_number(body: memoryview, pack: Pack, place: int) -> int | None:
     """One number of a pack whose planes are stored as they are; None where they are not."""
+    if pack.bits:
+        number = np.empty(1, np.int64)
+        join_planes(body, pack, b"", 0, place, number, 0, 1)
+        return int(number[0])
     if pack.codec or pack.end - pack.raw_at != pack.width * pack.numbers:
         return None
     if pack.width == 8 or pack.base < 0:  # which may wrap round at 2^64
@@ -216,5 +262,8 @@ def uncompressed_number(body: memoryview, pack: Pack, place: int) -> int | None:
 
 def best_raw(values: npt.NDArray[np.integer], compressor: Compressor) -> int:
     """How many low planes a writer should leave raw for numbers like these: the smallest result of all choices."""
-    sizes = [len(encode_ints(values, compressor, raw=raw)) for raw in range(9)]
+    if not len(values):
+        return 0
+    values = np.ascontiguousarray(values.astype(np.int64, copy=False))
+    sizes = [len(encode_planes(values, compressor, raw=raw)) for raw in range(9)]
     return sizes.index(min(sizes))

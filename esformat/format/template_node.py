@@ -15,19 +15,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.cache import Cache
-from esformat.core.templates import ENUM, SLACK_BYTES, STRING, Opened, Templates
-from esformat.core.values import cut
+from esformat.core.rendering import TemplateRows
+from esformat.core.templates import ENUM, SLACK_BYTES, STRING, Templates
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import bitmap
 from esformat.format.bytes_node import BytesNode
 from esformat.format.layout import MAX_FRAME_BYTES
-from esformat.format.node import DecodeContext, Shape, read_head
+from esformat.format.node import NODE, DecodeContext, Shape
 from esformat.format.packing import Pack, decode_ints, read_pack
 
 MAX_NODE_SLOTS = 1 << 20
 """Slots that the rows of a node show together, and so the numbers that it decodes to."""
 MAX_NODE_BYTES = 16 << 20
 """Bytes that the rows of a node take together."""
+
+_HEAD = NODE.pack(Shape.TEMPLATES, 0, 0)
 
 I64 = npt.NDArray[np.int64]
 
@@ -38,63 +40,48 @@ class TemplateNode:
     It holds no decompressor, so threads may share it; its methods take the caller's context.
     """
 
-    __slots__ = ("_asked", "_body", "_columns", "_strings", "_templates", "codes", "count", "end", "key")
+    __slots__ = ("_body", "_rows", "_strings", "_templates", "count", "end", "key")
 
     def __init__(self, body: memoryview, at: int, count: int, context: DecodeContext, key: Hashable = None) -> None:
         """`key`: what tells the node from others in a cache. Raises CorruptSegmentError."""
-        head = read_head(body, at, count, context.plain)
-        if head.shape != Shape.TEMPLATES or head.valid is not None or head.needs_dictionary or head.frame_rows:
-            raise CorruptSegmentError(f"the head of a column node of shape {head.shape} breaks the format")
+        if bytes(body[at : at + NODE.size]) != _HEAD:
+            raise CorruptSegmentError("the head of a node of templates breaks the format")
         if context.templates is None:
             raise CorruptSegmentError("a node of templates has no dictionary of them")
         self._body, self.count, self.key = body, count, key
         self._templates: Templates = context.templates
-        pack = read_pack(body, head.at, count)
-        self.codes: I64 = decode_ints(body, pack, context.plain)
-        counts = self._counts(0, count)
-        self._columns: dict[int, Pack | BytesNode] = {}
-        self._asked = False  # whether a question needed some rows
-        self.end = pack.end
-        for variable in counts.nonzero()[0].tolist():
-            column: Pack | BytesNode
-            if self._templates.kind(variable) == STRING:
-                column = BytesNode(body, self.end, int(counts[variable]), context, (key, variable))
-                if column.head.valid is not None:
-                    raise CorruptSegmentError("a variable of templates has nulls")
-            else:
-                column = read_pack(body, self.end, int(counts[variable]))
-            self._columns[variable] = column
-            self.end = column.end
-        self._strings = [variable for variable, column in self._columns.items() if isinstance(column, BytesNode)]
+        pack = read_pack(body, at + NODE.size, count)
+        codes = decode_ints(body, pack, context.plain)
+        self._rows = TemplateRows(self._templates, body, pack.end, codes, MAX_NODE_SLOTS)
+        self._strings: dict[int, BytesNode] = {}
+        self.end = self._rows.end
 
     @property
-    def columns(self) -> dict[int, Pack | BytesNode]:
+    def codes(self) -> npt.NDArray[np.uint16]:
+        """The template of each row, counted from 1; 0 for null."""
+        return np.frombuffer(self._rows.codes(0, self.count), np.uint16)
+
+    def columns(self, context: DecodeContext) -> dict[int, Pack | BytesNode]:
         """Where the values of each variable lie that has any: a pack of numbers, or a node of strings."""
-        return self._columns
+        return {
+            variable: self._string_node(variable, at, count, context)
+            if self._templates.kind(variable) == STRING
+            else read_pack(self._body, at, count)
+            for variable, at, count in self._rows.columns
+        }
 
     def enumerated(self, context: DecodeContext) -> Iterator[tuple[int, I64, I64]]:
         """Of each enumeration that has values: its number, the rows that show it, and the numbers of their values."""
-        for variable, column in self._columns.items():
-            if not isinstance(column, BytesNode) and self._templates.kind(variable) == ENUM:
+        for variable, at, count in self._rows.columns:
+            if self._templates.kind(variable) == ENUM:
                 rows = np.isin(self.codes, np.array(self._templates.that_show(variable), np.int64)).nonzero()[0]
-                yield variable, rows, decode_ints(self._body, column, context.plain)
-
-    def _counts(self, low: int, high: int) -> I64:
-        """How many values each variable has in rows [low, high)."""
-        counts = np.zeros(self._templates.variables, np.int64)
-        try:
-            shown = self._templates.add_counts(self.codes, low, high, counts)
-        except IndexError as error:
-            raise CorruptSegmentError(str(error)) from None
-        if shown > MAX_NODE_SLOTS:
-            raise CorruptSegmentError(f"the rows of a node of templates show {shown} slots")
-        return counts
+                yield variable, rows, decode_ints(self._body, read_pack(self._body, at, count), context.plain)
 
     def offsets_and_bytes(
         self, low: int, high: int, context: DecodeContext, frames: Cache | None
     ) -> tuple[npt.NDArray[np.int32], pa.Buffer]:
         """Values [low, high) as Arrow holds them: where each begins in some bytes, and where the last ends."""
-        return put_together([self.decoded(low, high, context, frames)])
+        return rendered([self.decoded(low, high, context, frames)])
 
     def array(self, kind: pa.DataType, context: DecodeContext) -> pa.Array:
         """All values. Raises CorruptSegmentError, also for text that is not UTF-8."""
@@ -103,101 +90,116 @@ class TemplateNode:
 
     def validity(self, low: int, high: int) -> npt.NDArray[np.uint8] | None:
         """One byte for each value of rows [low, high), 1 where it is valid; None where all are."""
-        valid = self.codes[low:high] != 0
-        return None if valid.all() else valid.view(np.uint8)
+        valid = self._rows.validity(low, high)
+        return None if valid is None else np.frombuffer(valid, np.uint8)
 
     def values(self, low: int, high: int, context: DecodeContext, frames: Cache | None) -> list[bytes | None]:
         """Values [low, high) as Python bytes."""
-        offsets, out = self.offsets_and_bytes(low, high, context, frames)
-        values: list[Any] = cut(memoryview(out).cast("B"), offsets.astype(np.int64), 0, high - low, 0)
-        valid = self.validity(low, high)
-        if valid is None:
-            return values
-        return [value if there else None for value, there in zip(values, valid, strict=True)]
+        return self._values(low, high, None, context, frames)
 
     def chosen_values(self, places: list[int], context: DecodeContext, frames: Cache | None) -> list[bytes | None]:
         """The values at ascending places as Python bytes."""
-        low = places[0]
-        near = self.values(low, places[-1] + 1, context, frames)
-        return [near[place - low] for place in places]
+        return self._values(places[0], places[-1] + 1, places, context, frames)
 
-    def _kept(self, context: DecodeContext, frames: Cache | None) -> Opened | None:
-        """The numbers of all variables; from the second question on, unless there is no cache for them."""
-        if frames is None or self.key is None:
-            return None
-        key = (self.key, "numbers")
-        known: Opened | None = frames.find(key)
-        if known is None:
-            if not self._asked:
-                self._asked = True
-                return None
-            columns: list[Any] = [None] * self._templates.variables
-            for variable, column in self._columns.items():
-                if not isinstance(column, BytesNode):
-                    columns[variable] = decode_ints(self._body, column, context.plain)
-            known = self._templates.opened(columns)
-            frames.keep(key, known, sum(column.nbytes for column in columns if column is not None))
-        return known
+    def _values(
+        self, low: int, high: int, chosen: list[int] | None, context: DecodeContext, frames: Cache | None
+    ) -> list[bytes | None]:
+        strings = self._needed(low, high, context, frames)
+        most = self._most_bytes(low, high, high - low if chosen is None else len(chosen), strings)
+        try:
+            return self._rows.values(low, high, chosen, strings, most)
+        except (IndexError, ValueError, OverflowError) as error:
+            raise _broken(error) from None
 
-    def decoded(self, low: int, high: int, context: DecodeContext, frames: Cache | None) -> Decoded:
-        """The values of each variable in rows [low, high)."""
-        firsts, counts = self._counts(0, low), self._counts(low, high)
-        most = self._templates.most_bytes(self.codes, low, high, MAX_NODE_BYTES + 1)
-        opened = self._kept(context, frames) if high - low < self.count else None
-        columns: list[Any] = [None] * self._templates.variables
-        is_whole = opened is not None
-        for variable in self._strings if is_whole else self._columns:
-            if not counts[variable]:
-                continue
-            column, first = self._columns[variable], int(firsts[variable])
-            last = first + int(counts[variable])
-            firsts[variable] = 0
-            is_whole = False
-            if isinstance(column, BytesNode):
-                columns[variable] = edges, _ = _strings(column, first, last, context, frames)
-                most += int(edges[-1] - edges[0]) * self._templates.times(variable)
+    def _most_bytes(self, low: int, high: int, count: int, strings: list[Any]) -> int:
+        """What so many of rows [low, high) take at most."""
+        most = self._rows.most_bytes(low, high, strings, MAX_NODE_BYTES)
+        if count == high - low:
+            return most
+        return min(
+            most, count * self._templates.most_row_bytes + self._rows.most_bytes(low, low, strings, MAX_NODE_BYTES)
+        )
+
+    def decoded(
+        self, low: int, high: int, context: DecodeContext, frames: Cache | None, places: I64 | None = None
+    ) -> Decoded:
+        """What the values of rows [low, high) are rendered from, or of those of them at ascending places."""
+        strings = self._needed(low, high, context, frames)
+        most = self._most_bytes(low, high, high - low if places is None else len(places), strings)
+        return Decoded(self._rows, low, high, places, strings, most)
+
+    def _needed(self, low: int, high: int, context: DecodeContext, frames: Cache | None) -> list[Any]:
+        """The strings that rows [low, high) show; numbers that are compressed are decoded and held."""
+        strings: list[Any] = []
+        for variable, at, count, first, last in self._rows.needed(low, high):
+            if self._templates.kind(variable) == STRING:
+                node = self._string_node(variable, at, count, context)
+                strings.append((variable, first, *_strings(node, first, last, context, frames)))
             else:
-                columns[variable] = decode_ints(self._body, column, context.plain, first, last)
-        if opened is None or not is_whole:
-            opened = self._templates.opened(columns, opened)
-        return Decoded(self._templates, self.codes, low, high, opened, firsts, min(most, MAX_NODE_BYTES))
+                numbers = decode_ints(self._body, read_pack(self._body, at, count), context.plain)
+                self._rows.hold(variable, numbers)
+        return strings
+
+    def _string_node(self, variable: int, at: int, count: int, context: DecodeContext) -> BytesNode:
+        node = self._strings.get(variable)
+        if node is None:
+            node = self._strings[variable] = BytesNode(self._body, at, count, context, (self.key, variable))
+        return node
 
 
 class Decoded(NamedTuple):
-    """Rows [low, high) of a node: the templates and the values of each variable, not yet put together.
+    """Rows of a node with all that is needed to render them.
 
-    firsts: of each variable, the first value of these rows. most_bytes: what they take at most.
+    [low, high): the rows; places: ascending ones of them, None for all. strings: of their variables. most_bytes: what
+    they take at most.
     """
 
-    templates: Templates
-    codes: I64
+    rows: TemplateRows
     low: int
     high: int
-    opened: Opened
-    firsts: I64
+    places: I64 | None
+    strings: list[Any]
     most_bytes: int
 
+    def __len__(self) -> int:
+        return self.high - self.low if self.places is None else len(self.places)
 
-def put_together(parts: Sequence[Decoded]) -> tuple[npt.NDArray[np.int32], pa.Buffer]:
+    def validity(self) -> npt.NDArray[np.uint8] | None:
+        """One byte for each row, 1 where it is valid; None where all are."""
+        valid = self.rows.validity(self.low, self.high)
+        if valid is None:
+            return None
+        found = np.frombuffer(valid, np.uint8)
+        return found if self.places is None else found[self.places - self.low]
+
+
+def rendered(parts: Sequence[Decoded]) -> tuple[npt.NDArray[np.int32], pa.Buffer]:
     """The values of some rows, one behind another: where each begins, and where the last ends. Raises
     CorruptSegmentError.
     """
     most = sum(part.most_bytes for part in parts) + SLACK_BYTES
     if most > MAX_FRAME_BYTES:
         raise CorruptSegmentError("the values of a group of blocks are out of bounds")
-    offsets = np.empty(sum(part.high - part.low for part in parts) + 1, np.int32)
+    offsets = np.empty(sum(map(len, parts)) + 1, np.int32)
     out = pa.allocate_buffer(most)
     view = memoryview(out).cast("B")
     row = at = 0
-    for templates, codes, low, high, opened, firsts, _ in parts:
+    for part in parts:
         try:
-            end = templates.put_together(codes, low, high, opened, firsts, offsets, row, view, at)
+            if part.places is None:
+                end = part.rows.render(part.low, part.high, part.strings, offsets, row, view, at)
+            else:
+                end = part.rows.render_places(part.places, part.strings, offsets, row, view, at)
         except (IndexError, ValueError, OverflowError) as error:
-            raise CorruptSegmentError(f"a node of templates breaks the format: {error}") from None
+            raise _broken(error) from None
         if end - at > MAX_NODE_BYTES:
             raise CorruptSegmentError(f"a node of templates stands for {end - at} bytes")
-        row, at = row + high - low, end
+        row, at = row + len(part), end
     return offsets, out
+
+
+def _broken(error: Exception) -> CorruptSegmentError:
+    return CorruptSegmentError(f"a node of templates breaks the format: {error}")
 
 
 def _strings(node: BytesNode, first: int, last: int, context: DecodeContext, frames: Cache | None) -> tuple[I64, bytes]:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.core.templates import DATE_FORMS, Templates
+from esformat.core.templates import DATE_FORMS, MOST_SLOTS, Templates
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
 from esformat.format.arrays import bytes_of
 from esformat.format.encoding import decode_node, encode_node
@@ -24,8 +24,6 @@ from esformat.format.packing import decode_ints, encode_ints, read_pack
 
 MAX_TEMPLATES = 4096
 MAX_VARIABLES = 4096
-MAX_SLOTS = 1024
-"""Of one template."""
 
 _HEAD = struct.Struct(
     "<"
@@ -188,7 +186,7 @@ def decode_templates(body: memoryview, templates: int, context: DecodeContext) -
         )
     counts, at = _numbers(body, at, variables, MAX_PAGE_ENTRIES, context)
     values, at = _texts(body, at, int(counts.sum()), context)
-    slot_counts, at = _numbers(body, at, templates, MAX_SLOTS, context)
+    slot_counts, at = _numbers(body, at, templates, MOST_SLOTS, context)
     total = int(slot_counts.sum())
     if total > MAX_PAGE_ENTRIES:
         raise CorruptSegmentError(f"the templates of a column have {total} slots")

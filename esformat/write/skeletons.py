@@ -28,6 +28,8 @@ LEAST_SHARE = 256
 LEAST_ROWS = 8
 FEW_VALUES = 255
 """So many make an enumeration of numbers, too; each must occur often."""
+MANY_NUMBERS = 8
+"""A beginning of texts is told from the number behind it if so many, on average, have the same."""
 MOST_VALUES = 4096
 MOST_VALUE_BYTES = 64 << 10
 """What the values of one enumeration may take together."""
@@ -59,6 +61,7 @@ _STEPS = re.compile(rb'("(?:[^"\\]|\\.)*")\s*:|([{}\[\]])', re.DOTALL)
 _INTEGER = re.compile(rb"0|-?[1-9]\d{0,17}")
 _DECIMAL = re.compile(rb"(?!-0\.0*$)-?(?:0|[1-9]\d*)\.(\d+)")
 _DIGITS = re.compile(rb"\d+")
+_NUMBERED = re.compile(rb"(.*[^-\d])(0|[1-9]\d{0,17})", re.DOTALL)
 _HEX = re.compile(rb"[0-9a-f]+")
 _UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _ADDRESS = re.compile(rb"(?:(?:0|[1-9]\d{0,2})\.){3}(?:0|[1-9]\d{0,2})")
@@ -207,7 +210,7 @@ class _Tables:
                     values[path] += [row[place] for row in skeleton.rows]
         self._columns = {path: _column(held) for path, held in values.items()}
         self._variables: list[Variable] = []
-        self._numbers: dict[tuple[Path, int, Kind], int] = {}
+        self._numbers: dict[tuple[Path, int, Variable], int] = {}
 
     def table(self) -> TemplateTable:
         """All templates, the strictest first; the one that takes any row is the last."""
@@ -241,7 +244,7 @@ class _Tables:
         return Template(tuple(literals), tuple(slots))
 
     def _number(self, path: Path, at: int, variable: Variable) -> int:
-        key = (path, at if variable is not _STRING else -1, variable.kind)
+        key = (path, at if variable is not _STRING else -1, variable)
         if key not in self._numbers:
             self._numbers[key] = len(self._variables)
             self._variables.append(variable)
@@ -258,9 +261,10 @@ def _constants(skeleton: _Skeleton) -> list[bytes | None]:
 def _column(values: Sequence[bytes]) -> _Column:
     quoted = all(value[:1] == b'"' for value in values)
     counts = Counter(value[1:-1] if quoted else value for value in values)
-    loose = _numbers(list(counts)) or _affixed(list(counts)) or (_STRING,)
+    numbers = _numbers(list(counts)) or _affixed(list(counts))
+    loose = numbers or _numbered(list(counts)) or (_STRING,)
     few = 32 * len(counts) <= len(values) and len(counts) <= FEW_VALUES
-    repeated = loose == (_STRING,) and 4 * len(counts) <= len(values)
+    repeated = numbers is None and 4 * len(counts) <= len(values)
     listed = (few or repeated) and _may_be_listed(list(counts))
     return _Column((_enumeration(counts),) if listed else loose, loose, quoted, 1 in counts.values())
 
@@ -274,6 +278,20 @@ def _affixed(texts: Sequence[bytes]) -> tuple[Part, ...] | None:
         if inner is not None and (before or after):
             return tuple(part for part in (before, *inner, after) if part)
     return None
+
+
+def _numbered(texts: Sequence[bytes]) -> tuple[Part, ...] | None:
+    """An enumeration, and a number behind it, as in the addresses of pages; None where texts do not look like that."""
+    found = [_NUMBERED.fullmatch(text) for text in texts]
+    beginnings = list({match[1] for match in found if match is not None})
+    if None in found or len(beginnings) > FEW_VALUES or MANY_NUMBERS * len(beginnings) > len(texts):
+        return None
+    before = _beginning(beginnings)
+    after = _beginning([text[len(before) :][::-1] for text in beginnings])[::-1]
+    inner = Counter(match[1][len(before) : -len(after)] for match in found if match is not None) if after else Counter()
+    if len(inner) < 2 or any(after in text for text in inner) or not _may_be_listed(list(inner)):
+        return None  # the matcher takes what stands before the first `after`
+    return tuple(part for part in (before, _enumeration(inner), after, Variable(Kind.INTEGER)) if part)
 
 
 def _beginning(texts: Sequence[bytes]) -> bytes:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from esformat.format.packing import U64
+from esformat.format.bloom_filter import U64
 from esformat.io.temp_file import SpillFile
 
 MOST_HELD = 1 << 21  # 16 MiB

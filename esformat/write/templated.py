@@ -16,6 +16,9 @@ from esformat.format.packing import encode_ints
 from esformat.format.template_node import MAX_NODE_BYTES, MAX_NODE_SLOTS
 from esformat.format.templates import Kind
 
+BITS_COST = 1.6
+"""What bits of variables may cost: with them any value is read at once, without its neighbours."""
+
 I64 = npt.NDArray[np.int64]
 
 
@@ -87,5 +90,5 @@ def _encode(
             parts.append(encode_node(matched.strings(variable), context))
         else:
             raw = context.raws[variable] if context.raws else 0
-            parts.append(encode_ints(matched.numbers(variable), context.plain, raw=raw))
+            parts.append(encode_ints(matched.numbers(variable), context.plain, raw=raw, bits_cost=BITS_COST))
     return b"".join(parts)

@@ -13,7 +13,7 @@ from esformat.format.codec import CODEC_NAMES, Decompressor, make_compressor
 from esformat.format.encoding import decode_node
 from esformat.format.layout import BlockHandle, check_header, encode_header
 from esformat.format.node import DecodeContext, EncodeContext
-from esformat.format.packing import decode_ints, encode_ints, read_pack
+from esformat.format.packing import decode_ints, encode_ints, encode_planes, read_pack
 from esformat.format.templates import Kind, Template, TemplateTable, Variable, decode_templates
 from esformat.write.templated import encode_templated
 
@@ -27,7 +27,7 @@ def _of(name):
 def test_all_examples_are_tested():
     """Each kind of example has a test below."""
     assert {name for name, _, _ in examples()} == {"header", "handle", "pack", "template node", "template table"}
-    assert len(_of("pack")) == 2
+    assert len(_of("pack")) == 4
 
 
 @pytest.mark.parametrize(("facts", "stored"), _of("header"))
@@ -49,7 +49,8 @@ def test_handle(facts, stored):
 def test_pack(facts, stored):
     """Packed numbers and their bytes, read either way, and by the independent reader."""
     numbers = [int(number) for number in facts["numbers"].split(",")]
-    assert encode_ints(np.array(numbers), make_compressor(CODEC_NAMES[facts["codec"]])) == stored
+    encode = {"bits": encode_ints, "planes": encode_planes}[facts["form"]]
+    assert encode(np.array(numbers), make_compressor(CODEC_NAMES[facts["codec"]])) == stored
     pack = read_pack(memoryview(stored), 0, len(numbers))
     assert pack.end == len(stored)
     assert decode_ints(memoryview(stored), pack, Decompressor()).tolist() == numbers

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 import read_esdb
 from hypothesis import strategies as st
 
 from esformat.core.templates import DATE_FORMS
+from esformat.format.codec import Codec, make_compressor
+from esformat.format.encoding import encode_node
+from esformat.format.node import EncodeContext
+from esformat.format.packing import encode_ints
 from esformat.format.templates import Kind, Template, TemplateTable, Variable
 
 Row = tuple[int, dict[int, Any]] | None
@@ -82,9 +89,13 @@ def _plain(variable: Variable) -> tuple[int, int, list[bytes]]:
     return int(variable.kind), variable.parameter, list(variable.values)
 
 
-def columns_of(table: TemplateTable, rows: list[Row]) -> list[Any]:
-    """The values of each variable as `put_together` takes them."""
-    columns: list[Any] = []
+Columns = list[Any]
+"""The values of each variable: numbers, or for strings a pair of edges and bytes."""
+
+
+def columns_of(table: TemplateTable, rows: list[Row]) -> Columns:
+    """What the variables of a table hold in some rows."""
+    columns: Columns = []
     for number, variable in enumerate(table.variables):
         held = [row[1][number] for row in rows if row is not None and number in row[1]]
         if variable.kind is Kind.STRING:
@@ -92,3 +103,21 @@ def columns_of(table: TemplateTable, rows: list[Row]) -> list[Any]:
         else:
             columns.append(np.array(held, np.int64))
     return columns
+
+
+def stored_columns(columns: Columns, bits_cost: float = 1.0) -> bytes:
+    """Columns as a node of templates has them behind its codes."""
+    plain = make_compressor(Codec.NONE)
+    context = EncodeContext(plain, plain)
+    return b"".join(
+        encode_node(pa.array([column[1][a:b] for a, b in pairwise(column[0].tolist())], pa.binary()), context)
+        if isinstance(column, tuple)
+        else encode_ints(column, plain, bits_cost=bits_cost)
+        for column in columns
+        if (len(column[0]) > 1 if isinstance(column, tuple) else len(column))
+    )
+
+
+def codes_of(rows: list[Row]) -> npt.NDArray[np.int64]:
+    """The template of each row, counted from 1; 0 for null."""
+    return np.array([0 if row is None else row[0] + 1 for row in rows], np.int64)

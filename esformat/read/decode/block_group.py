@@ -26,7 +26,7 @@ from esformat.format.layout import MAX_FRAME_BYTES
 from esformat.format.node import NodeHead, Shape, read_head, shape_of
 from esformat.format.packing import decode_many, decode_many_narrow, read_pack
 from esformat.format.schema import DATA_COLUMN, TIMESTAMP_TYPE
-from esformat.format.template_node import Decoded, TemplateNode, put_together, text_array
+from esformat.format.template_node import Decoded, TemplateNode, rendered, text_array
 from esformat.read.ask.question import Query
 from esformat.read.blocks.plan import Narrowed, Portion
 from esformat.read.blocks.reader import Reader
@@ -310,33 +310,30 @@ class BlockGroup:
         return plan.array(plan.decode(self._reader), kind)
 
     def _texts(self, place: int, kind: pa.DataType, places: I64 | None) -> pa.Array:
-        """Strings or binary, of which some blocks have templates; of these the rows between the wanted ones, too."""
+        """Strings or binary, of which some blocks have templates."""
         frames = self._reader.frames
         arrays: list[pa.Array] = []
-        waiting: list[tuple[TemplateNode, Decoded]] = []  # put together with one call
-        chosen: list[I64] = []
-        row = 0  # of those that are decoded
+        waiting: list[Decoded] = []  # rendered with one call
         for block, start in zip(self.blocks, self._starts.tolist(), strict=True):
-            low, high = 0, block.row_count
+            low, high, chosen = 0, block.row_count, None
             if places is not None:
                 first, last = np.searchsorted(places, [start, start + block.row_count]).tolist()
                 if first == last:
                     continue
                 low, high = int(places[first]) - start, int(places[last - 1]) - start + 1
-                chosen.append(places[first:last] - (start + low - row))
-            row += high - low
+                chosen = None if high - low == last - first else places[first:last] - start
             context = self._reader.contexts(block.dictionary)[place]
             node = block.bytes_node(place, context)
             if isinstance(node, TemplateNode):
-                waiting.append((node, node.decoded(low, high, context, frames)))
+                waiting.append(node.decoded(low, high, context, frames, chosen))
                 continue
-            arrays += _joined(waiting, kind)
+            arrays += _rendered(waiting, kind)
             offsets, data = node.offsets_and_bytes(low, high, context, frames)
             valid = node.validity(low, high)
-            arrays.append(text_array(np.frombuffer(offsets, np.int32), pa.py_buffer(data), kind, valid))
-        arrays += _joined(waiting, kind)
-        whole = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) if arrays else pa.array([], kind)
-        return whole if places is None or len(places) == row else whole.take(pa.array(np.concatenate(chosen)))
+            array = text_array(np.frombuffer(offsets, np.int32), pa.py_buffer(data), kind, valid)
+            arrays.append(array if chosen is None else array.take(pa.array(chosen - low)))
+        arrays += _rendered(waiting, kind)
+        return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) if arrays else pa.array([], kind)
 
     def _binary_later(self, place: int, places: I64 | None, later: Later) -> Callable[[], pa.Array]:
         if any(head.shape != Shape.BYTES for head in self._heads(place)):
@@ -454,17 +451,16 @@ class FramePlan:
         return out
 
 
-def _joined(waiting: list[tuple[TemplateNode, Decoded]], kind: pa.DataType) -> list[pa.Array]:
+def _rendered(waiting: list[Decoded], kind: pa.DataType) -> list[pa.Array]:
     """The values of stretches of rows as one array; the list is emptied."""
     if not waiting:
         return []
-    offsets, data = put_together([decoded for _, decoded in waiting])
-    parts = [node.validity(decoded.low, decoded.high) for node, decoded in waiting]
+    offsets, data = rendered(waiting)
+    parts = [decoded.validity() for decoded in waiting]
     valid: npt.NDArray[np.uint8] | None = None
     if any(part is not None for part in parts):
-        rows = [decoded.high - decoded.low for _, decoded in waiting]
-        there = zip(parts, rows, strict=True)
-        valid = np.concatenate([np.ones(count, np.uint8) if part is None else part for part, count in there])
+        there = zip(parts, waiting, strict=True)
+        valid = np.concatenate([np.ones(len(decoded), np.uint8) if part is None else part for part, decoded in there])
     waiting.clear()
     return [text_array(offsets, data, kind, valid)]
 

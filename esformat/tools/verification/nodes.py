@@ -23,7 +23,10 @@ _NODE_HEADER_BYTES = 4
 def check_pack(body: memoryview, at: int, count: int, plain: Decompressor) -> Pack:
     """Open a pack that keeps every rule. Raises CorruptSegmentError."""
     pack = read_pack(body, at, count)
-    if pack.raw < pack.width:
+    if pack.bits:
+        if count * pack.bits % 8 and body[pack.end - 1] >> (count * pack.bits % 8):
+            raise CorruptSegmentError("bits behind packed numbers are not 0")
+    elif pack.raw < pack.width:
         plain.check(pack.codec, body[pack.stored_at : pack.end], (pack.width - pack.raw) * count)
     return pack
 
@@ -101,7 +104,7 @@ def _check_templates(body: memoryview, at: int, count: int, context: DecodeConte
     end = check_pack(body, at + _NODE_HEADER_BYTES, count, context.plain).end
     if not nullable and not node.codes.all():
         raise CorruptSegmentError("a null where the schema forbids it")
-    for column in node.columns.values():
+    for column in node.columns(context).values():
         if isinstance(column, BytesNode):
             end = check_node(body, end, column.count, pa.binary(), context, nullable=False, whole=False)
         else:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from template_strategies import rows_of, tables, text_of
+from template_strategies import rows_of, stored_columns, tables, text_of
 
 from esformat.core.matching import Matcher, gathered
-from esformat.core.templates import SLACK_BYTES
+from esformat.core.rendering import TemplateRows
 from esformat.format.templates import Kind, Template, TemplateTable, Variable
 
 I64 = np.int64
@@ -39,11 +37,13 @@ def _match(table, values):
 
 
 def _back(table, codes, columns):
-    offsets, out = np.empty(len(codes) + 1, np.int32), np.zeros((1 << 16) + SLACK_BYTES, np.uint8)
     templates = table.compiled()
-    firsts = np.zeros(templates.variables, I64)
-    templates.put_together(codes, 0, len(codes), templates.opened(columns), firsts, offsets, 0, out, 0)
-    return [out[a:b].tobytes() for a, b in pairwise(offsets.tolist())]
+    rows = TemplateRows(templates, stored_columns(columns), 0, codes, 1 << 20)
+    given_strings = [(v, 0, *column) for v, column in enumerate(columns) if isinstance(column, tuple)]
+    for v, column in enumerate(columns):
+        if not isinstance(column, tuple) and len(column):
+            rows.hold(v, column)
+    return rows.values(0, len(codes), None, given_strings, 1 << 16)
 
 
 @examples(400)
@@ -59,7 +59,7 @@ def test_the_same_bytes(data):
             values.append(value[:at] + data.draw(st.binary(max_size=1)) + value[at + 1 :])
     codes, columns = _match(table, values)
     assert [code == 0 for code in codes.tolist()] == [value is None for value in values]
-    assert _back(table, codes, columns) == [value or b"" for value in values]
+    assert _back(table, codes, columns) == values
 
 
 def _kind_takes(kind, parameter, text, values=()):

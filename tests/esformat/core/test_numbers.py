@@ -10,7 +10,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.core.numbers import join_planes, read_columns, read_pack, sum_runs, sum_steps
+from esformat.core.numbers import join_planes, pack_bits, read_columns, read_pack, sum_runs, sum_steps
 from esformat.errors import CorruptSegmentError
 
 int64s = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -93,6 +93,33 @@ def test_columns_that_are_compressed_or_too_many():
     assert read_columns(stored([1], 1, 0, 0, codec=1), 0, 1, 1, np.zeros(1, np.int64)) == -1
     with pytest.raises(ValueError, match="fewer"):
         read_columns(BODY + BODY, 0, 4, 2, np.zeros(7, np.int64))
+
+
+@examples(200)
+@given(st.lists(int64s, max_size=20), st.integers(1, 64), int64s)
+def test_bits(numbers, bits, base):
+    """The lowest bits of each number less the base, as one large number has them."""
+    whole = sum(((number - base) % (1 << bits)) << (bits * i) for i, number in enumerate(numbers))
+    stored = pack_bits(np.array(numbers, np.int64), base, bits)
+    assert stored == whole.to_bytes((bits * len(numbers) + 7) // 8, "little")
+
+
+@pytest.mark.parametrize("bits", [-1, 0, 65, 1 << 40])
+def test_bits_that_no_number_has(bits):
+    """A number has from 1 to 64 of them."""
+    with pytest.raises(ValueError, match="bits"):
+        pack_bits(np.zeros(3, np.int64), 0, bits)
+
+
+BIT_BODY = struct.pack("<4BI", 9, 255, 0, 0, 4) + bytes(4)
+
+
+@pytest.mark.parametrize(("size", "low", "count"), [(10, 0, 3), (12, 1, 3), (12, -1, 1), (12, 3, 1)])
+def test_bits_outside(size, low, count):
+    """Nothing is read outside of the body, which may be another than that of the header."""
+    pack = read_pack(BIT_BODY, 0, 3)
+    with pytest.raises(ValueError, match="packed numbers"):
+        join_planes(BIT_BODY[:size], pack, b"", 0, low, np.zeros(9, np.int64), 0, count)
 
 
 @examples(100)

@@ -15,11 +15,14 @@ from hypothesis import strategies as st
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Codec, Decompressor, make_compressor
 from esformat.format.packing import (
+    BITS,
     best_raw,
     decode_ints,
     decode_many,
+    decode_many_narrow,
     encode_int_runs,
     encode_ints,
+    encode_planes,
     plane_bytes,
     read_pack,
 )
@@ -28,22 +31,29 @@ PLAIN = Decompressor()
 NONE = make_compressor(Codec.NONE)
 ZSTD = make_compressor(Codec.ZSTD)
 
-PACKS = [
-    ([], "00 00 00 00 00000000"),
-    ([0, 0], "00 00 00 00 00000000"),
-    ([7, 7, 7], "00 00 08 00 00000000 07000000 00000000"),
-    ([1, 300, 5], "02 00 00 00 06000000 012c05 000100"),
-    ([300, 301, 555], "01 00 08 00 03000000 2c010000 00000000 0001ff"),
-    ([-1, 1], "01 00 08 00 02000000 ffffffff ffffffff 0002"),
-    ([LOWEST, HIGHEST], "08 00 08 00 10000000 00000000 00000080" + " 00ff" * 8),
+PACKS = [  # numbers, what the writer makes of them, their planes
+    ([], "00 00 00 00 00000000", None),
+    ([0, 0], "00 00 00 00 00000000", "00 00 00 00 00000000"),
+    ([7, 7, 7], "00 00 08 00 00000000 07000000 00000000", "00 00 08 00 00000000 07000000 00000000"),
+    ([1, 300, 5], "09 ff 00 00 04000000 01581600", "02 00 00 00 06000000 012c05 000100"),
+    ([300, 301, 555], "0a ff 00 00 04000000 2cb5b422", "01 00 08 00 03000000 2c010000 00000000 0001ff"),
+    ([-1, 1], "02 ff 08 00 01000000 ffffffff ffffffff 08", "01 00 08 00 02000000 ffffffff ffffffff 0002"),
+    (
+        [LOWEST, HIGHEST],
+        "40 ff 08 00 10000000 00000000 00000080" + " 00" * 8 + " ff" * 8,
+        "08 00 08 00 10000000 00000000 00000080" + " 00ff" * 8,
+    ),
 ]
 
 
-@pytest.mark.parametrize(("numbers", "stored"), PACKS, ids=lambda x: str(x)[:12])
-def test_pack_bytes(numbers, stored):
-    """Numbers and the bytes of their pack are the same thing, read either way."""
-    assert encode_ints(np.array(numbers, np.int64), NONE) == bytes.fromhex(stored)
+@pytest.mark.parametrize(("numbers", "stored", "planes"), PACKS, ids=lambda x: str(x)[:12])
+def test_pack_bytes(numbers, stored, planes):
+    """Numbers and the bytes of their pack are the same thing, read either way; so are their planes."""
+    assert encode_ints(np.array(numbers, np.int64), NONE).hex() == stored.replace(" ", "")
     assert unpacked(bytes.fromhex(stored), len(numbers)) == numbers
+    if planes is not None:
+        assert encode_planes(np.array(numbers, np.int64), NONE) == bytes.fromhex(planes)
+        assert unpacked(bytes.fromhex(planes), len(numbers)) == numbers
 
 
 def unpacked(stored: bytes, count: int) -> list[int]:
@@ -61,10 +71,10 @@ int64s = st.lists(
 
 
 @examples(200)
-@given(int64s, st.integers(0, 8), st.sampled_from(Codec), st.data())
-def test_any_numbers_come_back(numbers, raw, codec, data):
-    """Whole, in part, and several packs at a time; with any number of raw planes."""
-    stored = encode_ints(np.array(numbers, np.int64), make_compressor(codec), raw=raw)
+@given(int64s, st.integers(0, 8), st.sampled_from(Codec), st.sampled_from([0.0, 1.0, 99.0]), st.data())
+def test_any_numbers_come_back(numbers, raw, codec, bits_cost, data):
+    """Whole, in part, and several packs at a time; as bits, and as planes of which any number is raw."""
+    stored = encode_ints(np.array(numbers, np.int64), make_compressor(codec), raw=raw, bits_cost=bits_cost)
     body = memoryview(b"before" + stored + b"after")
     pack = read_pack(body, 6, len(numbers))
     assert pack.end == 6 + len(stored)
@@ -88,11 +98,44 @@ def test_many_packs_at_a_time(runs, codec, raw):
     assert decode_many(parts, PLAIN).tolist() == [n for run in runs for n in run]
 
 
+@examples(100)
+@given(st.lists(st.lists(st.integers(0, 255), min_size=1, max_size=9), min_size=1, max_size=4), st.integers(0, 3))
+def test_bytes_as_planes_or_bits(runs, wide):
+    """Numbers below 256 come as bytes where all are planes of one byte; as any numbers otherwise."""
+    arrays = [np.array(run, np.int64) for run in runs]
+    bits = [
+        encode_ints(run, NONE, bits_cost=99) if n < wide else encode_planes(run, NONE) for n, run in enumerate(arrays)
+    ]
+    parts = [(memoryview(pack), read_pack(memoryview(pack), 0, len(run))) for pack, run in zip(bits, runs, strict=True)]
+    narrow = decode_many_narrow(parts, PLAIN)
+    expected = [n for run in runs for n in run]
+    assert narrow is None or narrow.tolist() == expected
+    assert (narrow is not None) == all(pack.width == 1 and not pack.base and not pack.bits for _, pack in parts)
+    assert decode_many(parts, PLAIN).tolist() == expected
+    for (body, pack), run in zip(parts, runs, strict=True):
+        if pack.width == 1:
+            assert [n + pack.base for n in plane_bytes(body, pack, PLAIN)] == run
+
+
+@pytest.mark.parametrize("bits", range(1, 65))
+def test_every_width_of_bits(bits):
+    """Numbers of each width, up to those whose bits lie in nine bytes, at any place."""
+    top = (1 << bits) - 1
+    unsigned = [0, top, top // 3, 1 % (top + 1)] * 5
+    numbers = [number - (1 << 64) if number >> 63 else number for number in unsigned]
+    array = np.array(unsigned, np.uint64).view(np.int64)
+    stored = memoryview(encode_ints(array, NONE, bits_cost=99))
+    pack = read_pack(stored, 0, 20)
+    assert pack.bits == bits or bits == 64  # of signed numbers, which a base makes smaller
+    for low in range(20):
+        assert decode_ints(stored, pack, PLAIN, low).tolist() == numbers[low:]
+
+
 @pytest.mark.parametrize("codecs", [(Codec.NONE, Codec.ZSTD), (Codec.ZSTD, Codec.LZ4, Codec.ZSTD)], ids=str)
 def test_packs_of_different_codecs_decode_together(codecs):
     """Files that were merged hold blocks of several codecs."""
     numbers = np.arange(1000) % 7
-    stored = [memoryview(encode_ints(numbers, make_compressor(codec))) for codec in codecs]
+    stored = [memoryview(encode_planes(numbers, make_compressor(codec))) for codec in codecs]
     parts = [(body, read_pack(body, 0, 1000)) for body in stored]
     assert [pack.codec for _, pack in parts] == list(codecs)
     assert decode_many(parts, PLAIN).tolist() == numbers.tolist() * len(codecs)
@@ -107,14 +150,14 @@ def test_every_integer_type(dtype):
 
 def test_planes_stand_lowest_first():
     """Byte k of number i stands at k times the count plus i."""
-    stored = memoryview(encode_ints(np.array([0x0102, 0x0304]), ZSTD, raw=1))
+    stored = memoryview(encode_planes(np.array([0x0102, 0x0304]), ZSTD, raw=1))
     assert plane_bytes(stored, read_pack(stored, 0, 2), PLAIN) == b"\x02\x04\x01\x03"
 
 
 def test_bytes_that_do_not_compress_are_stored():
     """A frame that would grow is not compressed."""
     noise = np.random.default_rng(2).integers(0, 256, 100)
-    stored = encode_ints(noise, ZSTD)
+    stored = encode_planes(noise, ZSTD)
     assert stored[3] == Codec.NONE
     assert len(stored) == 8 + 100
 
@@ -126,7 +169,7 @@ def test_best_raw_is_the_smallest(noisy_planes):
     numbers = np.repeat(np.arange(512) // 100, 2) << (8 * noisy_planes)
     if noisy_planes:
         numbers += rng.integers(0, 1 << 8 * noisy_planes, 1024)
-    sizes = [len(encode_ints(numbers, ZSTD, raw=raw)) for raw in range(9)]
+    sizes = [len(encode_planes(numbers, ZSTD, raw=raw)) for raw in range(9)]
     assert sizes[best_raw(numbers, ZSTD)] == min(sizes)
     assert best_raw(numbers, ZSTD) >= noisy_planes
 
@@ -137,6 +180,12 @@ WRONG_HEADERS = [
     ("base of 4 bytes", (1, 0, 4, 0, 1), bytes(9)),
     ("planes beyond the body", (1, 0, 0, 0, 99), bytes(9)),
     ("raw planes beyond the body", (8, 8, 0, 0, 0), bytes(9)),
+    ("numbers of no bits", (0, BITS, 0, 0, 0), bytes(9)),
+    ("numbers of 65 bits", (65, BITS, 0, 0, 33), bytes(40)),
+    ("bits that are compressed", (2, BITS, 0, 1, 1), bytes(9)),
+    ("fewer bits than numbers", (3, BITS, 0, 0, 1), bytes(9)),
+    ("more bits than numbers", (1, BITS, 0, 0, 2), bytes(9)),
+    ("bits beyond the body", (64, BITS, 0, 0, 32), bytes(31)),
 ]
 
 
@@ -151,7 +200,7 @@ def test_wrong_headers(head, rest):
 
 def test_planes_of_another_size():
     """Planes that hold more or fewer bytes than the count asks for."""
-    stored = memoryview(encode_ints(np.arange(100) % 5, ZSTD))
+    stored = memoryview(encode_planes(np.arange(100) % 5, ZSTD))
     for count in (99, 101):
         for decode in (
             lambda pack: decode_ints(stored, pack, PLAIN),
@@ -161,12 +210,13 @@ def test_planes_of_another_size():
                 decode(read_pack(stored, 0, count))
 
 
-@pytest.mark.parametrize("raw", [0, 1, 8])
+@pytest.mark.parametrize("raw", [0, 1, 8, BITS])
 @pytest.mark.parametrize("codec", Codec)
 def test_damaged_packs(codec, raw):
     """Cut or flipped, a pack is refused or holds other numbers: never another error."""
     numbers = np.array([1000, 1001, 70000, 1000, 1000, 1000, 1000, 1000])
-    stored = encode_ints(numbers, make_compressor(codec), raw=raw)
+    plain = make_compressor(codec)
+    stored = encode_ints(numbers, plain, bits_cost=99) if raw == BITS else encode_planes(numbers, plain, raw=raw)
 
     def read(damaged: bytes) -> None:
         body = memoryview(damaged)

@@ -25,7 +25,7 @@ from esformat.format.packing import encode_ints
 from esformat.format.template_node import TemplateNode
 from esformat.format.templates import (
     HEAD_BYTES,
-    MAX_SLOTS,
+    MOST_SLOTS,
     Kind,
     Template,
     TemplateTable,
@@ -136,7 +136,7 @@ def _stored(variables=1, templates=1, **others):
      {"kinds": [3], "parameters": [19]}, {"parameters": [1]}, {"parameters": [-1]}, {"kinds": [6], "parameters": [10]},
      {"value_counts": [1]}, {"value_counts": [1 << 40]}, {"kinds": [1], "value_counts": [131_073]},
      {"value_counts": [1], "values": [b"a"]}, {"kinds": [1], "value_counts": [1], "values": [None]},
-     {"slot_counts": [MAX_SLOTS + 1]}, {"slot_counts": [-1]}, {"slots": [1]}, {"slots": [-1]}, {"literals": [b"abc"]},
+     {"slot_counts": [MOST_SLOTS + 1]}, {"slot_counts": [-1]}, {"slots": [1]}, {"slots": [-1]}, {"literals": [b"abc"]},
      {"literals": [b"", None]}, {"literals": [b"a", b"bc", b"def"]}],
     ids=str,
 )  # fmt: skip

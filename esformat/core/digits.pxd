@@ -1,0 +1,19 @@
+# cython: language_level=3
+"""What `digits.py` gives to the other modules of the core, and what needs constants of C."""
+
+cdef enum:
+    CELL_BYTES = 32  # room for the text of any number, and for what is copied behind it
+
+cdef Py_ssize_t write_number(int kind, int parameter, long long number, unsigned char* to) noexcept nogil
+
+cdef bint write_numbers(
+    int kind, int parameter, const long long* numbers, Py_ssize_t count, unsigned char* cells, int* sizes
+) noexcept nogil
+
+
+cdef inline unsigned long long eight_hex_digits(unsigned long long number) noexcept nogil:
+    """The eight hexadecimal digits of the low 32 bits, as characters, the first one in the lowest byte."""
+    cdef unsigned long long spread = ((number >> 16) & 0xFFFFULL) | ((number & 0xFFFFULL) << 32)
+    spread = ((spread >> 8) & 0x000000FF000000FFULL) | ((spread & 0x000000FF000000FFULL) << 16)
+    spread = ((spread >> 4) & 0x000F000F000F000FULL) | ((spread & 0x000F000F000F000FULL) << 8)
+    return spread + 0x3030303030303030ULL + (((spread + 0x0606060606060606ULL) >> 4) & 0x0101010101010101ULL) * 39

@@ -1,0 +1,117 @@
+# cython: language_level=3
+"""Packed integers as the modules of the core see them in C: their headers, and the numbers of packs of bits.
+
+Section 8 of `spec/format.md`. Number i of a pack of bits is bits [bits * i, bits * (i + 1)) of its stored bytes, the
+lowest bit of a byte first.
+"""
+
+from libc.string cimport memcpy
+
+ctypedef unsigned char byte
+ctypedef unsigned long long word
+
+cdef enum:
+    PACK_HEAD_BYTES = 8
+    PACK_OF_BITS = 255  # in place of the number of raw planes
+
+
+cdef struct PackHead:
+    Py_ssize_t width  # bytes that each number takes, in planes or when its bits are unpacked
+    Py_ssize_t bits  # of each number; 0 where the pack has planes
+    Py_ssize_t raw  # planes that are stored as they are
+    int codec  # of the other planes
+    long long base
+    Py_ssize_t raw_at
+    Py_ssize_t stored_at
+    Py_ssize_t end
+
+
+cdef inline bint read_pack_head(
+    const byte* body, Py_ssize_t size, Py_ssize_t at, Py_ssize_t count, PackHead* pack
+) noexcept nogil:
+    """Read the header of `count` numbers at a place of a body of `size` bytes; False where it breaks the format.
+
+    Where it does not, every byte of the pack lies within the body.
+    """
+    cdef unsigned int stored
+    cdef Py_ssize_t base_bytes
+    if at < 0 or count < 0 or at > size - PACK_HEAD_BYTES:
+        return False
+    pack.width, pack.raw, base_bytes, pack.codec, pack.bits = body[at], body[at + 1], body[at + 2], body[at + 3], 0
+    stored = body[at + 4] | body[at + 5] << 8 | body[at + 6] << 16 | <unsigned int>body[at + 7] << 24
+    pack.raw_at = at + PACK_HEAD_BYTES + base_bytes
+    if (base_bytes != 0 and base_bytes != 8) or pack.raw_at > size or (not count and pack.width + base_bytes):
+        return False
+    if pack.raw == PACK_OF_BITS:
+        pack.bits, pack.raw, pack.width = pack.width, 0, (pack.width + 7) // 8
+        if not 1 <= pack.bits <= 64 or pack.codec or count > 8 * size:  # so that no product overflows
+            return False
+        if stored != (pack.bits * count + 7) // 8:
+            return False
+    elif pack.width > 8 or pack.raw > pack.width or (pack.raw and count > (size - pack.raw_at) // pack.raw):
+        return False
+    elif pack.raw == pack.width and (stored or pack.codec):
+        return False
+    pack.stored_at = pack.raw_at + pack.raw * count
+    pack.end = pack.stored_at + stored
+    pack.base = 0
+    if base_bytes:
+        pack.base = <long long>few_bits(body, at + PACK_HEAD_BYTES, 0, 64)
+    return pack.end <= size
+
+
+cdef inline word few_bits(const byte* body, Py_ssize_t at, Py_ssize_t shift, Py_ssize_t bits) noexcept nogil:
+    """Bits [shift, shift + bits) of the bytes from `at` on; no byte behind those is touched."""
+    cdef word found = body[at] >> shift
+    cdef Py_ssize_t have = 8 - shift
+    while have < bits:
+        at += 1
+        found |= <word>body[at] << have
+        have += 8
+    return found if bits == 64 else found & ((<word>1 << bits) - 1)
+
+
+cdef inline Py_ssize_t whole_words(Py_ssize_t stored_bytes, Py_ssize_t bits) noexcept nogil:
+    """How many of the first numbers lie, each with all its bits, in eight stored bytes from its first bit's byte on."""
+    if bits > 57 or stored_bytes < 8:
+        return 0
+    return (8 * stored_bytes - 64) // bits + 1
+
+
+cdef inline long long number_of_bits(
+    const byte* stored, Py_ssize_t whole, Py_ssize_t bits, long long base, Py_ssize_t i
+) noexcept nogil:
+    """base + number i, modulo 2^64; whole: what `whole_words` says."""
+    cdef Py_ssize_t place = bits * i
+    cdef word found
+    if bits == 64:
+        memcpy(&found, stored + 8 * i, 8)
+    elif i < whole:
+        memcpy(&found, stored + (place >> 3), 8)
+        found = (found >> (place & 7)) & ((<word>1 << bits) - 1)
+    else:
+        found = few_bits(stored, place >> 3, place & 7, bits)
+    return <long long>(found + <word>base)
+
+
+cdef inline void unpack_bits(
+    const byte* stored, Py_ssize_t stored_bytes, Py_ssize_t bits, long long base,
+    Py_ssize_t low, long long* out, Py_ssize_t size,
+) noexcept nogil:
+    """Write base + number i, modulo 2^64, to `out` for each i in [low, low + size)."""
+    cdef Py_ssize_t i, place = bits * low
+    if bits == 64:
+        memcpy(out, stored + 8 * low, 8 * size)
+        if base:
+            for i in range(size):
+                out[i] = <long long>(<word>out[i] + <word>base)
+        return
+    cdef Py_ssize_t whole = min(max(whole_words(stored_bytes, bits) - low, 0), size)
+    cdef word found, mask = (<word>1 << (bits & 63)) - 1
+    for i in range(whole):
+        memcpy(&found, stored + (place >> 3), 8)
+        out[i] = <long long>(((found >> (place & 7)) & mask) + <word>base)
+        place += bits
+    for i in range(whole, size):
+        out[i] = <long long>(few_bits(stored, place >> 3, place & 7, bits) + <word>base)
+        place += bits

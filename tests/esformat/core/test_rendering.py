@@ -1,0 +1,236 @@
+"""Rows of templates beside the independent reader's; and nothing read or written outside."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import read_esdb
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from template_strategies import codes_of, columns_of, rows_of, stored_columns, tables, text_of
+
+from esformat.core.rendering import TemplateRows
+from esformat.core.templates import SLACK_BYTES
+from esformat.errors import CorruptSegmentError
+from esformat.format.templates import Kind, Template, TemplateTable, Variable
+
+I64 = np.int64
+
+
+def _rows(table, columns, codes, bits_cost=1.0):
+    """Some rows, opened behind two other bytes; their strings, as they are given; numbers of planes are held."""
+    body = b"ab" + stored_columns(columns, bits_cost)
+    rows = TemplateRows(table.compiled(), body, 2, codes, 1 << 20)
+    assert rows.end == len(body)
+    given_strings = []
+    for v, _, _, first, last in rows.needed(0, rows.rows):
+        if table.variables[v].kind is Kind.STRING:
+            given_strings.append((v, 0, *columns[v]))
+        else:
+            assert (first, last) == (0, len(columns[v]))
+            rows.hold(v, columns[v])
+    return rows, given_strings
+
+
+def _rendered(render, count, room):
+    offsets, out = np.full(count + 2, -1, np.int32), np.full(room + SLACK_BYTES + 1, 7, np.uint8)
+    end = render(offsets, 1, out, 1)
+    assert (offsets[0], offsets[1], offsets[-1]) == (-1, 1, end)
+    assert out[0] == 7
+    return [out[a:b].tobytes() for a, b in pairwise(offsets[1:].tolist())]
+
+
+@examples(400)
+@given(st.data())
+def test_any_rows(data):
+    """All kinds of variables, as bits or as planes, shown by one slot or several, in any part of the rows, in long runs
+    of one template and short ones.
+    """
+    table = data.draw(tables())
+    rows = [row for row in data.draw(rows_of(table)) for _ in range(data.draw(st.sampled_from([1, 1, 3, 40, 150])))]
+    rows = rows[:400]
+    texts = [text_of(table, row) for row in rows]
+    opened, strings = _rows(table, columns_of(table, rows), codes_of(rows), data.draw(st.sampled_from([0.0, 1.0, 9.0])))
+    low, high = sorted(data.draw(st.lists(st.integers(0, len(rows)), min_size=2, max_size=2)))
+    wanted = [text or b"" for text in texts[low:high]]
+    most = opened.most_bytes(low, high, strings, 1 << 30)
+    assert sum(map(len, wanted)) <= most
+    assert _rendered(lambda *to: opened.render(low, high, strings, *to), high - low, most) == wanted
+    assert opened.values(low, high, None, strings, most) == texts[low:high]
+    places = sorted(data.draw(st.sets(st.integers(low, high - 1), max_size=9))) if low < high else []
+    given_places = np.array(places, I64)
+    few = _rendered(lambda *to: opened.render_places(given_places, strings, *to), len(places), most)
+    assert few == [texts[place] or b"" for place in places]
+    assert opened.values(low, high, places, strings, most) == [texts[place] for place in places]
+    valid = opened.validity(low, high)
+    assert valid == (None if None not in texts[low:high] else bytes(text is not None for text in texts[low:high]))
+    assert np.frombuffer(opened.codes(low, high), np.uint16).tolist() == codes_of(rows)[low:high].tolist()
+
+
+ONE = TemplateTable((Variable(Kind.INTEGER), Variable(Kind.STRING)), (Template((b"n=", b";", b""), (0, 1)),))
+NUMBERS, STRINGS = np.array([5, -6], I64), (np.array([0, 1, 3], I64), b"abc")
+CODES = np.array([1, 1], I64)
+
+
+def _one(strings=(1, 0, *STRINGS), most=99, low=0, high=2, codes=CODES):
+    rows = TemplateRows(ONE.compiled(), stored_columns([NUMBERS, STRINGS]), 0, codes, 99)
+    return rows.values(low, high, None, [strings] if strings else [], most)
+
+
+def test_rows_side_by_side():
+    """What stands for two rows, and a part of the strings for one of them."""
+    assert _one() == [b"n=5;a", b"n=-6;bc"]
+    assert _one((1, 1, np.array([1, 3], I64), b"abc"), low=1) == [b"n=-6;bc"]
+
+
+@pytest.mark.parametrize("repeated", [1, 20], ids=["few", "many"])
+@pytest.mark.parametrize(
+    ("strings", "error"),
+    [(None, IndexError), ((1, 0, STRINGS[0][:2], b"abc"), IndexError), ((1, 0, STRINGS[0], b"ab"), IndexError),
+     ((1, 1, *STRINGS), IndexError), ((1, 0, np.array([0, 3, 1], I64), b"abc"), IndexError),
+     ((1, 0, np.array([-1, 1, 3], I64), b"abc"), IndexError), ((1, 0, np.zeros(0, I64), b""), IndexError),
+     ((1, 0, np.array([0, 1 << 62, 3], I64), b"abc"), IndexError), ((0, 0, *STRINGS), ValueError),
+     ((2, 0, *STRINGS), ValueError), ((-1, 0, *STRINGS), ValueError), ((1, -1, *STRINGS), ValueError)],
+)  # fmt: skip
+def test_strings_that_are_not_there(strings, error, repeated):
+    """Nothing is read outside of what is given."""
+    columns = [np.tile(NUMBERS, repeated), (np.arange(2 * repeated + 1), bytes(2 * repeated))]
+    rows = TemplateRows(ONE.compiled(), stored_columns(columns), 0, np.tile(CODES, repeated), 99)
+    if strings and repeated > 1 and error is IndexError and len(strings[2]) > 2:
+        strings = (*strings[:2], np.append(strings[2], np.full(2 * repeated - 2, strings[2][-1])), strings[3])
+    with pytest.raises(error):
+        rows.values(0, 2 * repeated, None, [strings] if strings else [], 999)
+
+
+@pytest.mark.parametrize("repeated", [1, 20], ids=["few", "many"])
+def test_too_little_room(repeated):
+    """What does not fit is refused before it is written; 32 bytes more are needed."""
+    columns = [np.tile(NUMBERS, repeated), (np.arange(0, 2 * repeated + 1), b"ab" * repeated)]
+    rows = TemplateRows(ONE.compiled(), stored_columns(columns), 0, np.tile(CODES, repeated), 99)
+    strings, count = [(1, 0, *columns[1])], 2 * repeated
+    size = 11 * repeated
+    for room in (0, 1, size - 1, size):
+        guarded = np.full(room + SLACK_BYTES + 8, 7, np.uint8)
+        offsets = np.zeros(count + 1, np.int32)
+        if room == size:
+            assert rows.render(0, count, strings, offsets, 0, guarded[: room + SLACK_BYTES], 0) == size
+        else:
+            with pytest.raises(OverflowError):
+                rows.render(0, count, strings, offsets, 0, guarded[: room + SLACK_BYTES], 0)
+            with pytest.raises(OverflowError):
+                rows.values(0, count, None, strings, room)
+        assert (guarded[room + SLACK_BYTES :] == 7).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(-1, 1), (1, 0), (0, 3), (3, 3)])
+def test_rows_outside(low, high):
+    """Rows that are not there are not asked for."""
+    rows, strings = _rows(ONE, [NUMBERS, STRINGS], CODES)
+    offsets, out = np.zeros(9, np.int32), np.zeros(99, np.uint8)
+    for ask in (
+        lambda: rows.render(low, high, strings, offsets, 0, out, 0), lambda: rows.needed(low, high),
+        lambda: rows.values(low, high, None, strings, 9), lambda: rows.most_bytes(low, high, strings, 1),
+        lambda: rows.validity(low, high), lambda: rows.codes(low, high),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="fewer rows"):
+            ask()
+
+
+@pytest.mark.parametrize("places", [[2], [-1], [1, 0], [0, 0], [1 << 62]])
+def test_places_of_rows_outside(places):
+    """They ascend, and are those of rows."""
+    rows, strings = _rows(ONE, [NUMBERS, STRINGS], CODES)
+    with pytest.raises(ValueError, match="fewer rows"):
+        rows.render_places(np.array(places, I64), strings, np.zeros(9, np.int32), 0, np.zeros(99, np.uint8), 0)
+    with pytest.raises(ValueError, match="fewer rows"):
+        rows.values(0, 2, places, strings, 99)
+
+
+def test_places_outside():
+    """Offsets and bytes begin where there is room."""
+    rows, strings = _rows(ONE, [NUMBERS, STRINGS], CODES)
+    offsets, out = np.zeros(3, np.int32), np.zeros(99, np.uint8)
+    both = np.array([0, 1], I64)
+    for row in (1, -1, 9):
+        with pytest.raises(ValueError, match="fewer places"):
+            rows.render(0, 2, strings, offsets, row, out, 0)
+        with pytest.raises(ValueError, match="fewer places"):
+            rows.render_places(both, strings, offsets, row, out, 0)
+    for at in (-1, 68, 99, 1 << 40):
+        with pytest.raises(OverflowError):
+            rows.render(0, 2, strings, offsets, 0, out, at)
+        with pytest.raises(OverflowError):
+            rows.render_places(both, strings, offsets, 0, out, at)
+    for most in (-1, 1 << 31):
+        with pytest.raises(OverflowError):
+            rows.values(0, 2, None, strings, most)
+
+
+def test_numbers_held():
+    """Numbers are held once, as many as the variable has values, and of a variable of numbers."""
+    codes, columns = np.tile(CODES, 4), [np.arange(8) * 100_000, (np.zeros(9, I64), b"")]
+    rows = TemplateRows(ONE.compiled(), stored_columns(columns, 0.0), 0, codes, 99)
+    assert [each[0] for each in rows.needed(0, 8)] == [0, 1]
+    for v, numbers in ((0, np.zeros(7, I64)), (1, np.zeros(8, I64)), (2, np.zeros(8, I64)), (-1, np.zeros(8, I64))):
+        with pytest.raises(ValueError, match="numbers"):
+            rows.hold(v, numbers)
+    with pytest.raises(IndexError):
+        rows.values(0, 8, None, [(1, 0, *columns[1])], 999)
+    rows.hold(0, columns[0])
+    rows.hold(0, np.zeros(8, I64))
+    assert [each[0] for each in rows.needed(0, 8)] == [1]
+    assert rows.values(0, 2, None, [(1, 0, *columns[1])], 99) == [b"n=0;", b"n=100000;"]
+
+
+@pytest.mark.parametrize("code", [2, -1, 1 << 62])
+def test_codes_outside(code):
+    """A code without a template is refused."""
+    with pytest.raises(CorruptSegmentError, match="template that is not there"):
+        _one(codes=np.array([1, code], I64))
+
+
+def test_more_slots_than_allowed():
+    """What the rows show together is bounded before anything is decoded."""
+    with pytest.raises(CorruptSegmentError, match="show 4 slots"):
+        TemplateRows(ONE.compiled(), stored_columns([NUMBERS, STRINGS]), 0, CODES, 3)
+
+
+def test_damaged_columns():
+    """Cut or flipped anywhere, the columns of variables are refused, or others: nothing is read outside."""
+    stored = stored_columns([NUMBERS, STRINGS])
+    damaged = [stored[:size] for size in range(len(stored))]
+    damaged += [
+        stored[:n] + bytes([stored[n] ^ 1 << bit]) + stored[n + 1 :] for n in range(len(stored)) for bit in range(8)
+    ]
+    refused = 0
+    for body in damaged:
+        try:
+            rows = TemplateRows(ONE.compiled(), body, 0, CODES, 99)
+        except CorruptSegmentError:
+            refused += 1
+            continue
+        assert rows.end <= len(body)
+        assert len(rows.columns) == 2
+    assert refused > len(stored)
+
+
+@pytest.mark.parametrize("repeated", [1, 40], ids=["few", "many"])
+@pytest.mark.parametrize(
+    ("kind", "parameter", "number"),
+    [(Kind.PADDED, 2, 100), (Kind.PADDED, 18, 10**18), (Kind.PADDED, 3, -1), (Kind.HEX, 1, 16), (Kind.HEX, 15, -1),
+     (Kind.DATE, 0, -719_163), (Kind.DATE, 0, 2_932_897), (Kind.DATE, 1, -719_162 * 1440 - 1), (Kind.DATE, 4, 1 << 62),
+     (Kind.DATE, 9, -(1 << 63)), (Kind.ENUM, 0, 2), (Kind.ENUM, 0, -1), (Kind.ENUM, 0, 1 << 40)],
+)  # fmt: skip
+def test_numbers_that_a_kind_cannot_show(kind, parameter, number, repeated):
+    """They are refused, by the independent reader as well."""
+    variable = Variable(kind, parameter, (b"a", b"b") if kind is Kind.ENUM else ())
+    table = TemplateTable((variable,), (Template((b"", b""), (0,)),))
+    for numbers in (np.full(repeated, number, I64), np.array([0] * (repeated - 1) + [number], I64)):
+        rows, _ = _rows(table, [numbers], np.ones(repeated, I64))
+        with pytest.raises((ValueError, IndexError)):
+            rows.values(0, repeated, None, [], 9999)
+    with pytest.raises(read_esdb.Corrupt):
+        text_of(table, (0, {0: number}))
