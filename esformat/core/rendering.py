@@ -30,6 +30,7 @@ _FEW_ROWS = cython.declare(cython.Py_ssize_t, 8)  # up to so many are rendered o
 _RUN_ROWS = cython.declare(cython.Py_ssize_t, 128)  # so that their cells stay in the processor's first cache
 _RUN_CELLS = cython.declare(cython.Py_ssize_t, 2048)
 _MOST_SLOTS = cython.declare(cython.Py_ssize_t, 1024)  # of a template
+_MOST_TEMPLATES = cython.declare(cython.Py_ssize_t, 0xFFFF)  # whose numbers are kept in 16 bits
 
 _MISSING = cython.declare(cython.Py_ssize_t, -1)
 _INVALID = cython.declare(cython.Py_ssize_t, -2)
@@ -126,6 +127,8 @@ class TemplateRows:
         memory = templates.memory
         self._templates, self._held = templates, [stored]
         self._count, self._variables, self.rows = templates.count, templates.variables, codes.shape[0]
+        if self._count > _MOST_TEMPLATES:
+            raise ValueError(f"there are {self._count} templates")
         self._text, self._values = PyBytes_AS_STRING(memory[0]), PyBytes_AS_STRING(memory[1])
         self._first, self._value_first, self._value = _ints(memory[2]), _ints(memory[5]), _ints(memory[6])
         self._kind, self._parameter = _ints(memory[7]), _ints(memory[8])
@@ -322,6 +325,8 @@ class TemplateRows:
             if of[t + 1]:
                 total += of[t + 1] * self._row_bytes[t]
         for v, _, _, text in given:
+            if not 0 <= v < self._variables:
+                raise ValueError("strings are given for another kind of variable")
             total += len(text) * self._times[cython.cast(cython.Py_ssize_t, v)]
         return min(total, most)
 
