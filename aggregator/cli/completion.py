@@ -1,4 +1,4 @@
-"""`aggregator completion`: what makes a shell complete the command."""
+"""`aggregator completion`: a script that lets a shell complete the command."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ Examples:
               help="Input that is loaded together, in one transaction.")  # fmt: skip
 @job_options
 def load(inputs: tuple[str, ...], input_format: str | None, group: int, **options: Any) -> int:
-    """Load INPUT files, directories or patterns into TOPIC of the CATALOG, both made where they are absent.
+    """Load INPUT files, directories or patterns into TOPIC of the CATALOG, both made if they do not exist.
 
     Spark makes segments, which the catalog takes in a group at a time. Files that were loaded before are skipped. The
     catalog must not be open for writing elsewhere, as by `aggregator serve`.

@@ -194,15 +194,8 @@ class AsyncClient:
         await self.close()
 
 
-class AsyncTopic(Questions[AsyncAnswer]):
+class AsyncTopic(Questions[AsyncAnswer, AsyncConnection]):
     """A topic behind a server. Made by `AsyncClient.topic` and `create_topic`."""
-
-    def __init__(self, connection: AsyncConnection, lanes: Lanes, name: str) -> None:
-        self._connection, self._lanes, self.name = connection, lanes, name
-        self._known: tuple[tuple[str, ...], bool] | None = None
-
-    def __repr__(self) -> str:
-        return f"<aggregator.client.AsyncTopic {self.name!r}>"
 
     async def _facts(self) -> tuple[tuple[str, ...], bool]:
         if self._known is None:
@@ -235,20 +228,12 @@ class AsyncTopic(Questions[AsyncAnswer]):
         table = calls.events_table(events)
         with self._lanes.borrow() as (mine, number):
             named = producer is not None or sequence is not None
-            call = calls.append(
-                self.name, table, partition, producer if named else mine, sequence if named else number,
-                self._connection.options.compression,
-            )  # fmt: skip
-            return calls.receipt(await self._connection.send(call))
+            key = (producer, sequence) if named else (mine, number)
+            return calls.receipt(await self._connection.send(self._append_to(partition)(table, *key)))
 
     def writer(self, partition: str = DEFAULT_PARTITION, **options: Any) -> AsyncWriter:
         """A writer that sends events in the background, in batches. options: of `AsyncWriter`."""
-        compression = self._connection.options.compression
-
-        def call(table: pa.Table, producer: str, sequence: int) -> calls.Call:
-            return calls.append(self.name, table, partition, producer, sequence, compression)
-
-        return AsyncWriter(self._connection, call, calls.events_table, **options)
+        return AsyncWriter(self._connection, self._append_to(partition), calls.events_table, **options)
 
 
 async def _no_facts() -> tuple[tuple[str, ...], bool]:

@@ -189,15 +189,8 @@ class Client(Closing):
         self._connection.close()
 
 
-class RemoteTopic(Questions[RemoteScan]):
+class RemoteTopic(Questions[RemoteScan, Connection]):
     """A topic behind a server. Safe to share between threads. Made by `Client.topic` and `create_topic`."""
-
-    def __init__(self, connection: Connection, lanes: Lanes, name: str) -> None:
-        self._connection, self._lanes, self.name = connection, lanes, name
-        self._known: tuple[tuple[str, ...], bool] | None = None
-
-    def __repr__(self) -> str:
-        return f"<aggregator.client.RemoteTopic {self.name!r}>"
 
     def _answer(self, where: tuple[str, ...], parameters: Mapping[str, Any]) -> RemoteScan:
         return RemoteScan(self._connection, where, parameters, self._facts)
@@ -243,26 +236,14 @@ class RemoteTopic(Questions[RemoteScan]):
         BodyTooLargeError (nothing was stored), OverloadedError (nothing was stored), UnavailableError (`maybe_stored`).
         """
         table = calls.events_table(events)
-        if producer is not None or sequence is not None:
-            return self._append(table, partition, producer, sequence)
         with self._lanes.borrow() as (mine, number):
-            return self._append(table, partition, mine, number)
-
-    def _append(
-        self, table: pa.Table | pa.RecordBatch, partition: str, producer: str | None, sequence: int | None
-    ) -> Receipt:
-        compression = self._connection.options.compression
-        call = calls.append(self.name, table, partition, producer, sequence, compression)
-        return calls.receipt(self._connection.send(call))
+            named = producer is not None or sequence is not None
+            key = (producer, sequence) if named else (mine, number)
+            return calls.receipt(self._connection.send(self._append_to(partition)(table, *key)))
 
     def writer(self, partition: str = DEFAULT_PARTITION, **options: Any) -> Writer:
         """A writer that sends events in the background, in batches. options: of `Writer`."""
-        compression = self._connection.options.compression
-
-        def call(table: pa.Table, producer: str, sequence: int) -> calls.Call:
-            return calls.append(self.name, table, partition, producer, sequence, compression)
-
-        return Writer(self._connection, call, calls.events_table, **options)
+        return Writer(self._connection, self._append_to(partition), calls.events_table, **options)
 
     # ------------------------------------------------------------ keeping house
 

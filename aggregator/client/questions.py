@@ -1,23 +1,44 @@
-"""`Questions`: the verbs of a topic that ask for events, the same for the sync and the async client."""
+"""`Questions`: what a topic of the sync and one of the async client have in common: the verbs that ask for events."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
 
 from aggregator.client.http import calls
+from aggregator.client.http.async_connection import AsyncConnection
+from aggregator.client.http.connection import Connection
+from aggregator.client.writing.lanes import Lanes
 from aggregator.model import DEFAULT_PARTITION
 from aggregator.read.query import Scans
 from esformat import UsageError
 
 S = TypeVar("S")
+C = TypeVar("C", Connection, AsyncConnection)
 
 
-class Questions(Scans[S]):
+class Questions(Scans[S], Generic[S, C]):
     """Each gives a lazy answer; nothing is sent before that is used."""
 
-    name: str
+    def __init__(self, connection: C, lanes: Lanes, name: str) -> None:
+        self._connection: C = connection
+        self._lanes, self.name = lanes, name
+        self._known: tuple[tuple[str, ...], bool] | None = None
+
+    def __repr__(self) -> str:
+        return f"<aggregator.client.{type(self).__name__} {self.name!r}>"
+
+    def _append_to(self, partition: str) -> Callable[[pa.Table, str | None, int | None], calls.Call]:
+        """A function that makes the call to append a batch."""
+        compression = self._connection.options.compression
+
+        def call(table: pa.Table, producer: str | None, sequence: int | None) -> calls.Call:
+            return calls.append(self.name, table, partition, producer, sequence, compression)
+
+        return call
 
     @abstractmethod
     def _answer(self, where: tuple[str, ...], parameters: Mapping[str, Any]) -> S:

@@ -98,7 +98,7 @@ class Context:
         return self.refusals.telling(source)
 
     def tell(self, told: Told) -> None:
-        """Count a request that is over, and pass on what is told of it."""
+        """Count a finished request, and pass its facts on."""
         self.requests.add(told)
         for listener in self.listeners:
             listener(told)
@@ -118,7 +118,7 @@ class Context:
             self.append_paths[path] = template
 
     def check_room(self, length: int, *, named: bool) -> None:
-        """Refuse an append of that many bytes now, if it would be when it has been read. Raises OverloadedError.
+        """Refuse an append of that many bytes before it is read, if there is no room for it. Raises OverloadedError.
 
         named: it has an idempotency key. Such a batch may be there already, and then it needs a thread, but no memory.
         """

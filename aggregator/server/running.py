@@ -1,4 +1,4 @@
-"""A server process: the catalog is opened, HTTP spoken until a signal comes, what is under way finished, all closed."""
+"""A server process: open the catalog, serve HTTP until a signal, finish what is under way, close everything."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _log = logging.getLogger("aggregator.server")
 
 
 def serve(path: Path, settings: Settings) -> None:
-    """Serve the catalog in a directory until SIGTERM or SIGINT, then finish what is under way; made where it is absent.
+    """Serve the catalog in a directory, made if it does not exist, until SIGTERM or SIGINT; finish what is under way.
 
     Raises CatalogLockedError, InvalidRequestError (an address that cannot or must not be listened on), OSError.
     """
@@ -163,11 +163,11 @@ def url_of(listener: socket.socket, *, secure: bool) -> str:
 
 
 def check_public(settings: Settings, context: Context) -> None:
-    """Raises InvalidRequestError where anybody could do anything from anywhere."""
+    """Refuse to give everybody every access. Raises InvalidRequestError."""
     for bind in (settings.http.bind, settings.metrics_bind):
         if bind is not None and not settings.http.public and _is_open(bind, settings, context):
             raise InvalidRequestError(
-                f"{bind} can be reached from elsewhere, and no token is asked for",
+                f"{bind} can be reached from elsewhere, and requires no token",
                 hint="make one with `aggregator token create`, ask for client certificates, or say --public",
             )
 
@@ -178,7 +178,7 @@ def _is_open(bind: str, settings: Settings, context: Context) -> bool:
 
 
 def _tell_oddities(settings: Settings, context: Context) -> None:
-    """Say what a configuration of plateau's has without effect, and that it lets everybody in."""
+    """Log which settings of plateau's have no effect here, and that everybody has access."""
     if settings.ignored:
         _log.warning("settings without effect here: %s", "; ".join(settings.ignored))
     if settings.as_plateau and _is_open(settings.http.bind, settings, context):

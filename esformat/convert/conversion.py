@@ -180,7 +180,7 @@ def _target_format(path: str, option: str = "--format") -> str:
     found = format_by_name(path)
     if found not in CONVERSION_FORMATS:
         raise esformat.UsageError(
-            f"the name {path!r} does not tell a format", hint=f"give {option} {'|'.join(CONVERSION_FORMATS)}"
+            f"cannot tell a format from the name {path!r}", hint=f"give {option} {'|'.join(CONVERSION_FORMATS)}"
         )
     return found
 

@@ -1,4 +1,4 @@
-"""`aggregator clock`: what is believed of the machine's clock, by which ages are counted."""
+"""`aggregator clock`: whether a catalog trusts the machine's clock for the ages of events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Examples:
 @click.option("--believe", is_flag=True, help="Trust the clock and count ages by it. No other process may write now.")
 @json_option
 def clock(catalog: str, believe: bool, as_json: bool) -> int:
-    """Tell the time by which CATALOG counts the ages of events, and whether that is the clock's.
+    """Show the time from which CATALOG counts the ages of events, and whether it trusts the clock.
 
     A clock that is further ahead than can have passed would make everything old at once, so it is doubted: retention by
     age waits until the clock and the events that come in have agreed for a day, or until --believe. Exit status 1 if

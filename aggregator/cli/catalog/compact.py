@@ -1,4 +1,4 @@
-"""`aggregator compact`: small segments into larger ones, and erased spaces off the disk."""
+"""`aggregator compact`: merge small segments, and remove erased spaces from the disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`aggregator erase`: every event of a space."""
+"""`aggregator erase`: erase every event of a space."""
 
 from __future__ import annotations
 
@@ -68,9 +68,7 @@ def erase(
 def _tell(traces: aggregator.Traces) -> int:
     """Say where something is left, and give the status."""
     if traces.manifest:
-        warn(
-            f"the manifest holds the bytes of the key {traces.manifest:,} times: perhaps of other keys, which hold them"
-        )
+        warn(f"the manifest contains the bytes of the key {traces.manifest:,} times, perhaps as part of other keys")
     if traces.visible or traces.segments or traces.unsealed or traces.logged or traces.set_aside or traces.hidden:
         warn(f"something is left on disk: {asdict(traces)}")
         return 1

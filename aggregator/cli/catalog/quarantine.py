@@ -1,4 +1,4 @@
-"""`aggregator quarantine`: what a catalog set aside, as it could not be sealed or was damaged."""
+"""`aggregator quarantine`: what a catalog set aside because it was damaged or could not be sealed."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def export(catalog: str, number: int, file: str, as_json: bool, force: bool) -> 
     """Write the events of the batch with that NUMBER to FILE: .arrow or .jsonl, by its name; JSON lines to "-"."""
     format_ = "jsonl" if file == "-" else next((_NAMES[end] for end in _NAMES if file.lower().endswith(end)), None)
     if format_ is None:
-        raise click.UsageError(f"the name {file!r} does not tell a format: it must end with .arrow or .jsonl")
+        raise click.UsageError(f"cannot tell a format from the name {file!r}: it must end with .arrow or .jsonl")
     with reading(catalog) as opened:
         events = opened.quarantine.events(number)
     with opened_output(file, force=force) as sink:
@@ -121,7 +121,7 @@ def export(catalog: str, number: int, file: str, as_json: bool, force: bool) -> 
 @click.argument("numbers", type=int, nargs=-1, required=True)
 @json_option
 def retry(catalog: str, numbers: tuple[int, ...], as_json: bool) -> None:
-    """Append the events of batches again, as after an upgrade. A batch that is refused stays."""
+    """Append the events of batches again, for example after an upgrade. A batch that is refused stays."""
     done: list[dict[str, Any]] = []
     with writing(catalog) as opened, told(done, as_json):
         for number in numbers:

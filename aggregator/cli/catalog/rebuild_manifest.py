@@ -1,4 +1,4 @@
-"""`aggregator rebuild-manifest`: the manifest made anew from segments, log and facts."""
+"""`aggregator rebuild-manifest`: rebuild the manifest from segments, log and facts."""
 
 from __future__ import annotations
 

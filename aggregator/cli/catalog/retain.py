@@ -1,4 +1,4 @@
-"""`aggregator retain`: what topics no longer keep is removed now."""
+"""`aggregator retain`: remove now what topics no longer keep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`aggregator topics`: which topics there are; makes, alters, renames and deletes them."""
+"""`aggregator topics`: list, make, alter, rename and delete topics."""
 
 from __future__ import annotations
 

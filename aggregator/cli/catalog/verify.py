@@ -1,4 +1,4 @@
-"""`aggregator verify`: every segment of a catalog read from end to end."""
+"""`aggregator verify`: read every segment of a catalog from end to end."""
 
 from __future__ import annotations
 

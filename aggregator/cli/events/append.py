@@ -1,4 +1,4 @@
-"""`aggregator append`: files of events, or a stream, into a topic."""
+"""`aggregator append`: append files of events, or a stream, to a topic."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def feeding_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--producer", metavar="NAME",
-            help="Names the batches: those that NAME appended before are not stored again, if they are of its last 64.",
+            help="Name of the producer. Batches among the last 64 that it appended are not stored again.",
         ),
         click.option(
             "--receipts", is_flag=True, help="Print a line of JSON for each batch as soon as it is acknowledged."

@@ -39,11 +39,11 @@ Examples:
 
 
 class _Config(click.Path):
-    """A TOML file; of a directory is said where a catalog goes."""
+    """A TOML file. The error for a directory says where to give a catalog."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if Path(value).is_dir():
-            self.fail(f"{str(value)!r} is a directory, not a TOML file: the catalog goes behind --into", param, ctx)
+            self.fail(f"{str(value)!r} is a directory, not a TOML file: give the catalog with --into", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -112,7 +112,7 @@ def collect(
 
     def wait(seconds: float) -> None:
         if stop.wait(seconds):
-            raise collecting.StoppedError("ended while a batch waited")
+            raise collecting.StoppedError("stopped while a batch was waiting")
 
     logging.basicConfig(format="aggregator: %(message)s", level=logging.WARNING)
     sink = _sink(settings, durability, wait, collecting.Patience(ONCE_PATIENCE_S if once else None))
@@ -172,7 +172,7 @@ def _now_us() -> int:
 
 @contextmanager
 def ended_by_signals(stop: Event, end: Any) -> Iterator[None]:
-    """SIGTERM and Ctrl-C end the work behind what is under way."""
+    """Let SIGTERM and Ctrl-C end the work, after what is under way."""
 
     def ended(number: int, frame: Any) -> None:
         stop.set()

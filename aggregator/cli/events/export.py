@@ -1,4 +1,4 @@
-"""`aggregator export`: a topic, a space, a time range to a file."""
+"""`aggregator export`: write a topic, a space or a time range to a file."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def export(
         chosen_format(format_, file)  # refused before the catalog is opened
     chosen = format_ or next((_NAMES[end] for end in _NAMES if file.lower().endswith(end)), None)
     if chosen is None:
-        raise click.UsageError(f"the name {file!r} does not tell a format: give --format {'|'.join(_FORMATS)}")
+        raise click.UsageError(f"cannot tell a format from the name {file!r}: give --format {'|'.join(_FORMATS)}")
     with asking(catalog) as opened, progress("exporting", things=True) as show:
         exported = opened.topic(topic)
         asked = {name: question[name] for name in ("start", "end", "partition")}

@@ -1,4 +1,4 @@
-"""`aggregator forward`: what a statement selects, sent on as it arrives."""
+"""`aggregator forward`: send on the records that a statement selects, as they arrive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`aggregator import`: files into a topic, which is made where it is absent."""
+"""`aggregator import`: append files to a topic, which is made if it does not exist."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def import_(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Append the events of files to TOPIC, which is made where it is absent.
+    """Append the events of files to TOPIC, which is made if it does not exist.
 
     INPUT is an .esdb file, whose columns, indexes and kind of keys a new topic takes on, or one of those that `append`
     reads: a file, a directory, a pattern, a place in a store. Events go on in the order of their file. Bytes in text
@@ -82,7 +82,7 @@ def _topic(
 
 
 def _checked(topic: Topic, indexes: tuple[str, ...], keys: str | None) -> Topic:
-    """A topic that is there, where it is as asked for: the same command can run twice."""
+    """The existing topic, if it has the settings asked for: the same command can run twice."""
     new = [index for index in indexes if index not in topic.indexes]
     if new or keys not in (None, topic.keys):
         asked, lacks = ("--index", f"no index {new[0]!r}") if new else ("--keys", f"keys of {topic.keys}")

@@ -1,4 +1,4 @@
-"""`aggregator query`: an LQL statement run, its answer printed."""
+"""`aggregator query`: run an LQL statement and print its answer."""
 
 from __future__ import annotations
 

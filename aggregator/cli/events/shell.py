@@ -106,7 +106,7 @@ class Shell:
     def interact(self) -> None:
         """Prompt until the user ends it. Raises click.UsageError where prompt_toolkit is missing."""
         session = self._session()
-        say(f"{self._path}: {len(self._catalog.streams()):,} streams. \\help tells what can be typed.")
+        say(f"{self._path}: {len(self._catalog.streams()):,} streams. Type \\help for help.")
         while True:
             try:
                 text = session.prompt()

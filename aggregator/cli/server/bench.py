@@ -109,7 +109,7 @@ def bench(
     rate: float | None, work: str, interface: str, body: str, compression: str, topic: str, token: str | None,
     **load: Any,
 ) -> None:  # fmt: skip
-    """Append generated events for some seconds, and tell rates and latencies.
+    """Append generated events for some seconds, and print rates and latencies.
 
     Without --url, to a catalog of its own, which lies in a new directory and is removed at the end. Segments are sealed
     meanwhile, as ever.

@@ -20,7 +20,7 @@ def bench_url(
     url: str, seconds: float, rate: float | None, threads: int, what: tuple[str, str, str, str, str, str | None],
     load: dict[str, Any], as_json: bool,
 ) -> None:  # fmt: skip
-    """Put a server under load and tell how it does. what: work, interface, body, compression,
+    """Put a server under load and report rates and latencies. what: work, interface, body, compression,
     topic, token.
 
     Raises InvalidRequestError where nothing at all was done.

@@ -44,7 +44,7 @@ then from the environment (AGGREGATOR__http__max_page, PLATEAU__http__max_page),
 def serve(directory: str | None, bind: str | None, config: str | None, pairs: tuple[str, ...], durability: str | None,
           tls_certificate: str | None, tls_key: str | None, client_ca: str | None, syslog: str | None,
           syslog_tls: str | None, log_format: str | None, public: bool, keys: bool) -> None:  # fmt: skip
-    """Serve the catalog in DIRECTORY over HTTP until it is told to stop (SIGTERM, Ctrl-C); made where it is absent.
+    """Serve the catalog in DIRECTORY, made if it does not exist, over HTTP until SIGTERM or Ctrl-C.
 
     What was acknowledged is on disk; requests that are open when it stops are finished first.
     """
@@ -65,12 +65,12 @@ def serve(directory: str | None, bind: str | None, config: str | None, pairs: tu
     }  # fmt: skip
     settings = keys_of.gather(Path(config) if config else None, Path.cwd(), os.environ, pairs, flags)
     if settings.data_path is None:
-        raise InvalidRequestError("no directory is named", hint="aggregator serve DIRECTORY")
+        raise InvalidRequestError("no directory was given", hint="aggregator serve DIRECTORY")
     run(settings.data_path, settings)
 
 
 class _NoPandas:
-    """Finds no pandas, and no dateutil, where they are installed."""
+    """Hides pandas and dateutil from imports."""
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
         if name in ("pandas", "dateutil"):

@@ -87,7 +87,7 @@ def list_(catalog: str, as_json: bool, file: str | None) -> None:
 @json_option
 @click.option("--file", type=click.Path(), metavar="FILE", help="Token file to use instead of tokens.json in CATALOG.")
 def revoke(catalog: str, token: str, as_json: bool, file: str | None) -> None:
-    """Take a TOKEN away, by its id or by its name."""
+    """Revoke a TOKEN, given by its id or its name."""
     from aggregator.server.control.tokens import revoke as take_away
 
     revoked = take_away(_file(catalog, file), token)

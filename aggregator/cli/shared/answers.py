@@ -38,7 +38,7 @@ def statement_format_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def shown_errors() -> Iterator[None]:
-    """A statement that is wrong ends the command with status 2, and is shown with the place."""
+    """End the command with status 2 for a wrong statement, and show where it is wrong."""
     try:
         yield
     except lql.LqlError as error:
@@ -122,10 +122,10 @@ def format_of(statement: Select, format_: str | None) -> str:
 
 
 def followed_format(statement: Select, format_: str | None) -> str:
-    """The format to print records in as they arrive. Raises click.UsageError for one that has an end."""
+    """The format to print records in as they arrive. Raises click.UsageError for one that cannot be followed."""
     chosen = format_of(statement, format_)
     if chosen not in _FOLLOWED:
-        raise click.UsageError(f"--format {chosen} has an end: follow with {', '.join(_FOLLOWED)}")
+        raise click.UsageError(f"--format {chosen} cannot be followed: use {', '.join(_FOLLOWED)}")
     return chosen
 
 

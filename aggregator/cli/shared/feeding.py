@@ -1,4 +1,4 @@
-"""Batches of events into a topic: appended one after the other, again where the catalog had too much to do."""
+"""Append batches of events to a topic, one after the other; try again where the catalog was busy."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatc
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic that is made once there is something to append: a file that cannot be read leaves none behind."""
+    """A topic that is made with its first events, so that a file that cannot be read leaves none behind."""
 
     catalog: aggregator.Catalog
     name: str
@@ -107,7 +107,7 @@ class NewTopic:
 
     @contextmanager
     def made(self) -> Iterator[aggregator.Topic]:
-        """Make it, for some work; where that fails before there is an event in it, it goes again."""
+        """Make the topic for some work; delete it again if that fails before it has any event."""
         topic = self.catalog.create_topic(self.name, indexes=self.indexes, keys=self.keys)
         try:
             yield topic

@@ -137,7 +137,7 @@ def _server(address: str) -> RemoteCatalog:
     from aggregator.cli.shared.remote import RemoteCatalog  # needs the extra `client`
 
     if len(_typed("token", "token_file")) == 2:
-        raise click.UsageError("--token and --token-file both give a token: give one")
+        raise click.UsageError("give either --token or --token-file, not both")
     given = click.get_current_context().meta[_ACCESS]
     token = given["token"]
     if given["token_file"] is not None:
@@ -148,7 +148,7 @@ def _server(address: str) -> RemoteCatalog:
 
 
 def _typed(*names: str) -> list[str]:
-    """Those of the options that stand on the command line."""
+    """The options given on the command line."""
     context = click.get_current_context()
     typed = click.core.ParameterSource.COMMANDLINE
     return [name for name in names if context.get_parameter_source(name) is typed]
@@ -163,12 +163,12 @@ def _must_be(path: str) -> None:
 
 
 def state_folder() -> Path:
-    """Where commands keep what they note for themselves; made where it is absent."""
+    """The folder for the progress of commands; made if it does not exist."""
     folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "aggregator"
     create_directory(folder)
     return folder
 
 
 def state_file(given: str | None, name: str) -> Path:
-    """A file for notes: the one that is named, or one of that name in the folder for such."""
+    """A progress file: the one given, or the one of that name in the state folder."""
     return state_folder() / f"{name}.json" if given is None else Path(given)

@@ -62,7 +62,7 @@ class RemoteCatalog(Client):
 
 
 class RemoteFollowing:
-    """The records of a SELECT as they arrive at a server: what `aggregator.Tail` is of a directory."""
+    """The records of a SELECT as they arrive at a server; `aggregator.Tail` does that for a directory."""
 
     def __init__(
         self, ask: Callable[..., Page], ask_patiently: Callable[..., Page], select: Select, timeout_s: float | None

@@ -11,20 +11,15 @@ from typing import Any, Self
 
 from aggregator.client.http import calls
 from aggregator.client.http.async_connection import AsyncConnection
-from aggregator.client.http.errors import BodyTooLargeError, UnavailableError, unforeseen
 from aggregator.client.http.retry import Retry
 from aggregator.client.writing.backlog import Batch, Row
-from aggregator.client.writing.lanes import Lanes
 from aggregator.client.writing.outbox import Outbox
 from aggregator.client.writing.rows import row_bytes, row_of
+from aggregator.client.writing.sender import ENDING_S, CallOf, Sender, TableOf
 from aggregator.client.writing.sizing import Sizing
-from aggregator.client.writing.writer import ENDING_S, FOREVER, CallOf, TableOf
-from aggregator.errors import InvalidRequestError
-from esformat import ClosedError, EsdbError, InvalidEventError
-from esformat.parts import to_arrow
 
 
-class AsyncWriter:
+class AsyncWriter(Sender):
     """Collects events and sends them in the background; an async context manager. See `Writer`.
 
     It belongs to the event loop that it was made in, and must be closed before that ends.
@@ -45,14 +40,10 @@ class AsyncWriter:
         producer: str | None = None,
     ) -> None:
         """Made by `AsyncTopic.writer`. Options as of `Writer`."""
-        if in_flight < 1:
-            raise InvalidRequestError("at least one batch is in flight")
-        self._connection, self._call_of, self._table_of = connection, call_of, table_of
-        self._retry = retry or FOREVER
-        self._lanes = Lanes(producer)
-        self._outbox = Outbox(sizing or Sizing(), queue_bytes=queue_bytes, linger_s=linger_s, when_full=when_full)
+        outbox = Outbox(sizing or Sizing(), queue_bytes=queue_bytes, linger_s=linger_s, when_full=when_full)
+        super().__init__(outbox, call_of, table_of, in_flight, retry, producer)
+        self._connection = connection
         self._changed = asyncio.Condition()
-        self._closing = False
         self._stopped = asyncio.Event()
         self._tasks = [asyncio.create_task(self._work()) for _ in range(in_flight)]
 
@@ -79,10 +70,7 @@ class AsyncWriter:
 
     async def add_table(self, table: Any) -> None:
         """Add events of anything with the Arrow C stream; part by part where the writer blocks."""
-        whole = to_arrow(table)
-        limit = self._outbox.sizing.max_rows
-        blocks = self._outbox.when_full == "block"
-        for part in [whole.slice(at, limit) for at in range(0, len(whole), limit)] if blocks else [whole]:
+        for part in self._parts(table):
             async with self._changed:
                 if await self._admit(part.nbytes, len(part)):
                     self._outbox.add_table(part, time.monotonic())
@@ -96,21 +84,6 @@ class AsyncWriter:
             await self._changed.wait()
             self._check()
         return True
-
-    def _check(self) -> None:
-        if self._closing:
-            raise ClosedError("the writer is closed", hint="make another one")
-        self._outbox.raise_failures()
-
-    @property
-    def acknowledged(self) -> int:
-        """Events that are stored."""
-        return self._outbox.acknowledged
-
-    @property
-    def dropped(self) -> int:
-        """Events that a full queue dropped."""
-        return self._outbox.dropped
 
     async def flush(self) -> None:
         """Wait until everything that was added is stored. Raises WriteFailedError for what cannot be."""
@@ -139,15 +112,11 @@ class AsyncWriter:
         left_s = None if end_s is None else max(0.0, end_s + ENDING_S - time.monotonic())
         _, unanswered = await asyncio.wait(self._tasks, timeout=left_s)
         if unanswered:
-            self._outbox.abandon(
-                UnavailableError("the writer was closed before the server answered", status=None, maybe_stored=True)
-            )
+            self._abandon()
             for task in unanswered:
                 task.cancel()
             await asyncio.wait(unanswered)
-        late = UnavailableError("the writer was closed before they were sent", status=None, maybe_stored=False)
-        self._outbox.give_up(late)
-        self._outbox.raise_failures()
+        self._give_up()
 
     async def __aenter__(self) -> Self:
         return self
@@ -196,16 +165,7 @@ class AsyncWriter:
                 batch.key = key
                 reply = await self._connection.send(self._call_of(table, *key), self._retry, self._pause)
             calls.receipt(reply)
-        except (BodyTooLargeError, InvalidEventError) as error:
-            if batch.count > 1 and (batch.key[0] is None or isinstance(error, BodyTooLargeError)):
-                if isinstance(error, BodyTooLargeError):
-                    self._outbox.too_large(batch)
-                return batch.halves()
-            self._outbox.fail(batch, error)
-        except EsdbError as error:
-            self._outbox.fail(batch, error)
         except Exception as error:  # noqa: BLE001  # its events are told of, and those behind them go on
-            self._outbox.fail(batch, unforeseen(error))
-        else:
-            self._outbox.acknowledge(batch, took_s=time.monotonic() - began, refusals=reply.refusals)
+            return self._outbox.refused(batch, error)
+        self._outbox.acknowledge(batch, took_s=time.monotonic() - began, refusals=reply.refusals)
         return ()

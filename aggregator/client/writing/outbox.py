@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from aggregator.client.http.errors import WriteFailedError
+from aggregator.client.http.errors import BodyTooLargeError, WriteFailedError, unforeseen
 from aggregator.client.writing.backlog import Backlog, Batch, Row
 from aggregator.client.writing.sizing import Sizing
 from aggregator.errors import InvalidRequestError, OverloadedError
-from esformat import EsdbError
+from esformat import EsdbError, InvalidEventError
 
 WHEN_FULL = ("block", "refuse", "drop_oldest", "drop_newest")
 _FULL_RETRY_S = 0.1
@@ -138,14 +138,18 @@ class Outbox:
             self._rows, sent=batch.count, took_s=took_s, refusals=refusals, waiting=self._backlog.count
         )
 
-    def too_large(self, batch: Batch) -> None:
-        """The server takes no batches of that many bytes."""
-        self.sizing = replace(self.sizing, max_bytes=max(1, min(self.sizing.max_bytes, batch.size_bytes // 2)))
-
-    def fail(self, batch: Batch, error: EsdbError) -> None:
-        """A batch cannot be delivered."""
+    def refused(self, batch: Batch, error: Exception) -> Sequence[Batch]:
+        """A batch was not delivered: the halves to send instead where that may help; none, and it has failed."""
+        if isinstance(error, BodyTooLargeError | InvalidEventError) and batch.count > 1:
+            if isinstance(error, BodyTooLargeError):
+                self.sizing = replace(self.sizing, max_bytes=max(1, min(self.sizing.max_bytes, batch.size_bytes // 2)))
+                return batch.halves()
+            if batch.key[0] is None:  # it was not sent: one of its events makes no table
+                return batch.halves()
         if batch.start in self._under_way:
-            self._unsent.append(Unsent(batch.events, error, *batch.key))
+            told = error if isinstance(error, EsdbError) else unforeseen(error)
+            self._unsent.append(Unsent(batch.events, told, *batch.key))
+        return ()
 
     def settle(self, batch: Batch, halves: Sequence[Batch] = ()) -> None:
         """A batch is no longer under way; its halves are, where it is sent in two."""

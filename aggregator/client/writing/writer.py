@@ -5,35 +5,25 @@ from __future__ import annotations
 import atexit
 import concurrent.futures.thread  # noqa: F401  # pandas, which pyarrow imports with the first array, cannot at a program's end
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from threading import Condition, Event, Thread
 from typing import Any
-
-import pyarrow as pa
 
 from aggregator.base.result import Closing
 from aggregator.client.http import calls
 from aggregator.client.http.connection import Connection
-from aggregator.client.http.errors import BodyTooLargeError, UnavailableError, unforeseen
+from aggregator.client.http.errors import UnavailableError
 from aggregator.client.http.retry import Retry
 from aggregator.client.writing.backlog import Batch, Row
-from aggregator.client.writing.lanes import Lanes
 from aggregator.client.writing.outbox import Outbox
 from aggregator.client.writing.rows import row_bytes, row_of
+from aggregator.client.writing.sender import ENDING_S, CallOf, Sender, TableOf
 from aggregator.client.writing.sizing import Sizing
-from aggregator.errors import InvalidRequestError
-from esformat import ClosedError, EsdbError, InvalidEventError
-from esformat.parts import to_arrow
 
-CallOf = Callable[[pa.Table, str, int], calls.Call]
-TableOf = Callable[[Any], pa.Table]
-FOREVER = Retry(deadline_s=None)
-ENDING_S = 0.1
-"""So long a thread may take to see that the writer is closed."""
 _AT_EXIT_S = 10.0
 
 
-class Writer(Closing):
+class Writer(Sender, Closing):
     """Collects events and sends them in the background. Safe to share between threads; a context manager.
 
     What `flush` or `close` return from was acknowledged. What cannot be delivered is raised as WriteFailedError by the
@@ -66,15 +56,11 @@ class Writer(Closing):
         producer: what the writer's producers are named after, in this process and never again; drawn where absent.
         name: of its threads. close_at_exit: whether the end of the program closes it.
         """
-        if in_flight < 1:
-            raise InvalidRequestError("at least one batch is in flight")
-        self._connection, self._call_of, self._table_of = connection, call_of, table_of
-        self._retry = retry or FOREVER
-        self._lanes = Lanes(producer)
-        self._outbox = Outbox(sizing or Sizing(), queue_bytes=queue_bytes, linger_s=linger_s, when_full=when_full)
+        outbox = Outbox(sizing or Sizing(), queue_bytes=queue_bytes, linger_s=linger_s, when_full=when_full)
+        super().__init__(outbox, call_of, table_of, in_flight, retry, producer)
+        self._connection = connection
         self._changed = Condition()
         self._idle = 0  # threads that wait for something to send
-        self._closing = False
         self._stopped = Event()
         self._threads = [Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(in_flight)]
         for thread in self._threads:
@@ -114,11 +100,7 @@ class Writer(Closing):
         """Add events of anything with the Arrow C stream. Raises as `add` does; nothing was added then, but for a
         table that is larger than a batch: "block" adds it part by part.
         """
-        whole = to_arrow(table)
-        limit = self._outbox.sizing.max_rows
-        blocks = self._outbox.when_full == "block"
-        parts = [whole.slice(at, limit) for at in range(0, len(whole), limit)] if blocks else [whole]
-        for part in parts:
+        for part in self._parts(table):
             with self._changed:
                 if self._admit(part.nbytes, len(part)):
                     first = not self._outbox.waiting
@@ -126,19 +108,13 @@ class Writer(Closing):
                     self._wake(first)
 
     def _admit(self, size: int, count: int) -> bool:
-        self._check_open()
-        self._outbox.raise_failures()
+        self._check()
         if self._outbox.when_full != "block":
             return self._outbox.make_room(size, count)
         while not self._outbox.has_room(size):
             self._changed.wait()
-            self._check_open()
-            self._outbox.raise_failures()
+            self._check()
         return True
-
-    def _check_open(self) -> None:
-        if self._closing:
-            raise ClosedError("the writer is closed", hint="make another one")
 
     def _wake(self, first: bool) -> None:
         """Wake who sends, where that is worth it: for a first event, and for a full batch."""
@@ -149,16 +125,6 @@ class Writer(Closing):
             self._changed.notify_all()
 
     # ------------------------------------------------------------ state
-
-    @property
-    def acknowledged(self) -> int:
-        """Events that are stored."""
-        return self._outbox.acknowledged
-
-    @property
-    def dropped(self) -> int:
-        """Events that a full queue dropped."""
-        return self._outbox.dropped
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until everything that was added is stored.
@@ -193,17 +159,9 @@ class Writer(Closing):
             thread.join(None if end_s is None else max(0.0, end_s + ENDING_S - time.monotonic()))
         atexit.unregister(self._at_exit)
         with self._changed:
+            if any(thread.is_alive() for thread in self._threads):
+                self._abandon()
             self._give_up()
-            self._outbox.raise_failures()
-
-    def _give_up(self) -> None:
-        """Nobody waits any more for what was not sent or not answered."""
-        if any(thread.is_alive() for thread in self._threads):
-            self._outbox.abandon(
-                UnavailableError("the writer was closed before the server answered", status=None, maybe_stored=True)
-            )
-        late = UnavailableError("the writer was closed before they were sent", status=None, maybe_stored=False)
-        self._outbox.give_up(late)
 
     def _at_exit(self) -> None:
         self.close(_AT_EXIT_S)
@@ -246,22 +204,9 @@ class Writer(Closing):
                 batch.key = key
                 reply = self._connection.send(self._call_of(table, *key), self._retry, self._stopped.wait)
             calls.receipt(reply)
-        except (BodyTooLargeError, InvalidEventError) as error:
-            if batch.count > 1 and (batch.key[0] is None or isinstance(error, BodyTooLargeError)):
-                with self._changed:
-                    if isinstance(error, BodyTooLargeError):
-                        self._outbox.too_large(batch)
-                return batch.halves()
-            self._fail(batch, error)
-        except EsdbError as error:
-            self._fail(batch, error)
         except Exception as error:  # noqa: BLE001  # its events are told of, and those behind them go on
-            self._fail(batch, unforeseen(error))
-        else:
             with self._changed:
-                self._outbox.acknowledge(batch, took_s=time.monotonic() - began, refusals=reply.refusals)
-        return ()
-
-    def _fail(self, batch: Batch, error: EsdbError) -> None:
+                return self._outbox.refused(batch, error)
         with self._changed:
-            self._outbox.fail(batch, error)
+            self._outbox.acknowledge(batch, took_s=time.monotonic() - began, refusals=reply.refusals)
+        return ()

@@ -18,6 +18,7 @@ from aggregator.model import SegmentInfo
 from aggregator.storage.manifest import Edit
 from aggregator.storage.parts import Storage
 from aggregator.storage.state.state import Topic
+from aggregator.storage.state.streams import StreamIndex
 from esformat import EsdbError
 from esformat.parts import sync_directory
 
@@ -40,9 +41,9 @@ class UnlessRemoved:
 class Removal:
     """Retires segments and deletes their files. Safe to share between threads."""
 
-    def __init__(self, storage: Storage, quota: Quota) -> None:
+    def __init__(self, storage: Storage, quota: Quota, streams: StreamIndex) -> None:
         self._state, self._manifest, self._layout = storage.state, storage.manifest, storage.layout
-        self._pins, self._pool, self._quota = storage.pins, storage.pool, quota
+        self._pins, self._pool, self._quota, self._streams = storage.pins, storage.pool, quota, streams
         self._sweeping = Lock()
         self.retired = 0
         """Segments that were taken out, and not replaced, since the catalog was opened."""
@@ -110,7 +111,7 @@ class Removal:
             if waiting:
                 self._manifest.check_mine()
             for number, size_bytes, change in waiting:
-                if self._pins.holds_before(change):
+                if self._is_read(change):
                     break
                 self._pool.forget(number)
                 path = self._layout.segment(number)
@@ -130,3 +131,10 @@ class Removal:
             if failed is not None:
                 raise failed
             return freed
+
+    def _is_read(self, change: int) -> bool:
+        """Whether a scan reads a snapshot older than a change. The stream index, which is soon done, is waited for."""
+        if not self._pins.holds_before(change):
+            return False
+        self._streams.wait()
+        return self._pins.holds_before(change)

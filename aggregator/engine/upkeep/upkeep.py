@@ -51,7 +51,7 @@ class Upkeep:
         self._layout, self._budget, self._limits = storage.layout, storage.budget, storage.limits
         self._clock, self._quota, self._reserve = storage.clock, quota, storage.reserve
         self._fan_in = storage.tuning.fan_in
-        self.removal = Removal(storage, quota)
+        self.removal = Removal(storage, quota, streams)
         self._rewriter = Rewriter(storage.layout, storage.pool, sealer.take_number)
         self.erasures = Erasures(storage, sealer, self._rewriter, self.removal, streams)
         self.topics = Topics(storage, sealer, self.removal, quota)

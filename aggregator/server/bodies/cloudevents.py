@@ -70,7 +70,7 @@ def read_binary_event(
         elif name.startswith(PREFIX):
             attribute = name.removeprefix(PREFIX).decode("latin-1")
             if attribute in event or attribute in ("data", "data_base64", "datacontenttype"):
-                raise InvalidEventError(f"the header {name.decode('latin-1')[:40]!r} cannot be there, or is twice")
+                raise InvalidEventError(f"the header {name.decode('latin-1')[:40]!r} is not allowed, or there twice")
             event[attribute] = _header_text(value, attribute)
     return _table([_checked(event, 0)], [body], now_us, tell)
 
@@ -104,7 +104,7 @@ def _checked(event: Any, number: int) -> Mapping[str, Any]:
     for name in _REQUIRED:
         value = event.get(name)
         if not isinstance(value, str) or not value:
-            raise InvalidEventError(f"event {number}: {name} must be a text that is not empty")
+            raise InvalidEventError(f"event {number}: {name} must be non-empty text")
     if not event["specversion"].startswith("1."):
         raise InvalidEventError(f"event {number}: specversion {event['specversion'][:20]!r} is not known; give 1.0")
     for name, value in event.items():
@@ -113,7 +113,9 @@ def _checked(event: Any, number: int) -> Mapping[str, Any]:
         if isinstance(value, float) and value.is_integer():  # 5.0 is a whole number in JSON
             value = event[name] = int(value)
         if not _NAME.fullmatch(name) or len(name) > 100:
-            raise InvalidEventError(f"event {number}: attribute {name[:40]!r} is not of lower-case letters and digits")
+            raise InvalidEventError(
+                f"event {number}: attribute {name[:40]!r} must have lower-case letters and digits only"
+            )
         if value is not None and not isinstance(value, str | bool | int):
             raise InvalidEventError(f"event {number}: attribute {name!r} is not a string, boolean or integer")
         if isinstance(value, int) and not -(2**31) <= value < 2**31:

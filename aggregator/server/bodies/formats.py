@@ -264,7 +264,7 @@ def read_records(
 
 
 def _with_our_names(record: dict[str, Any], names: Names) -> dict[str, Any]:
-    """A record whose time is `ts` and whose message is `msg`; what it called so before has a name of its own then."""
+    """Rename a record's time to `ts` and its message to `msg`; fields that had these names get others."""
     ours = names.ours("ts", "msg")
     ours |= {name: name for name in ("ts", "msg") if name not in ours and name not in ours.values()}
     made = {ours[name]: record.pop(name) for name in list(record) if name in ours}

@@ -73,7 +73,7 @@ def unpack_snappy(stored: bytes, max_bytes: int) -> bytes:
         if byte < 0x80:
             break
     else:
-        raise _no_snappy("it does not say its size")
+        raise _no_snappy("its size is missing")
     if size > max_bytes:
         raise ProblemError(413, "body-too-large", f"the body has more than {max_bytes:,} bytes, decompressed",
                            "send it in smaller ones")  # fmt: skip
@@ -104,7 +104,7 @@ def _entries(request: Any, tell: Tell) -> Iterator[TAGS_AND_RECORD]:
 
 
 def _check_parts(body: bytes) -> None:
-    """Look for a request of more parts than there may be: read as a whole, it takes up to thirty times its bytes."""
+    """Refuse a request with too many parts before it is read as a whole, into up to thirty times its bytes."""
     left = MAX_PARTS
     for stream in _fields(body, _STREAMS):
         for entry in _fields(stream, _ENTRIES):

@@ -113,7 +113,7 @@ def read_message(
 
 
 def _new(rest: bytes, tags: dict[str, str], record: dict[str, Any], now: dt.datetime) -> bool:
-    """Read a message of RFC 5424; False where it is none, and nothing is changed."""
+    """Read a message of RFC 5424. False, and nothing is changed, if it is not one."""
     parts = rest.lstrip(b" ").split(b" ", 6)
     if len(parts) < 6 or parts[0] != b"1" or max(map(len, parts[2:6])) > MAX_NAME_BYTES:
         return False
@@ -165,7 +165,7 @@ def _structured(text: bytes, record: dict[str, Any]) -> bytes:
 
 
 def _old(rest: bytes, tags: dict[str, str], record: dict[str, Any], now: dt.datetime) -> bool:
-    """Read a message that begins with a time, after RFC 3164; False where it does not, and nothing is changed."""
+    """Read a message of RFC 3164, which begins with a time. False, and nothing is changed, if it does not."""
     found = _OLD_TIME.match(rest)
     if found is not None:
         at, moment = _old_moment(found, now)
@@ -321,7 +321,7 @@ def _iso_second(date: bytes, clock: bytes, zone: bytes | None, now: dt.datetime)
 def _old_second(
     month: bytes, day: bytes, year: bytes | None, clock: bytes, zone: bytes | None, now: dt.datetime
 ) -> dt.datetime | None:
-    """A time in a zone; without a year, the last that is not to come, but for a day: clocks and zones differ."""
+    """A time in a zone. Without a year: the latest at most a day ahead, as clocks and zones differ."""
     number, tz = _MONTHS.get(month.lower(), 0), now.tzinfo if zone is None else _zone(zone)
     hour, minute, second = map(int, clock.split(b":"))
     found = []

@@ -1,4 +1,4 @@
-"""`Settings`: what a server is told to do. Frozen values with safe defaults; reading them from files is elsewhere."""
+"""`Settings`: how a server is configured. Frozen values with safe defaults; reading them from files is elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aggregator import InvalidRequestError, Limits, Retention, Roll
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """How HTTP is spoken.
+    """Settings of HTTP.
 
     bind: host and port, port 0 takes a free one. public: may listen on other than loopback addresses without tokens
     or client certificates. max_append_bytes: of a request body. max_page, max_page_bytes: of one page of plateau's
@@ -39,7 +39,7 @@ class Http:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How much is done at once; what comes on top is refused with 429.
+    """How much is done at once; more is refused with 429.
 
     append_threads, read_threads: threads for each kind of catalog call; more reads at once than processors only get in
     each other's way. waiting: calls of each kind that may wait, and
@@ -92,7 +92,7 @@ process, pod or host, such as service.instance.id, is none: each restart would b
 
 @dataclass(frozen=True, slots=True)
 class Otlp:
-    """How OTLP is spoken.
+    """Settings of OTLP.
 
     tags: attributes of a resource that name its stream; the others are fields of each record. grpc: host:port to take
     it on over gRPC, with the server's tokens, certificate and limits.
@@ -127,7 +127,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that a server can be told.
+    """All settings of a server.
 
     tokens: the file of bearer tokens; None: `tokens.json` beside the data, if it is there. roll, retention: of topics
     that an append makes. syslog: host:port to listen on for syslog messages, TCP and UDP; syslog_tls: the same over

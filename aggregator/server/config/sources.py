@@ -138,15 +138,15 @@ def _durability(given: Any, name: str) -> str:
 KEYS: Mapping[str, Key] = {
     "data_path": Key(("", "data_path"), _path, "directory of the catalog"),
     "http.bind": Key(("http", "bind"), _text, "host:port to listen on"),
-    "http.public": Key(("http", "public"), _flag, "listen on any address although no token is asked for"),
+    "http.public": Key(("http", "public"), _flag, "listen on public addresses without requiring tokens"),
     "http.max_append_bytes": Key(("http", "max_append_bytes"), _size, "largest request body"),
     "http.max_page": Key(("http", "max_page"), _whole, "largest page of plateau's routes, in records"),
     "http.max_page_bytes": Key(("http", "max_page_bytes"), _size, "likewise, in bytes"),
     "http.max_header_bytes": Key(("http", "max_header_bytes"), _size, "largest headers of a request"),
     "http.max_connections": Key(("http", "max_connections"), _whole, "connections at once"),
-    "http.stall": Key(("http", "stall_s"), _seconds, "patience with headers, each piece of a body, each reader"),
+    "http.stall": Key(("http", "stall_s"), _seconds, "time limit for headers, each piece of a body, each reader"),
     "http.keep_alive": Key(("http", "keep_alive_s"), _seconds, "how long an idle connection stays"),
-    "http.drain": Key(("http", "drain_s"), _seconds, "what open requests get when the server stops"),
+    "http.drain": Key(("http", "drain_s"), _seconds, "time that open requests get when the server stops"),
     "http.cors_origins": Key(
         ("http", "cors_origins"), _origins, "origins of pages that browsers may ask from; * is any"
     ),
@@ -158,14 +158,14 @@ KEYS: Mapping[str, Key] = {
     "work.waiting": Key(("work", "waiting"), _whole, "appends, and reads, that may wait; more are refused"),
     "work.patience": Key(("work", "patience_s"), _seconds, "how long they may wait, about"),
     "work.slow_reads": Key(("work", "slow_reads"), _whole, "slow reads at once, beside the others"),
-    "work.query_time": Key(("work", "query_s"), _seconds, "what a read may take for the next piece of its answer"),
-    "work.query_memory": Key(("work", "query_bytes"), _size, "what a read may hold in memory to sort and to group"),
+    "work.query_time": Key(("work", "query_s"), _seconds, "time a read may take for the next piece of its answer"),
+    "work.query_memory": Key(("work", "query_bytes"), _size, "memory that a read may take to sort and to group"),
     "work.body_bytes": Key(("work", "body_bytes"), _size, "all request bodies in memory"),
     "tls.certificate": Key(("tls", "certificate"), _path, "certificate chain of the server, PEM"),
     "tls.key": Key(("tls", "key"), _path, "its private key, PEM"),
-    "tls.client_ca": Key(("tls", "client_ca"), _path, "authorities of client certificates, which are then needed"),
+    "tls.client_ca": Key(("tls", "client_ca"), _path, "authorities of client certificates, which are then required"),
     "tokens": Key(("", "tokens"), _path, "file of the bearer tokens; tokens.json beside the data"),
-    "log.level": Key(("log", "level"), _choice("debug", "info", "warning", "error"), "least level that is told"),
+    "log.level": Key(("log", "level"), _choice("debug", "info", "warning", "error"), "lowest level that is logged"),
     "log.format": Key(("log", "format"), _choice("text", "json"), "one JSON object per line, or text"),
     "log.requests": Key(("log", "requests"), _flag, "a line for each request"),
     "catalog.durability": Key(("catalog", "durability"), _durability, "fsync, interval, interval:200ms or none"),
@@ -173,8 +173,12 @@ KEYS: Mapping[str, Key] = {
     "catalog.file_mode": Key(("catalog", "file_mode"), _mode, "of its files, in octal: 0640 lets a group read"),
     "catalog.memory_bytes": Key(("limits", "memory_bytes"), _size, "unsealed events in memory"),
     "catalog.log_bytes": Key(("limits", "log_bytes"), _size, "the write-ahead log on disk"),
-    "catalog.retain.max_bytes": Key(("limits", "max_bytes"), _size, "everything on disk; the oldest goes"),
-    "catalog.min_free_bytes": Key(("limits", "min_free_bytes"), _size, "what stays free on the disk; the oldest goes"),
+    "catalog.retain.max_bytes": Key(
+        ("limits", "max_bytes"), _size, "everything on disk; beyond it the oldest events go"
+    ),
+    "catalog.min_free_bytes": Key(
+        ("limits", "min_free_bytes"), _size, "space kept free on the disk: the oldest events go"
+    ),
     "catalog.disk_bytes": Key(("limits", "disk_bytes"), _size, "everything on disk; appends beyond it are refused"),
     "catalog.storage.min_available": Key(
         ("limits", "min_available_bytes"), _size, "appends are refused where less is free on the disk; nothing goes"
@@ -193,9 +197,9 @@ KEYS: Mapping[str, Key] = {
     "otlp.tags": Key(("otlp", "tags"), _names, "attributes of a resource that are tags of its stream"),
     "syslog": Key(("", "syslog"), _text, "host:port for syslog over TCP and UDP"),
     "syslog_tls": Key(("", "syslog_tls"), _text, "host:port for syslog over TLS, with tls.certificate and tls.key"),
-    "syslog_buffer": Key(("", "syslog_buffer_bytes"), _size, "datagrams that the kernel is to hold"),
-    "metrics.prometheus": Key(("", "metrics_bind"), _text, "host:port to give /metrics on as well, and nothing else"),
-    "metrics.plateau": Key(("", "plateau_metrics"), _flag, "plateau's figures in /metrics, beside ours"),
+    "syslog_buffer": Key(("", "syslog_buffer_bytes"), _size, "receive buffer of the kernel for datagrams"),
+    "metrics.prometheus": Key(("", "metrics_bind"), _text, "host:port of a second listener, for /metrics only"),
+    "metrics.plateau": Key(("", "plateau_metrics"), _flag, "give plateau's figures in /metrics as well"),
 }
 _ALIASES = {
     "catalog.retain": "catalog.retain.max_bytes",

@@ -36,7 +36,7 @@ class Access:
             raise ProblemError(403, "forbidden", f"this token is not for topic {topic!r}")
 
     def require_all_topics(self, scope: Scope) -> None:
-        """For what touches topics that nobody has named. Raises ProblemError, 403."""
+        """Check an operation on topics that the request does not name. Raises ProblemError, 403."""
         self.require(scope)
         if self.topics is not None:
             raise ProblemError(403, "forbidden", "this token is for some topics only", "name one of them")

@@ -29,7 +29,7 @@ class Asking:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.gone = True
-        self.allowance.cancel("the client has left")
+        self.allowance.cancel("the client disconnected")
 
 
 def asking() -> Asking | None:

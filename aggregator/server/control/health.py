@@ -39,7 +39,7 @@ class Health:
         return self.age_s > PATIENCE * self._interval_s
 
     async def look(self, catalog: Catalog) -> None:
-        """Look once."""
+        """Check once."""
         began = time.monotonic()
         try:
             trouble, self.problems = await asyncio.to_thread(lambda: (catalog.trouble, len(catalog.problems())))
@@ -54,7 +54,7 @@ class Health:
 
     @contextlib.asynccontextmanager
     async def looking(self, catalog: Catalog) -> AsyncIterator[None]:
-        """Look at each interval, as long as this is open."""
+        """Check at each interval while this is open."""
 
         async def again() -> None:
             while True:

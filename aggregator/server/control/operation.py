@@ -80,7 +80,7 @@ def bound(endpoint: Callable[[*Ts, Request], Awaitable[Response]], *values: *Ts)
 
 
 def _responses(answers: Mapping[str, Any], errors: Mapping[str, Any]) -> dict[str, Any]:
-    """The answers with what every one of their kind has."""
+    """The answers, completed with what all of their kind have."""
     made: dict[str, Any] = {"default": {"description": "an error", "content": errors}}
     for status, answer in answers.items():
         common = {"content": errors} if status >= "400" else {}

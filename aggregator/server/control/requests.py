@@ -15,7 +15,7 @@ BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is told of a request that is over.
+    """Facts about a finished request.
 
     route: its template, "" where there is none; who: name of its token; client: address that it came from.
     """

@@ -139,16 +139,16 @@ class WorkPool:
 
     @property
     def has_room(self) -> bool:
-        """Whether a call would not have to wait too long."""
+        """Whether a call would get a thread soon enough."""
         return self.busy < self.capacity and self.wait_s <= self._patience_s
 
     def check_room(self) -> None:
-        """Refuse now what would have to wait too long: before a body is read. Raises OverloadedError."""
+        """Refuse a call that would have to wait too long, before its body is read. Raises OverloadedError."""
         if not self.has_room:
             self._refuse()
 
     async def wait_for_room(self) -> None:
-        """For who was let in before and goes on, such as a tail: one append wakes all of them, and none is refused."""
+        """Wait for a caller admitted before, such as a tail: one append wakes all of them, and none is refused."""
         while not self.has_room:
             await asyncio.sleep(max(MIN_RETRY_S, self.wait_s))
 
@@ -179,7 +179,7 @@ class WorkPool:
             return await asyncio.shield(job.done)  # it counts as long as it runs, whoever gives up waiting
         except asyncio.CancelledError:
             if self._slow is not None:
-                job.allowance.cancel("nobody waits for the answer any more")
+                job.allowance.cancel("the client no longer waits for the answer")
             raise
 
     # ------------------------------------------------------------ queued, quick, slow

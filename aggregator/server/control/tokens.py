@@ -65,7 +65,7 @@ class Token:
 
     @property
     def end(self) -> dt.datetime | None:
-        """When its time is over; None: never."""
+        """When it expires; None: never."""
         return None if self.expires is None else dt.datetime.fromisoformat(self.expires)
 
 
@@ -86,7 +86,7 @@ def create(
     topics: Sequence[str] | None = None,
     expires: dt.datetime | None = None,
 ) -> str:
-    """Make a token; gives it in full, which nobody can do again. Raises InvalidRequestError, OSError."""
+    """Make a token, and return it in full: only its hash is kept. Raises InvalidRequestError, OSError."""
     wrong = [scope for scope in scopes if scope not in SCOPES]
     if wrong or not scopes:
         raise InvalidRequestError(
@@ -107,7 +107,7 @@ def create(
 
 
 def revoke(path: Path, id_or_name: str) -> list[Token]:
-    """Take tokens away, by their id or name; servers notice soon. Raises InvalidRequestError where there is none."""
+    """Revoke tokens, by their id or name; servers notice soon. Raises InvalidRequestError where there is none."""
     with _editing(path) as tokens:
         gone = [token for token in tokens if id_or_name in (token.id, token.name)]
         if not gone:
@@ -168,7 +168,7 @@ class Authority:
         expected = "0" * 64 if found is None else found.digest
         right = hmac.compare_digest(_digest(secret), expected)
         if not right or found is None or prefix != _PREFIX or (found.end is not None and self.now() >= found.end):
-            raise _refused("the token is wrong, or over")
+            raise _refused("the token is unknown or has expired")
         return Access(frozenset(found.scopes), found.topics, found.name, found.end)
 
     def look(self) -> None:
@@ -190,7 +190,7 @@ class Authority:
         self._trouble = trouble
 
     def _look(self) -> None:
-        """Read the file again if it changed. Once there was one, its absence opens nothing."""
+        """Read the file again if it changed. Once there was one, a missing file gives no access."""
         self._looked = time.monotonic()
         if self._path is None:
             return
@@ -211,7 +211,7 @@ class Authority:
 
 
 class Standing:
-    """What a request that takes long may still do: its token may be revoked, changed or over meanwhile."""
+    """What a long request may still do: its token may be revoked, changed or expired meanwhile."""
 
     def __init__(self, authority: Authority, header: str | None, access: Access, operation: Operation) -> None:
         """access: what the authority found for the header just now."""

@@ -195,7 +195,7 @@ def _with_first(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Ite
 
 
 class Streamed(Response):
-    """An answer whose chunks are made as they are sent. It ends early where its client leaves or its token is over."""
+    """An answer whose chunks are made as they are sent. It ends early if its client leaves or its token expires."""
 
     def __init__(
         self, first: bytes, rest: AsyncIterator[bytes], media: str, headers: Mapping[str, str] | None = None

@@ -61,7 +61,7 @@ async def _read(request: Request, http: Http, as_it_is: Container[str] = ()) -> 
     named = request.headers.get("content-encoding", "identity").strip().lower()
     encoding = "identity" if named in as_it_is else _OTHER_NAMES.get(named, named)
     if encoding not in ("identity", *ENCODINGS):
-        raise ProblemError(415, "unsupported-encoding", f"Content-Encoding {encoding[:40]!r} is not spoken here",
+        raise ProblemError(415, "unsupported-encoding", f"Content-Encoding {encoding[:40]!r} is not supported",
                            "send gzip, zstd, deflate or none", accept_encoding=", ".join(ENCODINGS))  # fmt: skip
     return Body(await request.body(), encoding, http.max_append_bytes, request.app.state.context.body_room)
 
@@ -109,4 +109,4 @@ def _inflated(stored: bytes) -> Iterator[bytes]:
     if not inflate.eof:
         raise zlib.error("it is cut short")
     if inflate.unused_data:
-        raise zlib.error("something stands behind its end")
+        raise zlib.error("data follows its end")

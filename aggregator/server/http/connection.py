@@ -37,7 +37,7 @@ _TOO_LONG = Problem(
     431, "headers-too-large", "the headers have more bytes than are taken", "send fewer or shorter ones"
 )
 _TOO_SLOW = Problem(408, "headers-stalled", "the rest of the headers did not come in time")
-_OTHER_CODING = Problem(501, "unsupported-coding", "only the transfer encoding chunked is spoken",
+_OTHER_CODING = Problem(501, "unsupported-coding", "the only supported transfer encoding is chunked",
                         "send gzip or zstd as Content-Encoding")  # fmt: skip
 
 _TOO_MANY = Problem(
@@ -143,7 +143,7 @@ class Connection(HttpToolsProtocol):
             self._linger()
 
     def _check(self, method: bytes, version: str) -> None:
-        """Refuse what is HTTP, and not spoken here, or too much. Raises _RefusedError."""
+        """Refuse valid HTTP that is unsupported, or beyond a limit. Raises _RefusedError."""
         if version not in ("1.0", "1.1") or method == b"CONNECT":
             raise _RefusedError(_NO_HTTP)
         if self._surplus or (self.limit_concurrency is not None and len(self.tasks) >= self.limit_concurrency):

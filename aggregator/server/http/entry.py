@@ -71,7 +71,7 @@ async def _still_allowed(standing: Standing, response: Response) -> None:
 
 
 def _check_query(query: bytes) -> None:
-    """What is no UTF-8 would be taken for another text. Raises ProblemError."""
+    """Refuse names that are not UTF-8: they would be read as other text. Raises ProblemError."""
     try:
         unquote_to_bytes(query).decode()
     except UnicodeDecodeError:

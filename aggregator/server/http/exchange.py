@@ -36,7 +36,7 @@ class Exchange(RequestResponseCycle):
 
     @property
     def broken_off(self) -> bool:
-        """Whether an answer was begun and not finished that nothing but a reset would show to be a part."""
+        """Whether an answer was begun and not finished, and only a reset can show that a part is missing."""
         return self._ends_with_connection and not self.response_complete
 
     def disconnect(self) -> None:

@@ -70,7 +70,7 @@ class Guard:
         return cors_headers(origin, allowed)
 
     def _options(self, scope: Scope) -> Response | None:
-        """The answer to a question for methods, of which a browser's about another origin is one."""
+        """The answer to OPTIONS, also when a browser asks for a page of another origin."""
         methods = self._methods.of(scope["path"]) if scope["method"] == "OPTIONS" else []
         if not methods:
             return None

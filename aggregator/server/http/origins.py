@@ -62,7 +62,7 @@ def may_ask(origin: bytes, allowed: Sequence[str]) -> bool:
 
 
 def cors_headers(origin: bytes | None, allowed: Sequence[str]) -> list[tuple[bytes, bytes]]:
-    """Added to every answer, so that a browser shows it to the page of that origin, if the page may ask."""
+    """Headers of every answer that let a browser show it to a page of that origin, if the page may ask."""
     vary = [(b"vary", b"Origin")] if allowed else []
     if origin is None or not may_ask(origin, allowed):
         return vary

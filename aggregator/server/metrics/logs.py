@@ -47,7 +47,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up(logs: Logs) -> None:
-    """Send what the server and its libraries tell to stderr."""
+    """Send the log of the server and its libraries to stderr."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if logs.format == "json" else TextFormatter())
     root = logging.getLogger()
@@ -58,7 +58,7 @@ def set_up(logs: Logs) -> None:
 
 
 def tell_request(told: Told) -> None:
-    """A line about a request that is over."""
+    """Log a finished request."""
     _requests.info(
         "request",
         extra={

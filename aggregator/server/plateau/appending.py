@@ -1,4 +1,4 @@
-"""Appends of plateau's clients: an Arrow file becomes events; topics and partitions come to be by it."""
+"""Appends of plateau's clients: an Arrow file becomes events; its topic and partition are made for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def append(
     roll: Roll | None = None,
     retention: Retention | None = None,
 ) -> tuple[Receipt, Definition]:
-    """Store the records of an Arrow file in a (topic, partition), which are made where they are absent.
+    """Store the records of an Arrow file in a (topic, partition), which are made if they do not exist.
 
     Gives the receipt, and what the records look like.
 

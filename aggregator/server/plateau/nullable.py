@@ -1,4 +1,4 @@
-"""Fields that are declared never to be null, and are: readers may refuse such records, so they are nullable here."""
+"""Make fields nullable that have nulls although their schema forbids it: readers may refuse such records."""
 
 from __future__ import annotations
 

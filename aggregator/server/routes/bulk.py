@@ -128,7 +128,7 @@ async def licence(request: Request) -> Response:
     return _answer(elastic.licence(), request)
 
 
-@operation("open", "Features of Elasticsearch, none of which is here", tag="shippers", answers=_FACTS)
+@operation("open", "Elasticsearch's features, none of which are supported", tag="shippers", answers=_FACTS)
 async def features(request: Request) -> Response:
     return _answer(elastic.features(), request)
 

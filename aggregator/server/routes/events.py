@@ -56,7 +56,7 @@ RECEIPT: dict[str, Any] = {
     "404": {"description": "no such topic"},
     "409": {"description": "the key was used with other content"},
     "413": {"description": "larger than a body may be"},
-    "415": {"description": "a Content-Type or Content-Encoding that is not spoken here"},
+    "415": {"description": "a Content-Type or Content-Encoding that is not supported here"},
     "429": {"description": "too much to do: send it again after Retry-After seconds; nothing was stored"},
 }  # fmt: skip
 EVENTS: dict[str, Any] = {
@@ -174,7 +174,7 @@ def input_media(request: Request, known: tuple[str, ...]) -> str:
     """The media type of the request's body. Raises ProblemError: 415."""
     media = media_of(request.headers.get("content-type"))
     if media not in known:
-        raise ProblemError(415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not taken here",
+        raise ProblemError(415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not supported here",
                            f"send one of {', '.join(known)}")  # fmt: skip
     return media
 

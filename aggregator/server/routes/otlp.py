@@ -62,7 +62,7 @@ async def export_logs(context: Context, request: Request) -> Response:
     media = media_of(request.headers.get("content-type"))
     try:
         if media not in (PROTOBUF, JSON):
-            raise ProblemError(415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not taken here",
+            raise ProblemError(415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not supported here",
                                f"send {PROTOBUF} or {JSON}")  # fmt: skip
         answer = await _stored(context, request, media)
     except ClientDisconnect:

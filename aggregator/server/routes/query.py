@@ -222,7 +222,7 @@ async def _question(request: Request, context: Context) -> _Question:
     """What the body asks. Raises ProblemError: 400, 415."""
     media = media_of(request.headers.get("content-type"))
     if media not in (JSON, TEXT):
-        raise ProblemError(415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not taken here",
+        raise ProblemError(415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not supported here",
                            f"send {JSON} or {TEXT}")  # fmt: skip
     body = await read_plain(request, context)
     try:
@@ -234,7 +234,7 @@ async def _question(request: Request, context: Context) -> _Question:
         raise ProblemError(400, "invalid-body", "the body has no query", f"such as {json.dumps(_EXAMPLE)}")
     odd = next((name for name in found if name not in ("query", "position", "wait", "limit")), None)
     if odd is not None:
-        raise wrong(f"{odd[:40]!r} is not known here", "known are query, position, wait, limit")
+        raise wrong(f"{odd[:40]!r} is not known here", "give query, position, wait, limit")
     position, wait, limit = found.get("position"), found.get("wait"), found.get("limit")
     wait = 0 if wait is None else wait
     if position is not None and not isinstance(position, str):

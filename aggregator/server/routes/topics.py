@@ -20,7 +20,7 @@ from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.params import Params, json_object, wrong
 
 _TOPIC = parameter("topic", "Name of a topic", where="path", example="activity", minLength=1, maxLength=1024)
-_DRY_RUN = parameter("dry_run", "Only tell what would be removed", kind="boolean", default=False)
+_DRY_RUN = parameter("dry_run", "Only report what would be removed", kind="boolean", default=False)
 _SIZE: dict[str, Any] = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 2**64 - 1},
                    {"type": "string", "pattern": "^[1-9][0-9]{0,8} ?([kMG]i?)?B$"}]}  # fmt: skip
 _SPAN = {"type": "string", "pattern": "^[1-9][0-9]{0,5} ?[smhd]$"}

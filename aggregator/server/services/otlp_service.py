@@ -25,7 +25,7 @@ async def listening(context: Context) -> AsyncIterator[None]:
     asks = context.authority.asks or settings.tls.client_ca is not None
     if not asks and not settings.http.public and not is_loopback(host):
         raise InvalidRequestError(
-            f"{bind} can be reached from elsewhere, and no token is asked for",
+            f"{bind} can be reached from elsewhere, and requires no token",
             hint="make one with `aggregator token create`, ask for client certificates, or say --public",
         )
     try:

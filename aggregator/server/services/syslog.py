@@ -280,7 +280,7 @@ def _checked(bind: str, public: bool) -> tuple[str, int]:
     host, port = split_address(bind)
     if not is_loopback(host) and not public:
         raise InvalidRequestError(
-            f"{bind} can be reached from elsewhere, and syslog asks for no token",
+            f"{bind} can be reached from elsewhere, and syslog has no tokens",
             hint="say --public if that is meant, or ask for client certificates, over TLS",
         )
     return host, port

@@ -119,6 +119,11 @@ class StreamIndex:
             if self._removed:
                 self._put()
 
+    def wait(self) -> None:
+        """Return when nobody holds a snapshot any more that was taken here before the call."""
+        with self._lock:
+            pass
+
     def _put(self) -> None:
         """Bring the manifest in step."""
         added = [(topic, name, tags.as_dict()) for (topic, name), tags in self._added.items()]

@@ -210,7 +210,7 @@ def test_collect(command, streams, monkeypatch):
     assert command(*arguments, "--json").json["lines"] == 0
     assert command("query", "data", "SELECT '{msg}' FROM app = files").text == "first\nsecond\n"
     assert command("collect", "--path", "x").status == 2
-    assert "the catalog goes behind --into" in command("collect", "data", "--path", "x").err
+    assert "give the catalog with --into" in command("collect", "data", "--path", "x").err
     monkeypatch.setattr(collect_command, "ONCE_PATIENCE_S", 0.2)
     away = f"http://127.0.0.1:{free_port()}"
     told = command("collect", "--path", "logs/*.log", "--into", away, "--once")

@@ -368,7 +368,7 @@ WRONG = [
     (["topics", "data", "--alter", "clicks", "--retention", "age=soon"], 2, "invalid length of time 'soon'"),
     (["append", "data", "clicks", "clicks.jsonl", "--durability", "hope"], 2, "durability must be"),
     (["append", "data", "clicks", "missing.csv"], 1, "missing.csv"),
-    (["export", "data", "clicks", "file.xyz"], 2, "does not tell a format"),
+    (["export", "data", "clicks", "file.xyz"], 2, "cannot tell a format"),
     (["erase", "data", "clicks"], 2, "give SPACE or --space-hex"),
     (
         ["import", "data", "clicks", "clicks.jsonl", "--index", "url"],

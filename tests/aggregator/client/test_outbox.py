@@ -161,7 +161,7 @@ def test_what_nobody_waits_for_any_more():
     box.settle(halves[0])
     box.abandon(UsageError("closed"))
     box.acknowledge(second, took_s=0, refusals=0)
-    box.fail(halves[1], UsageError("no"))
+    box.refused(halves[1], UsageError("no"))
     for batch in (halves[1], second):
         box.settle(batch, batch.halves())
     with pytest.raises(WriteFailedError) as caught:
@@ -177,7 +177,7 @@ def test_failures_are_told_once():
     fill(box, 12)
     batch = box.take()
     batch.key = ("p", 3)
-    box.fail(batch, UsageError("no"))
+    box.refused(batch, UsageError("no"))
     box.settle(batch)
     box.give_up(UsageError("closed"))
     with pytest.raises(WriteFailedError, match="12 events") as caught:

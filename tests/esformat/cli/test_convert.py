@@ -51,7 +51,7 @@ def test_go_files(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["a.esdb", "b.xyz"], 2, "does not tell a format"),
+        (["a.esdb", "b.xyz"], 2, "cannot tell a format"),
         (["missing.esdb", "b.csv"], 1, "no such file"),
         (["a.esdb", "a.esdb"], 2, "exists"),
         (["a.esdb", "b.esdb", "--format", "go-esdb"], 1, "empty data"),

@@ -27,7 +27,7 @@ def add_times(made: dict[str, Any], nanos: int) -> None:
 
 
 def add_severity(made: dict[str, Any], text: str, number: int) -> None:
-    """How bad it is: the sender's word, or else the one for its number; and the number."""
+    """The severity: the sender's word, or else the one for its number; and the number."""
     if text or number:
         made["severity"] = text or _SEVERITIES[min(max(number - 1, 0) // 4, 5)]
     if number:

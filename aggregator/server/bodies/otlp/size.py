@@ -46,7 +46,7 @@ def check_size(body: bytes) -> None:
 
 
 def _messages(body: bytes) -> Iterator[Descriptor]:
-    """The kind of each message within a request. Ends where the bytes are none: their reader says what is wrong."""
+    """The kind of each message within a request. Stops at invalid bytes: their reader says what is wrong."""
     fields, end = _WITHIN[_REQUEST], len(body)
     outer: list[tuple[dict[int, Descriptor], int]] = []
     at = 0

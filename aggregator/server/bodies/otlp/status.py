@@ -1,4 +1,4 @@
-"""What OTLP has as an answer to what went wrong: a google.rpc.Status. Pure; loads no protobuf before it needs it."""
+"""OTLP's answer to an error: a google.rpc.Status. Pure; loads no protobuf before it needs it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def not_stored(signal: str) -> Problem:
 
 
 def failure(message: str, media: str) -> bytes:
-    """The answer to what went wrong: a google.rpc.Status with its message."""
+    """The answer to an error: a google.rpc.Status with its message."""
     return rpc_status(message) if media == PROTOBUF else orjson.dumps({"message": message})
 
 

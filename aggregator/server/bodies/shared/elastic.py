@@ -1,4 +1,4 @@
-"""What Elasticsearch's clients look at beside the data: its header, its version, its way to tell errors. Pure.
+"""What Elasticsearch's clients look at beside the data: its header, its version, its form of errors. Pure.
 
 What is not here is not told to be: there is no search, and templates and policies are kept nowhere.
 """
@@ -69,7 +69,7 @@ def features() -> dict[str, Any]:
 
 
 def template(kind: str, name: str) -> dict[str, Any]:
-    """What is answered to who asks for a template or a policy before it makes one: an empty one.
+    """Answer clients that ask for a template or policy before they make one: with an empty one.
 
     Shippers that find none make one, and those that cannot do not go on.
     """

@@ -47,7 +47,7 @@ def choose(accept: str | None, offered: Sequence[str]) -> str | None:
 
 
 def quality_of(parameters: Sequence[str]) -> float:
-    """How much a member of an Accept header is liked: its `q`, from 0 to 1."""
+    """The preference of a member of an Accept header: its `q`, from 0 to 1."""
     for parameter in parameters:
         name, _, value = parameter.strip().partition("=")
         if name.lower() == "q":

@@ -71,7 +71,7 @@ _SERVERS = (
 
 
 def problem_of(error: BaseException) -> Problem:
-    """The problem that an error is. What the server has to answer for is logged, and told without its insides."""
+    """The problem for an error. An error of the server itself is logged, and reported without its details."""
     if isinstance(error, ProblemError):
         return error.problem
     if isinstance(error, HTTPException):

@@ -1,4 +1,4 @@
-"""What shippers of logs send, stored: records with the tags of their streams, as one batch where that can be.
+"""Store what log shippers send: records with the tags of their streams, as one batch where possible.
 
 No record is refused for the types or the length of what it has: see `aggregator.storage.segments.records` for fields;
 tags that are too long are cut, and whole among the fields. Of a batch with records that cannot be stored only those are

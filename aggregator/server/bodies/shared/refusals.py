@@ -1,4 +1,4 @@
-"""`Refusals`: what was refused, or kept otherwise than it came: counted for `/metrics`, told in the log now and then.
+"""`Refusals`: records that were refused or changed, counted for `/metrics` and logged now and then.
 
 Senders of logs hear of nothing, or cannot change what they send. So what cannot be stored as it is, is stored with the
 least change, and that is told here; and so is what is not stored at all.
@@ -118,7 +118,7 @@ class Refusals:
             self.tell_rest(now=True)
 
     def counts(self) -> Iterator[tuple[Source, Reason, int]]:
-        """How many records there were so far, of each source and reason: none, too, as rates begin at 0."""
+        """Records so far by source and reason, zeros included, as rates begin at 0."""
         with self._lock:
             found = list(self._counts.items())
         for (source, reason), count in found:
