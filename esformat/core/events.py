@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import cython
+from cython.cimports.cpython.list import PyList_New, PyList_SET_ITEM
+from cython.cimports.cpython.ref import Py_INCREF
 
 from esformat.errors import CorruptSegmentError
 
@@ -192,7 +194,7 @@ def make_event(
 def _event(
     space: Any, grouping: Any, timestamp: cython.longlong, data: Any, row: cython.Py_ssize_t, columns: Columns
 ) -> Event:
-    event: Event = Event.__new__(Event)
+    event: Event = cython.cast(Event, Event.__new__(Event))
     event.space, event.grouping, event.timestamp, event.data = space, grouping, timestamp, data
     event._row, event._columns = row, columns
     return event
@@ -217,11 +219,15 @@ def run_events(
     count: cython.Py_ssize_t = times.shape[0]
     if (data is not None and len(data) != count) or (rows is not None and len(rows) != count):
         raise ValueError("columns of different lengths")
-    made: list[Any] = []
+    payload: Any = None
+    made: list[Any] = PyList_New(count)
     for n in range(count):
         i = count - 1 - n if reverse else n
-        payload = None if data is None else data[i]
-        made.append(_event(space, grouping, times[i], payload, first + i if rows is None else rows[i], columns))
+        if data is not None:
+            payload = data[i]
+        event: Event = _event(space, grouping, times[i], payload, first + i if rows is None else rows[i], columns)
+        Py_INCREF(event)
+        PyList_SET_ITEM(made, n, event)
     return made
 
 
@@ -259,7 +265,10 @@ def row_events(
         raise ValueError("columns of different lengths")
     if data is not None and len(data) != last - first:
         raise ValueError("columns of different lengths")
-    made: list[Any] = []
+    held: cython.Py_ssize_t = -1  # the place of `space` and the block of `current`, which change seldom
+    shown: cython.Py_ssize_t = -1
+    payload: Any = None
+    made: list[Any] = PyList_New(last - first)
     for n in range(last - first):
         i = last - 1 - n if reverse else first + n
         row = i if places is None else places[i]
@@ -267,13 +276,23 @@ def row_events(
             block -= 1
         while block + 1 < blocks and row >= starts[block + 1]:
             block += 1
+        if block != shown:
+            current: Columns = columns[block]
+            shown = block
         key = space_of[i]
-        if not 0 <= key < len(spaces):
-            raise IndexError(key)
-        space = spaces[key]
-        key = grouping_of[i] if several else 0
-        if not 0 <= key < len(groupings):
-            raise IndexError(key)
-        payload = None if data is None else data[i - first]
-        made.append(_event(space, groupings[key], times[i], payload, row - starts[block], columns[block]))
+        if key != held or not n:
+            if not 0 <= key < len(spaces):
+                raise IndexError(key)
+            space = spaces[key]
+            held = key
+        if several or not n:
+            key = grouping_of[i] if several else 0
+            if not 0 <= key < len(groupings):
+                raise IndexError(key)
+            grouping = groupings[key]
+        if data is not None:
+            payload = data[i - first]
+        event: Event = _event(space, grouping, times[i], payload, row - starts[block], current)
+        Py_INCREF(event)
+        PyList_SET_ITEM(made, n, event)
     return made
