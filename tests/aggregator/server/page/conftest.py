@@ -18,7 +18,7 @@ from served import served
 from aggregator import Catalog
 from aggregator.server import RunningServer
 
-TIED = 500
+TIED = 375
 HOSTILE = [
     ("<script>window.pwned = 1</script>", b"<img src=x onerror=window.pwned=2>", '"><img onerror=alert(1)>'),
     ("\u202etxet desrever", "\u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627".encode(), "\u2067\u202e"),

@@ -162,8 +162,7 @@ def test_tokens(browser, tab_of, tmp_path):
             each.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+@pytest.mark.parametrize(("scheme", "size"), [("light", WIDE), ("dark", PHONE)], ids=["wide", "phone"])
 def test_everybody_can_read_it(tab_of, server, scheme, size):
     """Nothing is wider than the window, and axe finds nothing: labels, roles, contrast (WCAG AA), in each view."""
     tab = tab_of(server.url, color_scheme=scheme, viewport=size, bypass_csp=True)  # axe is no part of the page
