@@ -59,7 +59,7 @@ export async function ask(path, options = {}) {
     });
   } catch (error) {
     if (options.signal?.aborted) throw error;
-    throw new ApiError(0, "The server cannot be reached.", "It may be stopped, or starting. This page tries again by itself.");
+    throw new ApiError(0, "The server cannot be reached.", "It may be stopped, or starting.");
   }
   if (answer.ok) return answer;
   const problem = await problemOf(answer);

@@ -28,6 +28,7 @@ export class AskForm {
     /** @type {string[]} */
     this.topics = [];
     this.types = /** @type {Record<string, string>} */ ({});
+    this.binary = false; // keys of the topic
   }
 
   /** @param {URLSearchParams} params */
@@ -36,6 +37,9 @@ export class AskForm {
     const topic = params.get("topic") ?? "";
     this.box.value = params.get("lql") ?? "SELECT";
     this.space.value = params.get("space") ?? "";
+    const encoded = params.get("space64");
+    this.space.placeholder = encoded === null ? "any space" : `base64 ${encoded}`;
+    this.binary = false;
     this.value.value = params.get("value") ?? "";
     this.listTimes();
     this.listTopics(topic);
@@ -72,6 +76,7 @@ export class AskForm {
   async listIndexes(topic, chosen) {
     const facts = await askJson(`v1/topics/${encodeURIComponent(topic)}`);
     this.types = facts.schema;
+    this.binary = facts.keys === "binary";
     replace(this.index, h("option", { value: "" }, "no index"), ...facts.indexes.map((/** @type {string} */ name) => h("option", { value: name }, name)));
     this.index.value = chosen;
     this.value.disabled = !chosen;

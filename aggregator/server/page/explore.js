@@ -11,7 +11,6 @@ import { Live } from "./live.js";
 import { Pages } from "./paging.js";
 import { LqlQuestion, TopicQuestion, narrowed, quoted } from "./question.js";
 import { RowList } from "./row_list.js";
-import { keyOf } from "./row_summary.js";
 import { resultTable } from "./result_table.js";
 import { readTags } from "./tags.js";
 import { span } from "./time_range.js";
@@ -30,6 +29,7 @@ export class Explore {
       narrow: (condition, without) => void this.narrow(condition, without),
       history: (row) => this.history(row),
       tagged: false,
+      binary: false,
     }, (error) => this.fail(error));
     this.table = h("div", { class: "result", hidden: true });
     this.element = h("div", { class: "explore" }, this.form.element, this.form.error, this.warnings, this.facets, this.chart,
@@ -63,12 +63,24 @@ export class Explore {
     this.form.fail(null);
     this.status.textContent = "Asking …";
     try {
-      const [told] = await Promise.all([this.question.check(), this.form.show(params)]);
-      if (!this.asked.signal.aborted) await this.run(told);
+      await Promise.all([this.fillForm(params), this.answer(this.asked.signal)]);
     } catch (error) {
       this.fail(error);
     }
     if (params === this.params) this.element.dataset.answers = location.hash;
+  }
+
+  /** @param {URLSearchParams} params */
+  async fillForm(params) {
+    await this.form.show(params);
+    this.rows.acts.binary = this.form.binary;
+    if (this.form.binary) this.acts.querySelector(".live")?.remove(); // LQL does not read such topics
+  }
+
+  /** @param {AbortSignal} signal */
+  async answer(signal) {
+    const told = await this.question.check();
+    if (!signal.aborted) await this.run(told);
   }
 
   leave() {
@@ -140,7 +152,7 @@ export class Explore {
   async listFacets(signal) {
     const topic = this.params.get("topic");
     this.facets.hidden = true;
-    if (!topic || this.params.get("space")) return;
+    if (!topic || this.params.get("space") || this.params.get("space64")) return;
     const facts = await askJson(`v1/topics/${encodeURIComponent(topic)}`, { signal });
     const index = this.params.get("index") || facts.indexes[0];
     if (!index) return;
@@ -173,7 +185,8 @@ export class Explore {
   /** @param {Record<string, any>} row */
   history(row) {
     const topic = this.params.get("topic");
-    if (topic) return go(link("explore", "", { topic, space: keyOf(row, "space") }));
+    const key = typeof row.space === "object" ? { space64: row.space.base64 } : { space: row.space };
+    if (topic) return go(link("explore", "", { topic, ...key }));
     const tags = new Map(readTags(String(row.space)));
     const [of, space] = [tags.get("topic"), tags.get("space")];
     const from = of !== undefined && space !== undefined ? `topic = ${quoted(of)} AND space = ${quoted(space)}` : row.space;

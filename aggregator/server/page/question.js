@@ -26,6 +26,7 @@ export class TopicQuestion {
     this.topic = topic;
     this.params = params;
     this.space = params.get("space") ?? "";
+    this.space64 = params.get("space64") ?? ""; // of a topic with binary keys
     this.index = params.get("index") ?? "";
     this.value = params.get("value") ?? "";
   }
@@ -53,6 +54,7 @@ export class TopicQuestion {
   path(more, counting = false) {
     const asked = new URLSearchParams(more);
     if (this.space) asked.set("space", this.space);
+    if (this.space64) asked.set("space_base64", this.space64);
     if (this.hasValue()) {
       asked.set("value", this.value);
       const type = this.params.get("type");

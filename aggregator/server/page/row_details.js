@@ -12,8 +12,9 @@ const MOST_PARTS = 2_000; // parts of JSON, that are shown before somebody asks 
 
 /**
  * What can be done from a row. `narrow` takes a condition of LQL. `tagged`: rows have tags in the place of the space.
+ * `binary`: of a topic with binary keys.
  * @typedef {{narrow: (condition: string, without: boolean) => void, history: (row: Record<string, any>) => void,
- *   tagged: boolean}} Acts
+ *   tagged: boolean, binary: boolean}} Acts
  */
 
 /**
@@ -28,6 +29,7 @@ export function details(row, acts) {
     if (name === "fields" && value !== null && typeof value === "object" && !bytesOf(value))
       return Object.entries(value).map(([key, of]) => field(key, of, acts, named(key)));
     if (name === "grouping" && !value) return [];
+    if (acts.binary) return [field(name, value, acts, "")]; // LQL does not ask topics with binary keys
     return [field(name, value, acts, name === "timestamp" || name === "data" ? "" : named(name))];
   });
   return h("div", { class: "row-details" },

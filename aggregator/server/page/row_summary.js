@@ -15,8 +15,8 @@ export function summary(row) {
   const { day, time } = stamp(String(row.timestamp));
   const { space, grouping } = owner(row);
   const line = h("span", { class: "row-line" });
-  for (const [name, value] of Object.entries(row)) if (!APART.has(name) && isShown(name, value)) line.append(pair(name, value));
-  if (isShown("data", row.data)) line.append(h("span", { class: "msg" }, cut(plain(row.data))));
+  for (const [name, value] of Object.entries(row)) if (!APART.has(name) && isShown(value)) line.append(pair(name, value));
+  if (isShown(row.data)) line.append(h("span", { class: "msg" }, cut(plain(row.data))));
   for (const [name, value] of Object.entries(fieldsOf(row))) line.append(pair(name, value));
   return [
     h("time", { class: "when" }, h("span", { class: "day" }, day), h("span", {}, time)),
@@ -41,11 +41,11 @@ const fieldsOf = (row) => (row.fields !== null && typeof row.fields === "object"
 /** @param {string} name @param {any} value */
 const pair = (name, value) => h("span", { class: "pair" }, h("span", { class: "key" }, name), h("bdi", {}, cut(plain(value))));
 
-/** @param {string} name @param {any} value */
-const isShown = (name, value) => value !== null && value !== undefined && value !== "" && !name.endsWith("_base64");
+/** @param {any} value */
+const isShown = (value) => value !== null && value !== undefined && value !== "";
 
 /** A space or grouping as text, also of topics with binary keys. @param {Record<string, any>} row @param {string} name */
-export const keyOf = (row, name) => String(row[name] ?? (row[`${name}_base64`] ? `base64:${row[`${name}_base64`]}` : ""));
+const keyOf = (row, name) => plain(row[name] ?? "");
 
 /** @param {string} text */
 const cut = (text) => (text.length > MOST ? `${text.slice(0, MOST)}…` : text);

@@ -185,6 +185,20 @@ def test_history_of_a_space(tab, web):
     assert page.locator(".status").inner_text().startswith(f"{len(events(web, space=space)):,} event")
 
 
+def test_history_of_a_binary_space(tab, server, web):
+    """Keys that are no text are asked for as they are; what only LQL could do is not offered."""
+    topic = server.catalog.create_topic("binary", keys="binary", exist_ok=True)
+    topic.append([{"space": b"\xff\x00", "timestamp": n} for n in range(3)] + [{"space": b"a", "timestamp": 9}])
+    page = tab.explore(topic="binary")
+    assert page.locator(".status").inner_text().startswith("4 events")
+    page.locator(".row-head").last.click()
+    assert page.locator(".narrow, .live").count() == 0
+    page.get_by_role("button", name="History of this space").click()
+    tab.until("location.hash.includes('space64=')")
+    tab.settled()
+    assert page.locator(".status").inner_text().startswith("3 events")
+
+
 def test_hostile_contents_are_text(tab, web):
     """Markup, right-to-left, NUL, bytes that are no text, a line of a megabyte: text in their own row, and no more."""
     page = tab.explore(topic="odd <b>")
