@@ -18,7 +18,7 @@ FUZZ_TARGETS ?= segment block_bodies go_esdb log lql position http_input json_pa
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all coverage check bench wheel release docs fuzz asan soak clean
+.PHONY: help demo test test-all coverage check types bench wheel release docs fuzz asan soak clean
 
 help:  ## List these targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -43,6 +43,9 @@ check: $(VENV)/dev.stamp  ## Format, lint and strict types; changes nothing.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+types:  ## Check the types of the page's JavaScript with TypeScript (needs Node).
+	npx --yes --package typescript@7 tsc --project .ci/page_types.json
 
 bench: $(VENV)/bench.stamp  ## Measure against the peers and rewrite docs/benchmarks.md.
 	$(BIN)/python -m benchmarks.run --write-docs

@@ -36,7 +36,7 @@ from aggregator.streams import writing
 from aggregator.streams.pipes import tables, worker
 from aggregator.topic import Backend, Topic, writer_of
 from esformat import ClosedError
-from esformat.parts import html_facts
+from esformat.parts import html_facts, to_bound
 
 if TYPE_CHECKING:
     from aggregator.streams.selection import Selection
@@ -259,13 +259,19 @@ class Catalog(Closing):
         found = {stream.tags for stream in self._backend.streams.select(source)}
         return [tags.as_dict() for tags in sorted(found, key=str)]
 
-    def query(self, text: str) -> Selection | pa.Table:
+    def query(self, text: str, *, start: Any = None, end: Any = None) -> Selection | pa.Table:
         """Run an LQL statement: a SELECT gives a lazy `Selection`, COUNT and every other statement a table.
 
+        start, end: narrow a SELECT to times in [start, end), besides what it says itself: int µs, aware datetimes or
+        ISO 8601.
         Raises InvalidRequestError, which shows the place, for a statement that is wrong; ReadOnlyError.
         """
         self._check_open()
-        return statements.run(self._backend, text, self._pipes)
+        within = None
+        if start is not None or end is not None:
+            bounds = (None if at is None else to_bound(at, name) for at, name in ((start, "start"), (end, "end")))
+            within = lql.TimeSpan(*bounds)
+        return statements.run(self._backend, text, self._pipes, within)
 
     @property
     def arrivals(self) -> Arrivals:

@@ -8,7 +8,7 @@ from collections import defaultdict
 import pyarrow as pa
 
 from aggregator.errors import InvalidRequestError
-from aggregator.lql import TagSet, parse_statement
+from aggregator.lql import TagSet, TimeSpan, parse_statement
 from aggregator.lql.parse.tree import (
     CreatePipe,
     DescribePartition,
@@ -28,18 +28,23 @@ from aggregator.streams.truncate import truncate
 from aggregator.topic import Backend, writer_of
 
 
-def run(backend: Backend, text: str, pipes: Pipes | None = None) -> Selection | pa.Table:
-    """The answer to a statement. pipes: those at work, None in a process that only reads.
+def run(
+    backend: Backend, text: str, pipes: Pipes | None = None, within: TimeSpan | None = None
+) -> Selection | pa.Table:
+    """The answer to a statement. pipes: those at work, None in a process that only reads. within: of records of that
+    time alone.
 
     Raises InvalidRequestError (LqlError with the place) where it is wrong, ReadOnlyError.
     """
     statement = parse_statement(text)
+    if within is not None and not isinstance(statement, Select | Explain):
+        raise InvalidRequestError("only a SELECT is narrowed to a time", hint="leave start and end out")
     match statement:
         case Select():
-            selection = Selection(backend, statement)
+            selection = Selection(backend, statement, within=within)
             return selection.counted() if statement.count else selection
         case Explain(select):
-            return Selection(backend, select).explained()
+            return Selection(backend, select, within=within).explained()
         case ShowPartitions():
             return _partitions(backend, statement)
         case DescribePartition(tags):

@@ -13,7 +13,7 @@ from aggregator.engine.bulk_load import Added, Batch, BulkLoad
 from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.ingest.append import batch_key
 from aggregator.engine.inspection import would_remove
-from aggregator.engine.stats import topic_stats
+from aggregator.engine.stats import segment_facts, topic_stats
 from aggregator.engine.upkeep.residue import look_for
 from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import ReadOnlyError
@@ -242,6 +242,13 @@ class Topic(Unpicklable, Scans[Scan]):
         """
         self._backend.refresh()
         return topic_stats(self._topic, self._backend.state, self._backend.manifest.quarantined())
+
+    def segments(self) -> list[dict[str, Any]]:
+        """The sealed segments by time: `segment` (its number), `partition`, `level`, `rows`, `bytes`, first and last
+        times (µs) and record indexes, both included, and `created_us`. Plain mappings of what JSON takes.
+        """
+        self._backend.refresh()
+        return segment_facts(self._topic, self._backend.state)
 
     # ------------------------------------------------------------ reading
 

@@ -57,6 +57,21 @@ def topic_stats(topic: Topic, state: CatalogState, quarantined: Iterable[Quarant
     return total
 
 
+def segment_facts(topic: Topic, state: CatalogState) -> list[Facts]:
+    """What is known of each sealed segment of a topic without opening it, in the order of their times."""
+    with state.view_lock:
+        view = topic.segments.view()
+        names = {partition.number: name for name, partition in topic.partitions.items()}
+    return [
+        {
+            "segment": info.number, "partition": names[info.partition], "level": info.level, "rows": info.rows,
+            "bytes": info.size_bytes, "min_timestamp": info.min_timestamp, "max_timestamp": info.max_timestamp,
+            "first_index": info.first_index, "last_index": info.last_index, "created_us": info.created_us,
+        }
+        for info in sorted(view, key=lambda info: (info.min_timestamp, info.number))
+    ]  # fmt: skip
+
+
 def _unsealed(partition: Partition) -> Facts:
     facts: Facts = dict.fromkeys(_SUMS, 0) | {
         "min_timestamp": None, "max_timestamp": None, "oldest_unsealed_us": None,

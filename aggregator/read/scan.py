@@ -14,13 +14,16 @@ from typing import TypeVar
 import pyarrow as pa
 
 import esformat.parts
+from aggregator.base.histogram import Histogram, check_buckets
 from aggregator.base.merge import Source, merge
 from aggregator.base.result import Answer
+from aggregator.errors import InvalidRequestError
 from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
 from aggregator.read.history import Part, merge_history, ties_are_clear
 from aggregator.read.memtable_source import Group, lookup_groups, unsealed_batches
 from aggregator.read.query import Question, check_columns, check_conditions
 from aggregator.read.segment_source import count_segment, segment_batches, segment_part
+from aggregator.read.time_counts import histogram_of
 from aggregator.read.view import View
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.segments.pool import SegmentPool
@@ -92,6 +95,22 @@ class Scan(Answer):
         finally:
             pin.release()
         return count if question.limit is None else min(count, question.limit)
+
+    def histogram(self, buckets: int = 60) -> Histogram:
+        """The events counted by time, in at most so many equal spans between `start` and `end`, or around all there is.
+
+        Segments that lie in one span are not read. Raises InvalidRequestError for an answer with a limit or by record
+        index.
+        """
+        question = self._question
+        if question.by_index or question.limit is not None:
+            raise InvalidRequestError("a histogram is of all events by time", hint="leave the limit out")
+        snapshot, pin = self._snap(self._partition)
+        try:
+            segments = self._segments(snapshot)
+            return histogram_of(snapshot, self._pool, question, segments, check_buckets(buckets))
+        finally:
+            pin.release()
 
     # ------------------------------------------------------------ events
 

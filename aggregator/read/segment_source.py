@@ -336,17 +336,28 @@ def _appended(
 
 def count_segment(pool: SegmentPool, info: SegmentInfo, question: Question) -> int:
     """How many answers a segment has, from its metadata where that tells. The question is not by record index."""
-    segment = pool.get(info)
-    owner: Any = segment if question.space is None else segment.find(question.space)
-    if owner is None or (question.conditions and not _has_values(segment, question.conditions)):
-        return 0
-    return _scan(owner, question, ["timestamp"], question.start, question.end).count()
+    scan = _times_scan(pool.get(info), question)
+    return 0 if scan is None else scan.count()
+
+
+def segment_times(pool: SegmentPool, info: SegmentInfo, question: Question) -> Iterator[I64]:
+    """The times of a segment's answers, in any order, where nothing of it is hidden."""
+    scan = _times_scan(pool.get(info), question)
+    for batch in () if scan is None else scan.batches():
+        check()
+        yield numbers(batch, "timestamp")
 
 
 def segment_blocks(pool: SegmentPool, info: SegmentInfo, question: Question) -> tuple[set[int], int]:
     """Numbers of the data blocks of a segment that can hold answers, and how many it has."""
     segment = pool.get(info)
+    scan = _times_scan(segment, question)
+    return (set(), segment.scan().blocks()[1]) if scan is None else scan.blocks()
+
+
+def _times_scan(segment: esformat.Segment, question: Question) -> esformat.Scan | None:
+    """A scan for the times of a segment's answers; None where it has none."""
     owner: Any = segment if question.space is None else segment.find(question.space)
     if owner is None or (question.conditions and not _has_values(segment, question.conditions)):
-        return set(), segment.scan().blocks()[1]
-    return _scan(owner, question, ["timestamp"], question.start, question.end).blocks()
+        return None
+    return _scan(owner, question, ["timestamp"], question.start, question.end)

@@ -10,9 +10,10 @@ from itertools import chain
 import pyarrow as pa
 
 from aggregator.base.allowance import check
+from aggregator.base.histogram import Histogram, check_buckets
 from aggregator.base.result import Answer
 from aggregator.errors import InvalidRequestError
-from aggregator.lql import Counter, Filter, LqlError, Template, range_span, resolve_time, time_span
+from aggregator.lql import Counter, Filter, LqlError, Template, TimeSpan, range_span, resolve_time, time_span
 from aggregator.lql.parse.tokens import did_you_mean
 from aggregator.lql.parse.tree import Select
 from aggregator.lql.text.times import NANOS_PER_MICRO
@@ -23,6 +24,7 @@ from aggregator.streams.reading.named import hidden_columns, index_conditions, n
 from aggregator.streams.reading.places import first_after, gone_between, lineage_of
 from aggregator.streams.reading.position import Position
 from aggregator.streams.reading.sift import Round
+from aggregator.streams.reading.times import count_by_time
 from aggregator.streams.reading.windows import Material, Tally, TopicPart, hold, last_key, read_round, read_unordered
 from aggregator.topic import Backend
 from esformat import Event
@@ -46,14 +48,24 @@ class Selection(Answer):
     their `data`. Each use reads from a snapshot of that moment.
     """
 
-    def __init__(self, backend: Backend, select: Select, *, now_ns: int | None = None, start: str = "head") -> None:
-        """Made by `Catalog.query`. start: "head" or "tail", where a statement without POSITION begins.
+    def __init__(
+        self,
+        backend: Backend,
+        select: Select,
+        *,
+        now_ns: int | None = None,
+        start: str = "head",
+        within: TimeSpan | None = None,
+    ) -> None:
+        """Made by `Catalog.query`. start: "head" or "tail", where a statement without POSITION begins. within: records
+        of that time only.
 
         Raises InvalidRequestError for columns that do not exist, comparisons that make no sense, wrong positions.
         """
         self._backend, self._select = backend, select
         self._now_ns = time.time_ns() if now_ns is None else now_ns
-        self._span = range_span(select.range, self._now_ns) & time_span(select.where, self._now_ns)
+        span = range_span(select.range, self._now_ns) & time_span(select.where, self._now_ns)
+        self._span = span if within is None else span & within
         self._format = None if select.format is None else Template.compile(select.format)
         self._start = self._starting(start)
         self._standing: Position | None = None
@@ -124,6 +136,17 @@ class Selection(Answer):
         table = table.slice(select.offset or 0, None if limit is None or limit < 0 else limit)
         warnings = [*self.warnings, *counter.warnings]
         return table.replace_schema_metadata({"warning": "; ".join(warnings)}) if warnings else table
+
+    def histogram(self, buckets: int = 60) -> Histogram:
+        """The records that FROM, RANGE and WHERE choose, counted by time: in at most so many equal spans of the time
+        that the statement asks for, or around all there is. LIMIT, OFFSET and POSITION do not matter.
+        """
+        check_buckets(buckets)
+        material = self._material()
+        with material.pins:
+            if not material.parts or self._span.empty:
+                return Histogram(0, 1, ())
+            return count_by_time(material, self._filter(material), self._span, self._backend.pool, buckets)
 
     def explained(self) -> pa.Table:
         """The answer of EXPLAIN: what reading would look at, a row per topic. Segments are opened, no block is read."""

@@ -76,6 +76,8 @@ def run_demo(folder: Path, inputs: Sequence[Path] = ()) -> None:
     for line in ("stats", "scan", "tail"):
         words = [line, str(root), *(["clicks"] if line != "stats" else [])]
         console.print(Text(f"  {_command()} {shlex.join(words)}"), soft_wrap=True)
+    console.print(Text(f"  {_command()} serve {shlex.quote(str(root))}"), soft_wrap=True)
+    _tell(console, "and then http://127.0.0.1:3030 in a browser: what there is, and what happened to whom")
 
 
 # ------------------------------------------------------------ events

@@ -199,14 +199,14 @@ def test_every_page_is_listed():
 
 
 def test_ci_runs_the_readme_test_command():
-    """CI calls `make check` and then what README.md tells people to type for the tests, nothing else."""
+    """CI sees to a browser, calls `make check` and then what README.md tells people to type for the tests."""
     (readme_command,) = re.findall(
         r"^(make test\b[^#\n]*?) *(?:#.*)?$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE
     )
     script = (ROOT / ".ci" / "run").read_text("utf-8")
     commands = [line for line in script.splitlines() if line and not line.startswith(("#", "set ", "cd "))]
-    assert commands == ["make check", readme_command]
-    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    assert commands == [".ci/browser", "make check", readme_command]
+    assert all(os.access(ROOT / ".ci" / name, os.X_OK) for name in ("run", "browser"))
 
 
 def test_pages_name_no_place_of_one_machine():

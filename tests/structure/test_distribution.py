@@ -17,6 +17,7 @@ TRIAL = """
 import pathlib, sys
 import aggregator, esformat
 assert pathlib.Path(esformat.__file__).is_relative_to(sys.argv[1]), esformat.__file__
+assert pathlib.Path(aggregator.__file__).with_name("server").joinpath("page", "app.js").exists()
 with esformat.create("a.esdb", indexes=["type"]) as writer:
     writer.add("ada", b"x", timestamp=1, indexes={"type": "page"})
 with esformat.open("a.esdb") as segment:

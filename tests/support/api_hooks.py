@@ -19,6 +19,8 @@ TEXTS = {
     "lql-condition": ['msg CONTAINS "a"', "fields:a = b"],
     "tags": ["{app=web}", 'app=web,host="a b"'],
     "position": ["head", "tail"],
+    "index": ["type"],
+    "page-file": ["app.js", "base.css"],
     "column": ["*", "time", "n"],
     "columns": ["space", "timestamp,space", "record_index,partition"],
     "partition-filter": ["web-1", "regex:^w"],
@@ -64,12 +66,20 @@ def text(context: object, value: object) -> bytes:
 def before_call(context: schemathesis.HookContext, case: schemathesis.Case, kwargs: dict) -> None:
     """What holds for several parts of a request together, which cannot be described, and nobody waits for a minute."""
     query, body, path = case.query or {}, case.body, case.operation.path
+    negative = case.meta is not None and case.meta.generation.mode.is_negative
     times = [query.get(name) for name in ("time.start", "time.end")]
     if all(isinstance(time, str) and re.match(r"\d{4}-\d\d-\d\d[Tt]", time) for time in times) and times[0] > times[1]:
         case.query |= {"time.start": times[1], "time.end": times[0]}
     if isinstance(body, dict) and isinstance(body.get("wait"), int | float) and 0 <= body["wait"] <= 60:
         case.body = body | {"wait": 0.01 if body.get("position") is not None else 0}
-    negative = case.meta is not None and case.meta.generation.mode.is_negative
+    if path == "/v1/query" and isinstance(body, dict) and body.get("position") is not None:  # pages go on, old to new
+        case.body = {name: value for name, value in case.body.items() if name not in ("start", "end", "reverse")}
+    if not negative and path in ("/v1/statement", "/v1/histogram"):  # it takes examples of other routes' texts for some
+        case.body = body | {"query": TEXTS["lql"][0]}
+    if path.endswith("/histogram") and not (
+        isinstance(query.get("index"), str) and isinstance(query.get("value"), str)
+    ):
+        case.query = {name: value for name, value in query.items() if name not in ("index", "value", "type")}
     if isinstance(body, bytes) and body in ARROW and not negative:
         kwargs["data"] = arrow(ARROW[body], columns_for(path))
     if not negative and case.query:  # bodies have the names that they have

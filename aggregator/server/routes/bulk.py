@@ -64,7 +64,6 @@ def routes(context: Context) -> list[Route]:
         Route("/{index}/_doc", bound(store_document, context), methods=["POST"]),
         Route("/{index}/_doc/{id}", bound(store_document_with_id, context), methods=sends),
         Route("/{index}/_create/{id}", bound(create_document, context), methods=sends),
-        Route("/", about, methods=looks),
         Route("/_cluster/health", cluster_health, methods=looks),
         Route("/_license", licence, methods=looks),
         Route("/_xpack", features, methods=looks),

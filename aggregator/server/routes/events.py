@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -70,7 +70,7 @@ EVENTS: dict[str, Any] = {
     "406": {"description": "nothing of what Accept names is given here"},
 }
 _VALUES = {"text": pa.string(), "integer": pa.int64(), "boolean": pa.bool_()}
-_QUESTION = (
+CHOICE = (
     parameter("space", "Of this space only", example="customer-1"),
     parameter("grouping", "Of this grouping only"),
     parameter("start", "From this time on: ISO 8601, or a number since 1970", example="2026-03-01T00:00:00Z",
@@ -79,13 +79,17 @@ _QUESTION = (
     parameter(
         "time_unit", "What start and end count, where they are numbers; else their size tells", enum=list(TIME_UNITS)
     ),
+    parameter("partition", "Of this partition only", minLength=1, maxLength=1024),
+    parameter("space_base64", "A space of a topic with binary keys", format="binary-key"),
+    parameter("grouping_base64", "A grouping of a topic with binary keys", format="binary-key"),
+)  # fmt: skip
+"""Which events of a topic are asked for."""
+_QUESTION = (
+    *CHOICE,
     parameter("reverse", "The newest first", kind="boolean", default=False),
     parameter("limit", "So many at most", kind="integer", minimum=0, maximum=2**63 - 1),
     parameter("columns", "Names with commas between them; record_index and partition can be asked for",
               format="columns", minLength=1),
-    parameter("partition", "Of this partition only", minLength=1, maxLength=1024),
-    parameter("space_base64", "A space of a topic with binary keys", format="binary-key"),
-    parameter("grouping_base64", "A grouping of a topic with binary keys", format="binary-key"),
 )  # fmt: skip
 
 
@@ -204,21 +208,31 @@ async def _scan(context: Context, request: Request, facts: Mapping[str, str]) ->
     if "index" in facts and params.text("value") is None:
         raise wrong("the parameter value is missing", "give the value to look for, such as ?value=purchase")
     options: dict[str, Any] = {
-        "start": params.time("start"), "end": params.time("end"), "reverse": params.flag("reverse"),
-        "limit": params.number("limit"), "columns": params.names("columns"), "partition": params.text("partition"),
+        "reverse": params.flag("reverse"), "limit": params.number("limit"), "columns": params.names("columns"),
+    }  # fmt: skip
+    make = chosen(context, request, params, facts.get("index"), options)
+    return await stream_scan(context.reads, make, media_for(request))
+
+
+def chosen(
+    context: Context, request: Request, params: Params, index: str | None, options: Mapping[str, Any]
+) -> Callable[[], Scan]:
+    """What makes the scan of a topic that a request asks for by the parameters of `CHOICE`; index: and by `value` and
+    `type`, of this column. options: further ones of a scan.
+    """
+    options = {
+        "start": params.time("start"), "end": params.time("end"), "partition": params.text("partition"), **options,
     }  # fmt: skip
 
     def make() -> Scan:
         topic = context.catalog.topic(request.path_params["topic"])
         keys = {name: params.key(name, binary=topic.keys == "binary") for name in ("space", "grouping")}
-        if "index" not in facts:
+        if index is None:
             return topic.scan(**keys, **options)
-        name = facts["index"]
-        return topic.scan_index(
-            name, _value(topic, name, params.text("value") or "", params.text("type")), **keys, **options
-        )
+        value = _value(topic, index, params.text("value") or "", params.text("type"))
+        return topic.scan_index(index, value, **keys, **options)
 
-    return await stream_scan(context.reads, make, media_for(request))
+    return make
 
 
 def _value(topic: Topic, name: str, text: str, given: str | None) -> Any:

@@ -34,6 +34,7 @@ from aggregator.server.http.answers import (
 )
 from aggregator.server.http.body import read_plain
 from aggregator.server.http.params import Params, wrong
+from aggregator.server.services.narrowing import BETWEEN, Between, newest_first, read_between, without_place
 from aggregator.server.services.paging import Page, limited, parse_select, read_page, select_at
 from aggregator.streams.selection import Selection
 
@@ -51,6 +52,7 @@ _ASKED = {
     **shape({"query": _LQL}, {
         "position": _AT, "wait": {"type": ["number", "null"], "minimum": 0, "maximum": _LONGEST_WAIT_S},
         "limit": {"type": ["integer", "null"], "minimum": 1, "maximum": _LARGEST_PAGE},
+        "reverse": {"type": ["boolean", "null"]}, **BETWEEN,
     }),
     "dependentRequired": {"wait": ["position"]},
 }  # fmt: skip
@@ -76,6 +78,13 @@ class _Question:
     position: str | None = None
     wait_s: float = 0.0
     limit: int | None = None
+    reverse: bool = False
+    between: Between = (None, None)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the statement does not run as it stands."""
+        return self.limit is not None or self.reverse
 
 
 def routes(context: Context) -> list[Route]:
@@ -92,7 +101,8 @@ def routes(context: Context) -> list[Route]:
     description="Without `position` the whole answer is streamed. With one, `head`, `tail` or what came in the "
     "header `Aggregator-Position`, it is a page of at most `limit` records; `wait` seconds are waited for the "
     "first. `Accept: text/plain` gives records as the format string of the statement has them, or else their "
-    "messages. Statements that change something need the scope `admin`.",
+    "messages. `start`, `end` and `reverse` narrow a SELECT to a time and give its newest records first. Statements "
+    "that change something need the scope `admin`.",
     body={JSON: {"schema": _ASKED, "example": {**_EXAMPLE, "position": "tail", "wait": 0.1, "limit": 1000}},
           TEXT: {"schema": _LQL, "example": _EXAMPLE["query"]}},
 )  # fmt: skip
@@ -104,15 +114,20 @@ async def query(context: Context, arrived: Arrived, request: Request) -> Respons
     media = media_for(request, (*OUTPUTS, TEXT))
     if asked.wait_s:
         raise wrong("wait needs a position", "give position: tail, or one that came before")
+    start, end = asked.between
     statement = await context.reads.run(parse_statement, asked.text)
     changes = isinstance(statement, Truncate | CreatePipe | DeletePipe)
     if changes:
         request.state.access.require_all_topics("admin")
-    if isinstance(statement, Select) and asked.limit is not None:
-        statement = limited(statement, asked.limit)
+    if isinstance(statement, Select):
+        statement = limited(statement, asked.limit) if asked.limit is not None else statement
+        statement = newest_first(statement) if asked.reverse else statement
 
     def make() -> Batches | pa.Table:
-        return context.catalog.query(to_text(statement) if asked.limit is not None else asked.text)
+        if not asked.changed:
+            return context.catalog.query(asked.text, start=start, end=end)
+        with without_place():
+            return context.catalog.query(to_text(statement), start=start, end=end)
 
     pool = context.appends if changes else context.reads
     if media == TEXT:
@@ -232,9 +247,9 @@ async def _question(request: Request, context: Context) -> _Question:
         raise ProblemError(400, "invalid-body", f"the body is not {media}") from None
     if not isinstance(found, dict) or not isinstance(found.get("query"), str):
         raise ProblemError(400, "invalid-body", "the body has no query", f"such as {json.dumps(_EXAMPLE)}")
-    odd = next((name for name in found if name not in ("query", "position", "wait", "limit")), None)
+    odd = next((name for name in found if name not in _ASKED["properties"]), None)
     if odd is not None:
-        raise wrong(f"{odd[:40]!r} is not known here", "give query, position, wait, limit")
+        raise wrong(f"{odd[:40]!r} is not known here", f"give {', '.join(_ASKED['properties'])}")
     position, wait, limit = found.get("position"), found.get("wait"), found.get("limit")
     wait = 0 if wait is None else wait
     if position is not None and not isinstance(position, str):
@@ -246,4 +261,9 @@ async def _question(request: Request, context: Context) -> _Question:
         limit = int(limit)
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= largest):
         raise wrong("limit must be a whole number", f"give one from 1 to {largest}")
-    return _Question(found["query"], position, float(wait), limit)
+    reverse, between = found.get("reverse") or False, read_between(found)
+    if not isinstance(reverse, bool):
+        raise wrong("reverse must be true or false")
+    if position is not None and (reverse or between != (None, None)):
+        raise wrong("start, end and reverse go with no position", "pages behind positions go from old to new")
+    return _Question(found["query"], position, float(wait), limit, reverse, between)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from aggregator import Catalog, InvalidRequestError
 from aggregator.lql import parse_statement, to_text
 from aggregator.lql.parse.tree import Position, Select
+from aggregator.server.services.narrowing import without_place
 from aggregator.streams.selection import Selection
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,1000000}")
@@ -59,7 +60,8 @@ def select_at(catalog: Catalog, select: Select, position: str) -> Selection:
         raise InvalidRequestError(
             f"invalid position {position[:40]!r}", hint="give head, tail, at TIME, or one that came before"
         )
-    found = catalog.query(to_text(select))
+    with without_place():
+        found = catalog.query(to_text(select))
     assert isinstance(found, Selection)
     return found
 

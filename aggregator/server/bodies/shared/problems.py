@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import aggregator
+from aggregator.lql import LqlError
 from aggregator.server.bodies.shared.elastic import CHALLENGE, PRODUCT, error_body, is_elastic
 from aggregator.server.bodies.shared.schemas import PROBLEM_JSON
 from esformat import ClosedError, EsdbError, InvalidEventError, UnknownIndexError, UsageError
@@ -31,6 +32,8 @@ class Problem:
     hint: str | None = None
     retry_after_s: float | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    place: tuple[int, int] | None = None
+    """Of a statement that is wrong: the characters [start, end) that are."""
 
     @property
     def title(self) -> str:
@@ -81,7 +84,8 @@ def problem_of(error: BaseException) -> Problem:
     for kind, status, name in _CALLERS:
         if isinstance(error, kind):
             retry = error.retry_after_s if isinstance(error, aggregator.OverloadedError) else None
-            return Problem(status, name, error.message, error.hint, 1.0 if status == 503 else retry)
+            place = (error.start, error.end) if isinstance(error, LqlError) and error.text is not None else None
+            return Problem(status, name, error.message, error.hint, 1.0 if status == 503 else retry, place=place)
     _log.error("a request failed", exc_info=error)
     for server_kind, status, name, detail in _SERVERS:
         if isinstance(error, server_kind):
@@ -106,6 +110,8 @@ def answer(problem: Problem, path: str) -> Response:
     }  # fmt: skip
     if problem.hint is not None:
         body["hint"] = problem.hint
+    if problem.place is not None:
+        body["place"] = list(problem.place)
     if problem.retry_after_s is not None:
         body["retry_after_ms"] = math.ceil(problem.retry_after_s * 1000)
     return Response(json.dumps(body), problem.status, headers, PROBLEM_JSON)

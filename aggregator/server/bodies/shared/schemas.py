@@ -69,13 +69,22 @@ _FIGURES = {
 }  # fmt: skip
 _DEFINED = {"topic": _TEXT, "schema": by_name(_TEXT), "indexes": _TEXTS, "keys": {"enum": ["text", "binary"]}}
 _SPAN = shape(each("start end", WHOLE))
+_TEXT_OR_NONE: Schema = {"type": ["string", "null"]}
+_INDEXED: Schema = {"type": ["string", "integer", "boolean"]}
+_PROBLEM = shape({**each("subject message action", _TEXT), "found_us": WHOLE})
+_SEGMENT = shape(
+    {
+        **each("segment level rows bytes first_index last_index created_us", WHOLE),
+        **each("min_timestamp max_timestamp", {"type": "integer"}), "partition": _TEXT,
+    }
+)  # fmt: skip
 
 SCHEMAS: Mapping[str, Schema] = {
     "Problem": {
         "description": "RFC 9457 problem details.",
         **shape(
             {"type": _TEXT, "title": _TEXT, "status": {"type": "integer"}, "detail": _TEXT},
-            {"hint": _TEXT, "retry_after_ms": {"type": "integer"}},
+            {"hint": _TEXT, "retry_after_ms": {"type": "integer"}, "place": many(WHOLE)},
         ),
     },
     "PlateauError": shape({"message": _TEXT, "code": {"type": "integer"}}, {"hint": _TEXT}),
@@ -95,6 +104,19 @@ SCHEMAS: Mapping[str, Schema] = {
             "topics": by_name(shape({"topic": _TEXT, **_FIGURES, "segments_to_merge": WHOLE})),
             "pipes": many({"type": "object"}), "background": {"type": ["string", "null"]}, "swept": _TEXTS,
         }
+    ),
+    "Histogram": shape(
+        {"start_us": {"type": "integer"}, **each("width_us events", WHOLE), "counts": many(WHOLE)}
+    ),
+    "Statement": shape(
+        {"kind": {"enum": ["records", "groups", "table", "change"]}, "query": _TEXT, "pages": _FLAG, "warnings": _TEXTS}
+    ),
+    "Segments": shape({"segments": many(_SEGMENT)}),
+    "Values": shape(
+        {"values": many(shape({"value": _INDEXED, "events": WHOLE})), "different": WHOLE}
+    ),
+    "Problems": shape(
+        {"trouble": _TEXT_OR_NONE, "problems": many(_PROBLEM)}
     ),
     "RetentionReport": shape(
         {"removed": many({"type": "object"}), **each("disk_bytes waiting_bytes", WHOLE), "dry_run": _FLAG}

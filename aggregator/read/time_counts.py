@@ -1,0 +1,79 @@
+"""Events of a topic counted by time: whole segments by what the manifest knows of them, the others by their times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from aggregator.base.allowance import check
+from aggregator.base.histogram import Histogram, TimeCounter, counted
+from aggregator.base.merge import numbers
+from aggregator.model import SegmentInfo
+from aggregator.read.memtable_source import lookup_groups, unsealed_batches
+from aggregator.read.query import Question
+from aggregator.read.segment_source import segment_batches, segment_times
+from aggregator.read.view import View
+from aggregator.storage.segments.pool import SegmentPool
+from aggregator.storage.state.state import Snapshot
+from aggregator.storage.state.tombstones import hidden_in
+
+
+def histogram_of(
+    snapshot: Snapshot, pool: SegmentPool, question: Question, segments: list[SegmentInfo], buckets: int
+) -> Histogram:
+    """The answers to a question by time. segments: those that can hold some."""
+    span = time_bounds(snapshot, segments)
+    if span is None:
+        return Histogram(0, 1, ())
+    return counted(
+        *span,
+        (question.start, question.end),
+        buckets,
+        lambda counter: count_times(counter, snapshot, pool, question, segments),
+    )
+
+
+def time_bounds(snapshot: Snapshot, segments: Iterable[SegmentInfo]) -> tuple[int, int] | None:
+    """The first and the last time of segments and of all that is unsealed; None where there is nothing."""
+    known = [(info.min_timestamp, info.max_timestamp) for info in segments]
+    known += [(piece.min_timestamp, piece.max_timestamp) for part in snapshot.unsealed for piece in part.pieces]
+    return (min(low for low, _ in known), max(high for _, high in known)) if known else None
+
+
+def count_times(
+    counter: TimeCounter, snapshot: Snapshot, pool: SegmentPool, question: Question, segments: Iterable[SegmentInfo]
+) -> None:
+    """Count the answers to a question. Reads segments that lie in several spans of the counter, and no others where
+    every event of them is an answer.
+    """
+    narrow = question.space is not None or question.grouping is not None or bool(question.conditions)
+    target = pa.schema([snapshot.schema_set.union.arrow.field("timestamp")])
+    names = dict(snapshot.partitions)
+    views = {number: View(question, target, hidden_in(snapshot.tombstones, number)) for number in names}
+    for info in segments:
+        check()
+        view = views[info.partition]
+        if not narrow and not view.hidden and _inside(info, question) and counter.whole(*_times(info)):
+            counter.add(*_times(info), info.rows)
+            continue
+        if not view.hidden:
+            for times in segment_times(pool, info, question):
+                counter.add_times(times)
+            continue
+        for batch in segment_batches(pool, info, view, names[info.partition], unordered=frozenset()):
+            counter.add_times(numbers(batch, "timestamp"))
+    for group in lookup_groups(snapshot, question):
+        partition = group.partitions[0]  # of all its lookups
+        for batch in unsealed_batches(group, views[partition], names[partition]):
+            counter.add_times(numbers(batch, "timestamp"))
+
+
+def _times(info: SegmentInfo) -> tuple[int, int]:
+    return info.min_timestamp, info.max_timestamp
+
+
+def _inside(info: SegmentInfo, question: Question) -> bool:
+    """Whether all times of a segment are asked for."""
+    start, end = question.start, question.end
+    return (start is None or start <= info.min_timestamp) and (end is None or info.max_timestamp < end)

@@ -1,0 +1,124 @@
+/** Calls to the server: the token that goes with them, and errors in words. */
+
+import { parse } from "./exact_json.js";
+
+const TOKEN = "aggregator token";
+
+/** What went wrong, for people. `place`: characters of a statement that are wrong. */
+export class ApiError extends Error {
+  /**
+   * @param {number} status 0: the server cannot be reached
+   * @param {string} detail
+   * @param {string} [hint]
+   * @param {[number, number]} [place]
+   */
+  constructor(status, detail, hint, place) {
+    super(detail);
+    this.status = status;
+    this.hint = hint;
+    this.place = place;
+  }
+}
+
+/** For this session alone: it goes when the tab is closed. */
+export const token = {
+  get: () => sessionStorage.getItem(TOKEN),
+  /** @param {string} value */
+  set: (value) => sessionStorage.setItem(TOKEN, value),
+  forget: () => sessionStorage.removeItem(TOKEN),
+};
+
+/** @type {() => void} */
+let needed = () => {};
+
+/** @param {() => void} call called when the server wants a token, or another one */
+export function whenTokenIsNeeded(call) {
+  needed = call;
+}
+
+/**
+ * @param {string} path without a slash before it: the page may stand behind a prefix
+ * @param {{method?: string, body?: string, type?: string, accept?: string, signal?: AbortSignal}} [options]
+ * @returns {Promise<Response>} an answer that is no error
+ */
+export async function ask(path, options = {}) {
+  /** @type {Record<string, string>} */
+  const headers = { Accept: options.accept ?? "application/json" };
+  const known = token.get();
+  if (known) headers.Authorization = `Bearer ${known}`;
+  if (options.body !== undefined) headers["Content-Type"] = options.type ?? "application/json";
+  /** @type {Response} */
+  let answer;
+  try {
+    answer = await fetch(path, {
+      method: options.method ?? (options.body === undefined ? "GET" : "POST"),
+      headers,
+      body: options.body,
+      signal: options.signal,
+      cache: "no-store",
+    });
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    throw new ApiError(0, "The server cannot be reached.", "It may be stopped, or starting.");
+  }
+  if (answer.ok) return answer;
+  const problem = await problemOf(answer);
+  if (answer.status === 401) needed();
+  throw problem;
+}
+
+/**
+ * @param {string} path
+ * @param {Parameters<typeof ask>[1]} [options]
+ * @returns {Promise<any>} its JSON
+ */
+export async function askJson(path, options) {
+  return parse(await (await ask(path, options)).text());
+}
+
+/**
+ * @param {string} path
+ * @param {Parameters<typeof ask>[1]} [options]
+ * @returns {Promise<any[]>} its lines of JSON
+ */
+export async function askLines(path, options) {
+  const text = await (await ask(path, { ...options, accept: "application/x-ndjson" })).text();
+  return text.split("\n").filter(Boolean).map(parse);
+}
+
+/** @param {Response} answer */
+async function problemOf(answer) {
+  try {
+    const told = JSON.parse(await answer.text());
+    return new ApiError(answer.status, told.detail ?? answer.statusText, told.hint, told.place);
+  } catch {
+    return new ApiError(answer.status, `The server answered ${answer.status} ${answer.statusText}.`);
+  }
+}
+
+/**
+ * Server-sent events of a path, one after the other, until it ends or is aborted.
+ * @param {string} path
+ * @param {AbortSignal} signal
+ * @returns {AsyncGenerator<{name: string, data: string}>}
+ */
+export async function* follow(path, signal) {
+  const answer = await ask(path, { accept: "text/event-stream", signal });
+  const reader = /** @type {ReadableStream<Uint8Array>} */ (answer.body).getReader();
+  const decoder = new TextDecoder();
+  let waiting = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const pieces = (waiting + decoder.decode(value, { stream: true })).split("\n\n");
+    waiting = /** @type {string} */ (pieces.pop());
+    for (const piece of pieces) {
+      const event = { name: "message", data: "" };
+      for (const line of piece.split("\n")) {
+        if (line.startsWith("event: ")) event.name = line.slice(7);
+        if (line.startsWith("data: ")) event.data += line.slice(6);
+      }
+      if (event.data) yield event;
+    }
+  }
+}

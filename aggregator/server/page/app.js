@@ -1,0 +1,78 @@
+/** The page: its views by the address, the token, keys, and the zone of times. */
+
+import { here } from "./address.js";
+import { ApiError, whenTokenIsNeeded } from "./api.js";
+import { h, replace } from "./dom.js";
+import { helpDialog, tokenDialog } from "./dialogs.js";
+import { Explore } from "./explore.js";
+import { zone } from "./format.js";
+import { Overview } from "./overview.js";
+import { TopicView } from "./topic.js";
+
+/** @typedef {{element: HTMLElement, show: (name: string, params: URLSearchParams) => Promise<void>, leave: () => void,
+ *   title: () => string, key?: (key: string) => boolean}} View */
+
+const main = /** @type {HTMLElement} */ (document.getElementById("main"));
+const zoneButton = /** @type {HTMLElement} */ (document.getElementById("zone"));
+const MAKERS = /** @type {Record<string, () => View>} */ ({
+  overview: () => new Overview(), explore: () => new Explore(), topic: () => new TopicView(),
+});
+/** @type {Record<string, View>} */
+const made = {};
+/** @type {View | null} */
+let current = null;
+
+async function route() {
+  const { view: asked, name, params } = here();
+  const kind = asked in MAKERS ? asked : "overview";
+  const view = (made[kind] ??= MAKERS[kind]());
+  if (view !== current) {
+    current?.leave();
+    current = view;
+    replace(main, view.element);
+  }
+  for (const anchor of document.querySelectorAll("[data-view]"))
+    anchor.toggleAttribute("aria-current", anchor.getAttribute("data-view") === kind);
+  try {
+    await view.show(name, params);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    replace(main, h("p", { class: "notice", role: "alert" }, error.message, " ", error.hint));
+    current = null;
+  }
+  document.title = `${view.title()} · aggregator`;
+}
+
+/** @param {KeyboardEvent} event */
+function pressed(event) {
+  const target = /** @type {HTMLElement} */ (event.target);
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (target.matches("input, textarea, select")) {
+    if (event.key === "Escape") target.blur();
+    return;
+  }
+  if (event.key === "?") helpDialog();
+  else if (event.key === "g") location.hash = "#/overview";
+  else if (event.key === "e" || (event.key === "/" && !current?.key)) location.hash = "#/explore";
+  else if (!current?.key?.(event.key)) return;
+  event.preventDefault();
+}
+
+function showZone() {
+  const name = zone.name();
+  zoneButton.textContent = name;
+  zoneButton.title = `Times are in ${name}. Change to ${zone.isLocal() ? "UTC" : "local time"}.`;
+  zoneButton.setAttribute("aria-label", zoneButton.title);
+}
+
+zoneButton.addEventListener("click", () => {
+  zone.swap();
+  showZone();
+  void route();
+});
+document.getElementById("keys")?.addEventListener("click", helpDialog);
+document.addEventListener("keydown", pressed);
+window.addEventListener("hashchange", () => void route());
+whenTokenIsNeeded(() => tokenDialog(() => void route()));
+showZone();
+void route();

@@ -1,0 +1,57 @@
+/** The two dialogs: for a token, and for help. */
+
+import { token } from "./api.js";
+import { h } from "./dom.js";
+
+/** @type {HTMLDialogElement | null} */
+let asking = null;
+
+/** Ask for a token, unless that is being done. @param {() => void} then */
+export function tokenDialog(then) {
+  if (asking) return;
+  const known = token.get() !== null;
+  const field = h("input", { id: "token", type: "password", autocomplete: "off", required: true });
+  const dialog = h("dialog", { class: "dialog", "aria-labelledby": "token-title" },
+    h("form", { method: "dialog", onsubmit: () => token.set(field.value.trim()) },
+      h("h2", { id: "token-title" }, known ? "This token is not taken" : "This server asks for a token"),
+      h("p", {}, known ? "It may have expired, or been revoked. " : "", "Whoever runs the server makes one with ",
+        h("code", {}, "aggregator token create"), ". It is kept until this tab is closed."),
+      h("label", { for: "token" }, "Token"), field,
+      h("div", { class: "dialog-acts" }, h("button", { type: "submit", class: "primary" }, "Use it"))));
+  token.forget();
+  dialog.addEventListener("close", () => {
+    asking = null;
+    dialog.remove();
+    if (token.get()) then();
+  });
+  asking = dialog;
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+const KEYS = [
+  ["/", "to the question"], ["j", "next event"], ["k", "event before"], ["Enter", "open or close an event; in the question: search"],
+  ["l", "live, pause, go on"], ["g", "overview"], ["e", "explore"], ["Esc", "leave a field or dialog"], ["?", "this help"],
+];
+
+const SHOWN = [
+  ["SELECT FROM {app=web} WHERE msg CONTAINS \"error\"", "records of some streams that hold a text"],
+  ["SELECT FROM topic = clicks WHERE type = purchase", "events of a topic with a value"],
+  ["SELECT FROM space = \"customer-1\"", "one history"],
+  ["SELECT WHERE msg.user.id = 42", "a place in a message that is JSON"],
+  ["SELECT COUNT GROUP BY level, ts EVERY \"1h\"", "counts, as a table"],
+  ["SHOW PARTITIONS LIMIT 20", "the largest streams"],
+];
+
+export function helpDialog() {
+  const dialog = h("dialog", { class: "dialog", "aria-labelledby": "help-title", onclose: () => dialog.remove() },
+    h("form", { method: "dialog" },
+      h("h2", { id: "help-title" }, "Keys"),
+      h("dl", { class: "keys" }, ...KEYS.flatMap(([key, told]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, told)])),
+      h("h2", {}, "Questions in LQL"),
+      h("dl", { class: "examples" }, ...SHOWN.flatMap(([text, told]) => [h("dt", {}, h("code", {}, text)), h("dd", {}, told)])),
+      h("p", {}, "All of it works over HTTP as well: ", h("a", { href: "docs" }, "the interface"), "."),
+      h("div", { class: "dialog-acts" }, h("button", { type: "submit", class: "primary", autofocus: true }, "Close"))));
+  document.body.append(dialog);
+  dialog.showModal();
+}

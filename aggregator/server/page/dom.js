@@ -1,0 +1,79 @@
+/** Elements made of values. Text is only ever set as text: nothing that an event holds can become markup. */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** @typedef {Node | string | number | null | undefined | false} Child */
+
+/**
+ * An element. Properties named `on…` are listeners, `class` its classes; the others are attributes, of which `false`,
+ * null and undefined are left out.
+ * @template {keyof HTMLElementTagNameMap} T
+ * @param {T} tag
+ * @param {Record<string, any>} [properties]
+ * @param {...Child} children
+ * @returns {HTMLElementTagNameMap[T]}
+ */
+export function h(tag, properties = {}, ...children) {
+  return fill(document.createElement(tag), properties, children);
+}
+
+/**
+ * The same for pictures.
+ * @param {string} tag
+ * @param {Record<string, any>} [properties]
+ * @param {...Child} children
+ * @returns {SVGElement}
+ */
+export function svg(tag, properties = {}, ...children) {
+  return fill(/** @type {SVGElement} */ (document.createElementNS(SVG, tag)), properties, children);
+}
+
+/**
+ * @template {Element} E
+ * @param {E} element
+ * @param {Record<string, any>} properties
+ * @param {Child[]} children
+ * @returns {E}
+ */
+function fill(element, properties, children) {
+  for (const [name, value] of Object.entries(properties)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== false && value !== null && value !== undefined)
+      element.setAttribute(name, value === true ? "" : String(value));
+  }
+  add(element, children);
+  return element;
+}
+
+/**
+ * @param {Element} element
+ * @param {Child[]} children
+ */
+export function add(element, children) {
+  for (const child of children)
+    if (child !== null && child !== undefined && child !== false)
+      element.append(typeof child === "number" ? String(child) : child);
+}
+
+/**
+ * Put other children into an element.
+ * @param {Element} element
+ * @param {...Child} children
+ */
+export function replace(element, ...children) {
+  element.replaceChildren();
+  add(element, children);
+}
+
+/**
+ * @param {number} ms
+ * @param {() => void} call
+ * @returns {() => void} calls `call` once it was not called for so long
+ */
+export function later(ms, call) {
+  let timer = 0;
+  return () => {
+    clearTimeout(timer);
+    timer = window.setTimeout(call, ms);
+  };
+}

@@ -1,0 +1,244 @@
+/** Explore: a question, its hits over time, its rows; all of it in the address. */
+
+import { go, link } from "./address.js";
+import { ApiError, askJson } from "./api.js";
+import { AskForm } from "./ask_form.js";
+import { h, replace } from "./dom.js";
+import { exportMenu } from "./export.js";
+import { count, seconds } from "./format.js";
+import { drawHistogram } from "./histogram.js";
+import { Live } from "./live.js";
+import { Pages } from "./paging.js";
+import { LqlQuestion, TopicQuestion, narrowed, quoted } from "./question.js";
+import { RowList } from "./row_list.js";
+import { resultTable } from "./result_table.js";
+import { readTags } from "./tags.js";
+import { span } from "./time_range.js";
+
+/** @typedef {import("./question.js").TopicQuestion | import("./question.js").LqlQuestion} Question */
+
+export class Explore {
+  constructor() {
+    this.form = new AskForm((params) => go(link("explore", "", params)));
+    this.chart = h("div", { class: "chart-box" });
+    this.status = h("p", { class: "status", role: "status" });
+    this.acts = h("div", { class: "acts" });
+    this.facets = h("div", { class: "facets", hidden: true });
+    this.warnings = h("p", { class: "warning", hidden: true });
+    this.rows = new RowList({
+      narrow: (condition, without) => void this.narrow(condition, without),
+      history: (row) => this.history(row),
+      tagged: false,
+      binary: false,
+    }, (error) => this.fail(error));
+    this.table = h("div", { class: "result", hidden: true });
+    this.element = h("div", { class: "explore" }, this.form.element, this.form.error, this.warnings, this.facets, this.chart,
+      h("div", { class: "bar-line" }, this.status, this.acts), this.rows.element, this.table);
+    /** @type {Live | null} */
+    this.live = null;
+    this.params = new URLSearchParams();
+    /** @type {Question} */
+    this.question = new LqlQuestion("SELECT");
+    this.asked = new AbortController();
+    this.counted = /** @type {import("./histogram.js").Counted | null} */ (null);
+    window.addEventListener("resize", () => this.drawChart());
+  }
+
+  title() {
+    return this.params.get("topic") ?? "Explore";
+  }
+
+  get newest() {
+    return this.params.get("order") !== "oldest";
+  }
+
+  /** @param {string} _ @param {URLSearchParams} params */
+  async show(_, params) {
+    this.leave();
+    this.params = params;
+    this.asked = new AbortController();
+    const topic = params.get("topic");
+    this.question = topic ? new TopicQuestion(topic, params) : new LqlQuestion(params.get("lql") ?? "SELECT");
+    this.rows.acts.tagged = !topic;
+    this.form.fail(null);
+    this.status.textContent = "Asking …";
+    try {
+      await Promise.all([this.fillForm(params), this.answer(this.asked.signal)]);
+    } catch (error) {
+      this.fail(error);
+    }
+    if (params === this.params) this.element.dataset.answers = location.hash;
+  }
+
+  /** @param {URLSearchParams} params */
+  async fillForm(params) {
+    await this.form.show(params);
+    this.rows.acts.binary = this.form.binary;
+    if (this.form.binary) this.acts.querySelector(".live")?.remove(); // LQL does not read such topics
+  }
+
+  /** @param {AbortSignal} signal */
+  async answer(signal) {
+    const told = await this.question.check();
+    if (!signal.aborted) await this.run(told);
+  }
+
+  leave() {
+    this.asked.abort();
+    this.live?.stop();
+    this.live = null;
+    this.rows.source?.stop();
+  }
+
+  /** @param {import("./question.js").Told} told */
+  async run(told) {
+    this.warnings.hidden = !told.warnings.length;
+    this.warnings.textContent = told.warnings.map((text) => `${text[0].toUpperCase()}${text.slice(1)}.`).join(" ");
+    if (told.kind === "change")
+      throw new ApiError(400, "This statement changes what is stored, and this page only looks.", "run it with `aggregator query`");
+    const records = told.kind === "records";
+    this.rows.element.hidden = !records;
+    this.chart.hidden = !records;
+    this.table.hidden = records;
+    this.offer(records, told.pages);
+    const signal = this.asked.signal;
+    if (!records) return this.showTable(signal);
+    const read = (/** @type {any} */ part, /** @type {number} */ limit, /** @type {AbortSignal} */ stop) =>
+      this.question.rows(part, this.newest, limit, stop);
+    this.rows.element.setAttribute("aria-label", `Events, ${this.newest ? "newest" : "oldest"} first`);
+    const rows = this.rows.show(new Pages(read, span(this.params), this.newest, !told.pages));
+    await Promise.all([rows, this.count(signal), this.listFacets(signal)]);
+  }
+
+  /** @param {AbortSignal} signal */
+  async showTable(signal) {
+    const began = performance.now();
+    const rows = await this.question.rows(span(this.params), this.newest, 0, signal);
+    this.facets.hidden = true;
+    replace(this.table, resultTable(rows));
+    this.status.textContent = `${count(rows.length)} ${rows.length === 1 ? "row" : "rows"} in ${seconds(performance.now() - began)}`;
+  }
+
+  /** @param {AbortSignal} signal */
+  async count(signal) {
+    const began = performance.now();
+    const counted = await this.question.histogram(span(this.params), signal);
+    this.counted = counted;
+    this.drawChart();
+    this.status.textContent = `${count(counted.events)} ${counted.events === 1 ? "event" : "events"}, counted in ` +
+      seconds(performance.now() - began);
+  }
+
+  drawChart() {
+    if (this.counted && !this.chart.hidden)
+      drawHistogram(this.chart, this.counted, (from, to) => this.change({ from: String(from), to: String(to), last: "" }));
+  }
+
+  /** The same question with other parts of its address. @param {Record<string, string>} parts */
+  change(parts) {
+    go(link("explore", "", { ...Object.fromEntries(this.params), ...parts }));
+  }
+
+  /** @param {boolean} records @param {boolean} pages */
+  offer(records, pages) {
+    const orders = this.newest ? ["oldest", "Oldest first"] : ["", "Newest first"];
+    replace(this.acts,
+      records && pages && h("button", { type: "button", class: "live", "aria-pressed": "false", onclick: () => this.toggleLive() }, "Live"),
+      records && pages && h("button", { type: "button", onclick: () => this.change({ order: orders[0] }) }, orders[1]),
+      exportMenu((accept, signal) => this.question.file(span(this.params), this.newest, accept, signal), (error) => this.fail(error)));
+  }
+
+  /** The values of the topic's index, with how many events have each. @param {AbortSignal} signal */
+  async listFacets(signal) {
+    const topic = this.params.get("topic");
+    this.facets.hidden = true;
+    if (!topic || this.params.get("space") || this.params.get("space64")) return;
+    const facts = await askJson(`v1/topics/${encodeURIComponent(topic)}`, { signal });
+    const index = this.params.get("index") || facts.indexes[0];
+    if (!index) return;
+    const path = `v1/topics/${encodeURIComponent(topic)}/values/${encodeURIComponent(index)}?limit=12`;
+    const { values, different } = await askJson(path, { signal });
+    const chosen = this.params.get("value");
+    const type = (/** @type {any} */ value) => (typeof value === "string" ? "" : typeof value === "boolean" ? "boolean" : "integer");
+    const chips = values.map((/** @type {{value: any, events: number}} */ { value, events }) => {
+      const on = String(value) === chosen;
+      const to = on ? { index: "", value: "", type: "" } : { index, value: String(value), type: type(value) };
+      return h("button", { type: "button", class: "chip", "aria-pressed": String(on), onclick: () => this.change(to) },
+        h("bdi", {}, String(value).slice(0, 60)), h("span", { class: "n" }, count(events)));
+    });
+    const rest = different - values.length;
+    replace(this.facets, h("span", { class: "facet-name" }, index), ...chips, rest > 0 && h("span", { class: "aside" }, `and ${count(rest)} others`));
+    this.facets.hidden = !values.length;
+  }
+
+  /** @param {string} condition @param {boolean} without */
+  async narrow(condition, without) {
+    try {
+      const lql = await narrowed(this.question.lql(), condition, without);
+      const { last, from, to, order } = Object.fromEntries(this.params);
+      go(link("explore", "", { lql, last, from, to, order }));
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  /** @param {Record<string, any>} row */
+  history(row) {
+    const topic = this.params.get("topic");
+    const key = typeof row.space === "object" ? { space64: row.space.base64 } : { space: row.space };
+    if (topic) return go(link("explore", "", { topic, ...key }));
+    const tags = new Map(readTags(String(row.space)));
+    const [of, space] = [tags.get("topic"), tags.get("space")];
+    const from = of !== undefined && space !== undefined ? `topic = ${quoted(of)} AND space = ${quoted(space)}` : row.space;
+    return go(link("explore", "", { lql: `SELECT FROM ${from}` }));
+  }
+
+  toggleLive() {
+    const button = /** @type {HTMLElement} */ (this.acts.querySelector(".live"));
+    if (this.live && !this.live.paused) {
+      this.live.paused = true;
+      button.textContent = "Go on";
+    } else if (this.live) {
+      this.live.paused = false;
+      button.textContent = "Pause";
+    } else {
+      button.textContent = "Pause";
+      button.setAttribute("aria-pressed", "true");
+      this.goLive();
+    }
+  }
+
+  goLive() {
+    this.chart.hidden = true;
+    const live = new Live(this.question.lql(), {
+      shown: (added) => this.rows.shifted(added),
+      told: (text) => { this.status.textContent = `Live: ${text}`; },
+      failed: (error) => this.fail(error),
+    });
+    this.live = live;
+    void this.rows.show(live.rows);
+  }
+
+  /** @param {unknown} error */
+  fail(error) {
+    if (error instanceof DOMException && error.name === "AbortError") return;
+    if (!(error instanceof ApiError)) throw error;
+    this.live?.stop();
+    this.status.textContent = "";
+    this.counted = null;
+    for (const part of [this.chart, this.table, this.facets, this.rows.element]) part.hidden = true;
+    replace(this.acts);
+    this.rows.empty();
+    this.form.fail(error);
+  }
+
+  /** @param {string} key @returns {boolean} whether it meant something here */
+  key(key) {
+    if (key === "/") this.form.focus();
+    else if (key === "j") this.rows.move(1);
+    else if (key === "k") this.rows.move(-1);
+    else if (key === "l" && this.acts.querySelector(".live")) this.toggleLive();
+    else return false;
+    return true;
+  }
+}

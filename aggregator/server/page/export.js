@@ -1,0 +1,53 @@
+/** The whole answer as a file. The browser holds it until it is complete: for very large ones the command is better. */
+
+import { h, replace } from "./dom.js";
+import { bytes } from "./format.js";
+import { FILES } from "./question.js";
+
+/** @typedef {(accept: string, signal: AbortSignal) => Promise<Response>} Get */
+
+/** @param {Get} get @param {(error: unknown) => void} failed */
+export function exportMenu(get, failed) {
+  const told = h("span", { role: "status" });
+  const choices = Object.entries(FILES).map(([name, [media, ending]]) =>
+    h("button", { type: "button", onclick: () => void run(media, ending) }, name));
+  const menu = h("details", { class: "menu" }, h("summary", {}, "Export"), h("div", { class: "menu-box" },
+    ...choices, told));
+  /** @param {string} media @param {string} ending */
+  async function run(media, ending) {
+    const stopping = new AbortController();
+    const stop = h("button", { type: "button", onclick: () => stopping.abort() }, "Stop");
+    try {
+      const answer = await get(media, stopping.signal);
+      const pieces = await read(answer, (size) => replace(told, `${bytes(size)} `, stop));
+      save(new Blob(pieces, { type: media }), `events.${ending}`);
+      menu.open = false;
+    } catch (error) {
+      if (!stopping.signal.aborted) failed(error);
+    } finally {
+      replace(told);
+    }
+  }
+  return menu;
+}
+
+/** @param {Response} answer @param {(size: number) => void} told */
+async function read(answer, told) {
+  const reader = /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (answer.body).getReader();
+  const pieces = [];
+  let size = 0;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return pieces;
+    pieces.push(value);
+    size += value.length;
+    told(size);
+  }
+}
+
+/** @param {Blob} blob @param {string} name */
+function save(blob, name) {
+  const address = URL.createObjectURL(blob);
+  h("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}

@@ -1,0 +1,70 @@
+/** Events as they arrive: followed over one connection, shown a few times a second, paused without losing any. */
+
+import { ApiError, follow } from "./api.js";
+import { parse } from "./exact_json.js";
+import { Arriving } from "./paging.js";
+
+const SHOWN_MS = 250, AGAIN_MS = 2_000, MOST = 5_000;
+
+export class Live {
+  /**
+   * @param {string} query a SELECT
+   * @param {{shown: (added: number) => void, told: (text: string) => void, failed: (error: unknown) => void}} to
+   */
+  constructor(query, to) {
+    this.query = query;
+    this.to = to;
+    this.rows = new Arriving(MOST);
+    this.paused = false;
+    /** @type {Record<string, any>[]} */
+    this.waiting = [];
+    /** @type {number[]} when events came */
+    this.times = [];
+    this.came = 0;
+    this.stopping = new AbortController();
+    this.timer = window.setInterval(() => this.show(), SHOWN_MS);
+    void this.run();
+  }
+
+  async run() {
+    while (!this.stopping.signal.aborted) {
+      try {
+        for await (const { name, data } of follow(`v1/tail?${new URLSearchParams({ query: this.query })}`, this.stopping.signal)) {
+          if (name === "end") throw new ApiError(401, parse(data).detail);
+          this.take(parse(data));
+        }
+      } catch (error) {
+        if (this.stopping.signal.aborted) return;
+        if (!(error instanceof ApiError) || error.status === 0 || error.status >= 429) this.to.told("Connection lost; trying again …");
+        else return this.to.failed(error);
+      }
+      await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+    }
+  }
+
+  /** @param {Record<string, any>} row */
+  take(row) {
+    this.came++;
+    this.times.push(performance.now());
+    this.waiting.push(row);
+    if (this.waiting.length > MOST) this.waiting.shift();
+  }
+
+  show() {
+    const since = performance.now() - 10_000;
+    while (this.times.length && this.times[0] < since) this.times.shift();
+    const rate = (this.times.length / 10).toFixed(1);
+    const waits = this.paused && this.waiting.length ? `, ${this.waiting.length.toLocaleString("en-US")} wait` : "";
+    this.to.told(`${this.came.toLocaleString("en-US")} arrived, ${rate} a second${waits}`);
+    if (this.paused || !this.waiting.length) return;
+    const rows = this.waiting;
+    this.waiting = [];
+    this.rows.add(rows);
+    this.to.shown(rows.length);
+  }
+
+  stop() {
+    clearInterval(this.timer);
+    this.stopping.abort();
+  }
+}

@@ -1,0 +1,120 @@
+/** Overview: what the catalog holds and takes, topic by topic, and on top what needs somebody. Looks again by itself. */
+
+import { link } from "./address.js";
+import { ApiError, askJson } from "./api.js";
+import { h, replace } from "./dom.js";
+import { ago, bytes, count, moment, rough } from "./format.js";
+import { retentionMeters } from "./retention.js";
+import { sparkline } from "./sparkline.js";
+import { trouble } from "./trouble.js";
+
+const EVERY_MS = 3_000, KEPT = 60;
+
+/** @typedef {Record<string, any>} Facts */
+
+export class Overview {
+  constructor() {
+    this.alerts = h("div", { class: "alerts", role: "status" });
+    this.figures = h("div", { class: "figures" });
+    this.topics = h("div", { class: "topics" });
+    this.element = h("div", { class: "page" }, h("h1", {}, "Overview"), this.alerts, this.figures, this.topics);
+    /** @type {Map<string, {at: number, end: number, rates: number[]}>} */
+    this.seen = new Map();
+    this.timer = 0;
+    this.on = false;
+  }
+
+  title() {
+    return "Overview";
+  }
+
+  async show() {
+    clearTimeout(this.timer);
+    this.on = true;
+    await this.look();
+  }
+
+  leave() {
+    this.on = false;
+    clearTimeout(this.timer);
+  }
+
+  async look() {
+    try {
+      this.draw(...(await facts()));
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      replace(this.alerts, h("p", { class: "alert" }, h("strong", {}, `${error.message} `), error.hint));
+      if (error.status === 401) return;
+    }
+    if (this.on) this.timer = window.setTimeout(() => void this.look(), EVERY_MS);
+  }
+
+  /** @param {Facts | null} stats @param {Record<string, Facts>} topics @param {Facts | null} problems */
+  draw(stats, topics, problems) {
+    replace(this.alerts, ...trouble(stats, topics, problems));
+    const all = Object.values(topics);
+    const sum = (/** @type {string} */ name) => all.reduce((total, mine) => total + mine[name], 0);
+    const rates = all.map((mine) => this.rate(mine));
+    replace(this.figures,
+      figure("Events", count(sum("rows")), `${count(sum("unsealed_rows"))} unsealed`),
+      figure("Arriving", `${rough(rates.reduce((total, mine) => total + last(mine), 0))}/s`, "of the last seconds"),
+      stats && figure("On disk", bytes(stats.disk.total), `${bytes(stats.disk.free)} free`),
+      stats?.memory && figure("In memory", bytes(stats.memory.unsealed), `of ${bytes(stats.memory.limit)}`),
+      figure("Segments", count(sum("segments")), all.length === 1 ? "in one topic" : `in ${count(all.length)} topics`));
+    replace(this.topics, ...(all.length ? all.map((mine, i) => card(mine, rates[i])) : [empty()]));
+  }
+
+  /** Events a second at the last looks, the newest last. @param {Facts} mine */
+  rate(mine) {
+    const end = Object.values(mine.partitions).reduce((total, each) => total + each.end_index, 0);
+    const now = performance.now();
+    const seen = this.seen.get(mine.topic);
+    const rates = seen && end >= seen.end ? [...seen.rates, ((end - seen.end) * 1000) / Math.max(1, now - seen.at)].slice(-KEPT) : [];
+    this.seen.set(mine.topic, { at: now, end, rates });
+    return rates;
+  }
+}
+
+/** @returns {Promise<[Facts | null, Record<string, Facts>, Facts | null]>} of the catalog, or of the topics one may see */
+async function facts() {
+  try {
+    const [stats, problems] = await Promise.all([askJson("v1/stats"), askJson("v1/problems")]);
+    return [stats, stats.topics, problems];
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 403) throw error;
+  }
+  const names = (await askJson("v1/topics")).topics.map((/** @type {Facts} */ each) => each.name);
+  const found = await Promise.all(names.map((/** @type {string} */ name) => askJson(`v1/topics/${encodeURIComponent(name)}`)));
+  return [null, Object.fromEntries(found.map((mine) => [mine.topic, mine])), null];
+}
+
+/** @param {number[]} rates */
+const last = (rates) => rates.at(-1) ?? 0;
+
+/** @param {string} name @param {string} value @param {string} more */
+export const figure = (name, value, more) =>
+  h("div", { class: "figure" }, h("span", { class: "figure-name" }, name), h("span", { class: "figure-value" }, value), h("span", { class: "aside" }, more));
+
+/** @param {Facts} mine @param {number[]} rates */
+function card(mine, rates) {
+  const facts = [
+    ["Events", count(mine.rows)], ["Size", bytes(mine.bytes)], ["Segments", count(mine.segments)],
+    ["Unsealed", count(mine.unsealed_rows)],
+  ];
+  return h("article", { class: "topic-card", "data-topic": mine.topic },
+    h("header", {},
+      h("h2", {}, h("a", { href: link("topic", mine.topic) }, h("bdi", {}, mine.topic))),
+      h("a", { class: "button", href: link("explore", "", { topic: mine.topic }) }, "Explore")),
+    h("dl", { class: "facts" }, ...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+    h("p", { class: "spanned" }, mine.min_timestamp === null ? "No events yet."
+      : [moment(mine.min_timestamp), " to ", moment(mine.max_timestamp), " · newest ", ago(mine.max_timestamp)].join("")),
+    h("div", { class: "rate" }, sparkline(rates), h("span", { class: "aside" }, `${rough(last(rates))} events/s now`)),
+    ...retentionMeters(mine));
+}
+
+function empty() {
+  return h("div", { class: "notice" }, h("h2", {}, "Nothing here yet"),
+    h("p", {}, "Send an event, and it shows here at once:"),
+    h("pre", {}, `curl ${location.origin}/v1/streams?tags=app%3Dweb -H 'Content-Type: application/json' -d '{"msg": "hello"}'`));
+}

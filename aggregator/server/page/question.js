@@ -1,0 +1,146 @@
+/** What Explore asks: a topic by its keys and one index, or a statement of LQL. Both give rows, counts and files. */
+
+import { ask, askJson, askLines } from "./api.js";
+import { bounds } from "./time_range.js";
+
+/** @typedef {import("./time_range.js").Span} Span */
+/** @typedef {{kind: string, query: string, pages: boolean, warnings: string[]}} Told */
+
+export const FILES = /** @type {Record<string, [string, string]>} */ ({
+  "JSON lines": ["application/x-ndjson", "jsonl"],
+  CSV: ["text/csv", "csv"],
+  Arrow: ["application/vnd.apache.arrow.stream", "arrows"],
+});
+
+/** A text as LQL writes it. @param {string} text */
+export const quoted = (text) =>
+  `"${text.replace(/[\\"]/g, "\\$&").replace(/[\u0000-\u001f\u007f]/g, (c) => `\\x${c.charCodeAt(0).toString(16).padStart(2, "0")}`)}"`;
+
+/** A name of a column, field or tag. @param {string} name */
+export const named = (name) => "`" + name.replaceAll("`", "``") + "`";
+
+/** Events of one topic. */
+export class TopicQuestion {
+  /** @param {string} topic @param {URLSearchParams} params */
+  constructor(topic, params) {
+    this.topic = topic;
+    this.params = params;
+    this.space = params.get("space") ?? "";
+    this.space64 = params.get("space64") ?? ""; // of a topic with binary keys
+    this.index = params.get("index") ?? "";
+    this.value = params.get("value") ?? "";
+  }
+
+  /** @returns {Promise<Told>} */
+  async check() {
+    return { kind: "records", query: this.lql(), pages: true, warnings: [] };
+  }
+
+  /** The same as a statement. */
+  lql() {
+    const from = `FROM topic = ${quoted(this.topic)}${this.space ? ` AND space = ${quoted(this.space)}` : ""}`;
+    return `SELECT ${from}${this.hasValue() ? ` WHERE ${named(this.index)} = ${this.number() ? this.value : quoted(this.value)}` : ""}`;
+  }
+
+  number() {
+    return this.params.get("type") === "integer";
+  }
+
+  hasValue() {
+    return this.index !== "" && this.params.has("value");
+  }
+
+  /** @param {Record<string, string>} more @param {boolean} [counting] */
+  path(more, counting = false) {
+    const asked = new URLSearchParams(more);
+    if (this.space) asked.set("space", this.space);
+    if (this.space64) asked.set("space_base64", this.space64);
+    if (this.hasValue()) {
+      asked.set("value", this.value);
+      const type = this.params.get("type");
+      if (type) asked.set("type", type);
+      if (counting) asked.set("index", this.index);
+    }
+    const topic = `v1/topics/${encodeURIComponent(this.topic)}`;
+    const what = counting ? "histogram" : this.hasValue() ? `index/${encodeURIComponent(this.index)}` : "events";
+    return `${topic}/${what}?${asked}`;
+  }
+
+  /** @param {Span} span @param {boolean} newest @param {number} limit @param {AbortSignal} signal */
+  rows(span, newest, limit, signal) {
+    return askLines(this.path({ ...bounds(span), reverse: String(newest), limit: String(limit) }), { signal });
+  }
+
+  /** @param {Span} span @param {AbortSignal} signal */
+  histogram(span, signal) {
+    return askJson(this.path({ ...bounds(span), buckets: "80" }, true), { signal });
+  }
+
+  /** @param {Span} span @param {boolean} newest @param {string} accept @param {AbortSignal} signal */
+  file(span, newest, accept, signal) {
+    return ask(this.path({ ...bounds(span), reverse: String(newest) }), { accept, signal });
+  }
+}
+
+/** What a statement of LQL asks. */
+export class LqlQuestion {
+  /** @param {string} text */
+  constructor(text) {
+    this.text = text;
+    this.told = /** @type {Told | null} */ (null);
+  }
+
+  /** @returns {Promise<Told>} */
+  async check() {
+    this.told = await askJson("v1/statement", { body: JSON.stringify({ query: this.text }) });
+    return /** @type {Told} */ (this.told);
+  }
+
+  lql() {
+    return this.text;
+  }
+
+  /** @param {Record<string, string>} digits @param {Record<string, unknown>} more */
+  body(digits, more) {
+    const { time_unit, ...times } = digits;  // as digits: JSON of JavaScript has no large numbers
+    const plain = JSON.stringify({ query: this.text, ...(time_unit ? { time_unit } : {}), ...more });
+    const numbers = Object.entries(times).map(([name, value]) => `,"${name}":${value}`);
+    return plain.slice(0, -1) + numbers.join("") + "}";
+  }
+
+  /** @param {boolean} newest @param {number} [limit] */
+  order(newest, limit) {
+    const pages = this.told?.pages ?? true;
+    return { ...(pages && newest ? { reverse: true } : {}), ...(pages && limit ? { limit } : {}) };
+  }
+
+  /** @param {Span} span */
+  narrowed(span) {
+    return this.told && !["records", "groups"].includes(this.told.kind) ? {} : bounds(span);
+  }
+
+  /** @param {Span} span @param {boolean} newest @param {number} limit @param {AbortSignal} signal */
+  rows(span, newest, limit, signal) {
+    return askLines("v1/query", { body: this.body(this.narrowed(span), this.order(newest, limit)), signal });
+  }
+
+  /** @param {Span} span @param {AbortSignal} signal */
+  histogram(span, signal) {
+    return askJson("v1/histogram", { body: this.body(bounds(span), { buckets: 80 }), signal });
+  }
+
+  /** @param {Span} span @param {boolean} newest @param {string} accept @param {AbortSignal} signal */
+  file(span, newest, accept, signal) {
+    return ask("v1/query", { body: this.body(this.narrowed(span), this.order(newest)), accept, signal });
+  }
+}
+
+/**
+ * A statement with one more condition.
+ * @param {string} text @param {string} condition @param {boolean} without
+ * @returns {Promise<string>}
+ */
+export async function narrowed(text, condition, without) {
+  const body = JSON.stringify({ query: text, [without ? "without" : "where"]: condition });
+  return (await askJson("v1/statement", { body })).query;
+}

@@ -1,0 +1,20 @@
+/** The answer of a statement that gives no records: groups, lists, what EXPLAIN tells. */
+
+import { h } from "./dom.js";
+import { Exact } from "./exact_json.js";
+import { plain } from "./row_summary.js";
+
+const MOST = 2_000;
+
+/** @param {Record<string, any>[]} rows */
+export function resultTable(rows) {
+  if (!rows.length) return h("p", { class: "chart-none" }, "No rows.");
+  const names = [...new Set(rows.slice(0, MOST).flatMap((row) => Object.keys(row)))];
+  const isNumber = (/** @type {string} */ name) => rows.every((row) => row[name] === null || typeof row[name] === "number" || row[name] instanceof Exact);
+  const kinds = names.map((name) => (isNumber(name) ? "number" : "text"));
+  const cell = (/** @type {any} */ value) => (value === null || value === undefined ? "" : plain(value));
+  return h("table", {},
+    h("thead", {}, h("tr", {}, ...names.map((name, i) => h("th", { scope: "col", class: kinds[i] }, name)))),
+    h("tbody", {}, ...rows.slice(0, MOST).map((row) => h("tr", {}, ...names.map((name, i) => h("td", { class: kinds[i] }, h("bdi", {}, cell(row[name]))))))),
+    rows.length > MOST && h("caption", {}, `The first ${MOST.toLocaleString("en-US")} of ${rows.length.toLocaleString("en-US")} rows; Export has all.`));
+}

@@ -1,0 +1,157 @@
+/** All fields of an event, JSON laid out, each value to be added to the question or taken out of it. */
+
+import { h } from "./dom.js";
+import { Exact, parse } from "./exact_json.js";
+import { count, duration, micros } from "./format.js";
+import { named, quoted } from "./question.js";
+import { bytesOf } from "./row_summary.js";
+import { readTags } from "./tags.js";
+
+const MOST = 20_000; // characters of a text, and
+const MOST_PARTS = 2_000; // parts of JSON, that are shown before somebody asks for all
+
+/**
+ * What can be done from a row. `narrow` takes a condition of LQL. `tagged`: rows have tags in the place of the space.
+ * `binary`: of a topic with binary keys.
+ * @typedef {{narrow: (condition: string, without: boolean) => void, history: (row: Record<string, any>) => void,
+ *   tagged: boolean, binary: boolean}} Acts
+ */
+
+/**
+ * @param {Record<string, any>} row
+ * @param {Acts} acts
+ * @returns {HTMLElement}
+ */
+export function details(row, acts) {
+  const lines = Object.entries(row).flatMap(([name, value]) => {
+    if (name === "space" && acts.tagged)
+      return (readTags(String(value)) ?? []).map(([tag, of]) => field(tag, of, acts, named(tag)));
+    if (name === "fields" && value !== null && typeof value === "object" && !bytesOf(value))
+      return Object.entries(value).map(([key, of]) => field(key, of, acts, named(key)));
+    if (name === "grouping" && !value) return [];
+    if (acts.binary) return [field(name, value, acts, "")]; // LQL does not ask topics with binary keys
+    return [field(name, value, acts, name === "timestamp" || name === "data" ? "" : named(name))];
+  });
+  return h("div", { class: "row-details" },
+    h("div", { class: "row-acts" },
+      h("button", { type: "button", class: "act", onclick: () => acts.history(row) }, "History of this space"),
+      "clipboard" in navigator && h("button", { type: "button", class: "act", onclick: () => copy(row) }, "Copy as JSON")),
+    h("dl", {}, ...lines));
+}
+
+/** @param {string} name @param {any} value @param {Acts} acts @param {string} operand of LQL; "" where none asks for it */
+function field(name, value, acts, operand) {
+  const shown = h("dd", {});
+  const condition = operand && conditionOf(operand, value);
+  const json = typeof value === "string" ? laidOut(value) : undefined;
+  const bytes = bytesOf(value);
+  if (value === null || value === undefined) shown.append(h("span", { class: "none" }, "none"));
+  else if (name === "timestamp") shown.append(h("span", { class: "value" }, String(value)), h("span", { class: "aside" }, age(value)));
+  else if (bytes) shown.append(...binary(bytes, value.base64));
+  else if (json !== undefined) shown.append(tree(json, "msg", acts, name === "data"));
+  else if (typeof value === "object" && !(value instanceof Exact)) shown.append(tree(value, "", acts, false));
+  else shown.append(long(String(value)));
+  if (condition && String(value).length < 500) shown.append(narrowing(name, String(value), condition, acts));
+  return h("div", { class: "field" }, h("dt", {}, name), shown);
+}
+
+/** Buttons to ask for a value alone, or for all without it.
+ * @param {string} name @param {string} value @param {string} condition @param {Acts} acts */
+function narrowing(name, value, condition, acts) {
+  const short = value.length > 40 ? `${value.slice(0, 40)}…` : value;
+  const button = (/** @type {string} */ sign, /** @type {string} */ told, /** @type {boolean} */ without) =>
+    h("button", { type: "button", class: "narrow", title: told, "aria-label": `${told}: ${name} ${short}`,
+      onclick: () => acts.narrow(condition, without) }, sign);
+  return h("span", { class: "narrowing" }, button("=", "Only with this value", false), button("≠", "Without this value", true));
+}
+
+/** @param {string} operand @param {any} value */
+function conditionOf(operand, value) {
+  if (typeof value === "string") return value === "" ? "" : `${operand} = ${quoted(value)}`;
+  if (typeof value === "number" || typeof value === "boolean" || value instanceof Exact) return `${operand} = ${value}`;
+  return "";
+}
+
+/** @param {any} value */
+function age(value) {
+  const us = Date.now() * 1000 - Number(micros(String(value)));
+  return us >= 0 ? `${duration(us)} ago` : `in ${duration(-us)}`;
+}
+
+/** @param {Uint8Array} bytes @param {string} encoded */
+function binary(bytes, encoded) {
+  const shown = [...bytes.slice(0, 256)].map((byte) => byte.toString(16).padStart(2, "0"));
+  const hex = shown.join(" ") + (bytes.length > 256 ? " …" : "");
+  return [
+    h("span", { class: "aside" }, `${count(bytes.length)} bytes that are no text. As text: `),
+    long(new TextDecoder().decode(bytes)),
+    h("pre", { class: "hex" }, hex),
+    h("span", { class: "aside" }, `base64 ${encoded.slice(0, 80)}${encoded.length > 80 ? "…" : ""}`),
+  ];
+}
+
+/** A text, of which much is shown when somebody asks for it. @param {string} text */
+function long(text) {
+  const shown = h("span", { class: "value" }, text.slice(0, MOST));
+  if (text.length <= MOST) return shown;
+  const more = h("button", { type: "button", class: "act", onclick: () => { shown.textContent = text; } },
+    `Show all ${count(text.length)} characters`);
+  shown.append("… ", more);
+  return shown;
+}
+
+/** @param {string} text @returns {any} what it is as JSON, if that has parts */
+function laidOut(text) {
+  if (!/^\s*[[{]/.test(text)) return undefined;
+  try {
+    const found = parse(text);
+    return typeof found === "object" && found !== null ? found : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * JSON as lines, indented, each value of which can be asked for.
+ * @param {any} value @param {string} root how LQL names it @param {Acts} acts @param {boolean} asks whether it can
+ */
+function tree(value, root, acts, asks) {
+  const box = h("div", { class: "json" });
+  let left = MOST_PARTS;
+  const line = (/** @type {number} */ depth, /** @type {import("./dom.js").Child[]} */ parts) => {
+    const made = h("div", {}, ...parts);
+    made.style.paddingInlineStart = `${depth * 1.25}em`;
+    box.append(made);
+  };
+  /** @param {any} part @param {string} path @param {number} depth @param {import("./dom.js").Child[]} before @param {string} after */
+  const walk = (part, path, depth, before, after) => {
+    if (left-- <= 0) return;
+    if (part !== null && typeof part === "object" && !(part instanceof Exact)) {
+      const list = Array.isArray(part);
+      const entries = Object.entries(part);
+      if (!entries.length) return line(depth, [...before, list ? "[]" : "{}", after]);
+      line(depth, [...before, list ? "[" : "{"]);
+      entries.forEach(([key, inner], place) => {
+        const named = list ? [] : [h("span", { class: "key" }, JSON.stringify(key)), ": "];
+        const step = list ? `[${key}]` : /^[A-Za-z_]\w*$/.test(key) ? `.${key}` : `[${quoted(key)}]`;
+        walk(inner, path + step, depth + 1, named, place < entries.length - 1 ? "," : "");
+      });
+      return line(depth, [list ? "]" : "}", after]);
+    }
+    const text = typeof part === "string" ? JSON.stringify(part) : String(part);
+    const shown = text.length > MOST ? `${text.slice(0, MOST)}…` : text;
+    const kind = part === null ? "null" : part instanceof Exact ? "number" : typeof part;
+    const condition = asks ? conditionOf(path, typeof part === "boolean" ? String(part) : part) : "";
+    return line(depth, [...before, h("bdi", { class: `is-${kind}` }, shown), after,
+      condition && text.length < 500 && narrowing(path, text, condition, acts)]);
+  };
+  walk(value, root, 0, [], "");
+  if (left <= 0) box.append(h("p", { class: "aside" }, `The first ${count(MOST_PARTS)} parts; “Copy as JSON” has all.`));
+  return box;
+}
+
+/** @param {Record<string, any>} row */
+async function copy(row) {
+  const text = JSON.stringify(row, (_, value) => (value instanceof Exact ? value.text : value), 1);
+  await navigator.clipboard.writeText(text);
+}

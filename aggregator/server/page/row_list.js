@@ -1,0 +1,200 @@
+/** A list of rows of which only those in sight are elements, however many there are. A row opens to all it holds. */
+
+import { h, replace } from "./dom.js";
+import { Arriving } from "./paging.js";
+import { details } from "./row_details.js";
+import { summary } from "./row_summary.js";
+
+const BEYOND = 12; // rows kept above and below what is in sight
+
+/** @typedef {import("./paging.js").Pages | import("./paging.js").Arriving} Source */
+/** @typedef {import("./row_details.js").Acts} Acts */
+/** @typedef {{node: HTMLElement, height: number}} Opened */
+
+export class RowList {
+  /** @param {Acts} acts @param {(error: unknown) => void} failed */
+  constructor(acts, failed) {
+    this.acts = acts;
+    this.failed = failed;
+    /** @type {Source | null} */
+    this.source = null;
+    /** @type {Map<number, Opened>} by the row's number */
+    this.opened = new Map();
+    /** @type {Map<number, {item: HTMLElement, row: Record<string, any> | undefined, open: Opened | undefined}>} */
+    this.items = new Map();
+    this.current = -1;
+    this.height = 32; // of a closed row; the style sheet says it
+    this.space = h("div", { class: "rows-space", role: "list", "aria-label": "Events" });
+    this.foot = h("p", { class: "rows-foot", role: "status" });
+    this.element = h("div", { class: "rows", tabindex: "0", "aria-label": "Events, newest first", role: "region", onscroll: () => this.draw() },
+      this.space, this.foot);
+    this.sizes = new ResizeObserver(() => this.measure());
+    new ResizeObserver(() => this.draw()).observe(this.element);
+  }
+
+  /** @param {Source} source */
+  show(source) {
+    this.source?.stop();
+    this.source = source;
+    this.clear();
+    this.opened.clear();
+    this.current = -1;
+    this.element.scrollTop = 0;
+    return this.more(0);
+  }
+
+  /** @param {number} place where a row begins */
+  top(place) {
+    let top = place * this.height;
+    for (const [other, { height }] of this.opened) if (other < place) top += height;
+    return top;
+  }
+
+  /** @param {number} top the row there */
+  at(top) {
+    let place = Math.floor(top / this.height);
+    for (const [other, { height }] of [...this.opened].sort((a, b) => a[0] - b[0]))
+      if (other < place) place = Math.max(other, place - Math.ceil(height / this.height));
+    return Math.max(0, place);
+  }
+
+  /** Draw what is in sight, and read what is missing of it. */
+  draw() {
+    const source = this.source;
+    if (!source) return;
+    this.height = Number.parseFloat(getComputedStyle(this.element).getPropertyValue("--row")) || this.height;
+    const { scrollTop, clientHeight } = this.element;
+    const first = Math.max(0, this.at(scrollTop) - BEYOND);
+    const end = Math.min(source.length, this.at(scrollTop + clientHeight) + BEYOND);
+    this.space.style.height = `${this.top(source.length)}px`;
+    this.arrange(first, end);
+    this.foot.textContent = this.footText(source);
+    if (!source.ended && end >= source.length) void this.more(source.length);
+    for (const place of [first, end - 1]) if (place >= 0 && place < source.length && !source.row(place)) void this.more(place);
+  }
+
+  /** Let the rows [first, end) be the elements, in their order; those that are there already stay. @param {number} first @param {number} end */
+  arrange(first, end) {
+    for (const [place, { item }] of this.items)
+      if (place < first || place >= end) {
+        item.remove();
+        this.items.delete(place);
+      }
+    let next = this.space.firstElementChild;
+    for (let place = first; place < end; place++) {
+      const row = this.source?.row(place), open = this.opened.get(place);
+      let known = this.items.get(place);
+      if (!known || known.row !== row || known.open !== open) {
+        const item = this.item(place, row, open);
+        if (known?.item === next) next = next?.nextElementSibling ?? null;
+        known?.item.remove();
+        known = { item, row, open };
+        this.items.set(place, known);
+      }
+      known.item.style.top = `${this.top(place)}px`;
+      if (known.item === next) next = next.nextElementSibling;
+      else this.space.insertBefore(known.item, next);
+    }
+  }
+
+  /** @param {Source} source */
+  footText(source) {
+    if (!source.ended) return source.length ? "Reading more …" : "Reading …";
+    if (source.length) return "That is all.";
+    return source instanceof Arriving ? "Waiting for events …" : "No events. Another time may have some.";
+  }
+
+  /** @param {number} place */
+  async more(place) {
+    const source = this.source;
+    if (!source) return;
+    try {
+      await source.load(place);
+      if (source === this.source) this.draw();
+    } catch (error) {
+      if (source === this.source) this.failed(error);
+    }
+  }
+
+  /** @param {number} place @param {Record<string, any> | undefined} row @param {Opened | undefined} open */
+  item(place, row, open) {
+    const button = h("button", {
+      class: "row-head", type: "button", "aria-expanded": String(open !== undefined), "data-place": place,
+      onclick: () => this.toggle(place), onfocus: () => this.mark(place),
+    }, ...(row ? summary(row) : ["…"]));
+    const item = h("div", { class: `row${place === this.current ? " current" : ""}`, role: "listitem", "aria-posinset": place + 1,
+      "aria-setsize": this.source?.ended ? this.source.length : -1 }, button, open?.node);
+    if (open) this.sizes.observe(open.node);
+    return item;
+  }
+
+  /** @param {number} place @returns {HTMLElement | null} */
+  button(place) {
+    return this.space.querySelector(`[data-place="${place}"]`);
+  }
+
+  /** @param {number} place */
+  toggle(place) {
+    const row = this.source?.row(place);
+    if (!row) return;
+    if (!this.opened.delete(place)) this.opened.set(place, { node: details(row, this.acts), height: 0 });
+    this.draw();
+    this.measure();
+  }
+
+  /** Take note of how high opened rows are. */
+  measure() {
+    let changed = false;
+    for (const open of this.opened.values()) {
+      if (!open.node.isConnected) continue;
+      const height = open.node.offsetHeight;
+      changed ||= height !== open.height;
+      open.height = height;
+    }
+    if (changed) this.draw();
+  }
+
+  /** @param {number} place */
+  mark(place) {
+    this.current = place;
+    for (const item of this.space.querySelectorAll(".current")) item.classList.remove("current");
+    this.button(place)?.parentElement?.classList.add("current");
+  }
+
+  /** To another row. @param {number} steps */
+  move(steps) {
+    if (!this.source?.length) return;
+    const place = Math.max(0, Math.min(this.source.length - 1, this.current + steps));
+    const top = this.top(place);
+    const { scrollTop, clientHeight } = this.element;
+    if (top < scrollTop) this.element.scrollTop = top;
+    else if (top + this.height > scrollTop + clientHeight) this.element.scrollTop = top + 2 * this.height - clientHeight;
+    this.draw();
+    this.mark(place);
+    this.button(place)?.focus({ preventScroll: true });
+  }
+
+  /** Rows came before the first: what is looked at stays where it is. @param {number} added */
+  shifted(added) {
+    const moved = [...this.opened].map(([place, open]) => /** @type {const} */ ([place + added, open]));
+    this.opened = new Map(moved);
+    this.clear();
+    if (this.current >= 0) this.current += added;
+    if (this.element.scrollTop > 0) this.element.scrollTop += added * this.height;
+    this.draw();
+  }
+
+  clear() {
+    this.items.clear();
+    this.space.replaceChildren();
+  }
+
+  /** Nothing to show, and why. @param {...import("./dom.js").Child} why */
+  empty(...why) {
+    this.source?.stop();
+    this.source = null;
+    this.clear();
+    this.space.style.height = "0";
+    replace(this.foot, ...why);
+  }
+}

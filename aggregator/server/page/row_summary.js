@@ -1,0 +1,76 @@
+/** One event in a line: when, whose, what. */
+
+import { h } from "./dom.js";
+import { stamp } from "./format.js";
+import { readTags } from "./tags.js";
+
+const MOST = 400; // characters of a value that a line shows
+const APART = new Set(["timestamp", "space", "grouping", "data", "fields"]);
+
+/**
+ * @param {Record<string, any>} row
+ * @returns {HTMLElement[]}
+ */
+export function summary(row) {
+  const { day, time } = stamp(String(row.timestamp));
+  const { space, grouping } = owner(row);
+  const line = h("span", { class: "row-line" });
+  for (const [name, value] of Object.entries(row)) if (!APART.has(name) && isShown(value)) line.append(pair(name, value));
+  if (isShown(row.data)) line.append(h("span", { class: "msg" }, cut(plain(row.data))));
+  for (const [name, value] of Object.entries(fieldsOf(row))) line.append(pair(name, value));
+  return [
+    h("time", { class: "when" }, h("span", { class: "day" }, day), h("span", {}, time)),
+    h("span", { class: "who", title: cut(space) }, h("bdi", {}, cut(space)), grouping && h("span", { class: "group" }, cut(grouping))),
+    line,
+  ];
+}
+
+/** Whose event it is; one of a topic by its space, though an answer of LQL has all its tags. @param {Record<string, any>} row */
+function owner(row) {
+  const space = keyOf(row, "space");
+  const tags = new Map(readTags(space));
+  const known = tags.has("topic") && tags.has("partition") ? tags.get("space") : undefined;
+  return known === undefined
+    ? { space: tags.size ? space.slice(1, -1) : space, grouping: keyOf(row, "grouping") }
+    : { space: known, grouping: `${tags.get("topic")} ${keyOf(row, "grouping")}`.trim() };
+}
+
+/** Fields of a stream's record. @param {Record<string, any>} row */
+const fieldsOf = (row) => (row.fields !== null && typeof row.fields === "object" ? row.fields : {});
+
+/** @param {string} name @param {any} value */
+const pair = (name, value) => h("span", { class: "pair" }, h("span", { class: "key" }, name), h("bdi", {}, cut(plain(value))));
+
+/** @param {any} value */
+const isShown = (value) => value !== null && value !== undefined && value !== "";
+
+/** A space or grouping as text, also of topics with binary keys. @param {Record<string, any>} row @param {string} name */
+const keyOf = (row, name) => plain(row[name] ?? "");
+
+/** @param {string} text */
+const cut = (text) => (text.length > MOST ? `${text.slice(0, MOST)}…` : text);
+
+/**
+ * A value as text: bytes that are no text as well as they can be read.
+ * @param {any} value
+ * @returns {string}
+ */
+export function plain(value) {
+  if (typeof value === "string") return value;
+  const stored = bytesOf(value);
+  if (stored) return new TextDecoder().decode(stored);
+  return typeof value === "object" && value !== null && value.constructor !== Object && !Array.isArray(value)
+    ? String(value)
+    : JSON.stringify(value, (_, inner) => (inner?.constructor?.name === "Exact" ? String(inner) : inner));
+}
+
+/**
+ * The bytes of a payload that is no text.
+ * @param {any} value
+ * @returns {Uint8Array | null}
+ */
+export function bytesOf(value) {
+  const keys = value !== null && typeof value === "object" ? Object.keys(value) : [];
+  if (keys.length !== 1 || keys[0] !== "base64" || typeof value.base64 !== "string") return null;
+  return Uint8Array.from(atob(value.base64), (letter) => letter.charCodeAt(0));
+}

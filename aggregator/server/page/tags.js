@@ -1,0 +1,29 @@
+/** The tags of a stream, or of an event of a topic, as LQL's answers have them in the place of the space. */
+
+const TAG = /\s*("(?:[^"\\]|\\.)*"|[^=,{}"]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^=,{}"]*)\s*(?:,|$)/y;
+
+/**
+ * @param {string} text such as `{app=web,zone=eu}`
+ * @returns {[string, string][] | null} null where it is something else
+ */
+export function readTags(text) {
+  if (!text.startsWith("{") || !text.endsWith("}")) return null;
+  const inner = text.slice(1, -1);
+  /** @type {[string, string][]} */
+  const found = [];
+  TAG.lastIndex = 0;
+  while (TAG.lastIndex < inner.length) {
+    const tag = TAG.exec(inner);
+    if (!tag) return null;
+    found.push([plain(tag[1]), plain(tag[2])]);
+  }
+  return found;
+}
+
+/** @param {string} word */
+function plain(word) {
+  if (!word.startsWith('"')) return word;
+  return word.slice(1, -1).replace(/\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|([0-7]{3})|(.))/gis, (_, x, u, U, o, c) =>
+    x || u || U ? String.fromCodePoint(Number.parseInt(x ?? u ?? U, 16))
+      : o ? String.fromCodePoint(Number.parseInt(o, 8)) : ({ n: "\n", r: "\r", t: "\t" }[/** @type {string} */ (c)] ?? c));
+}

@@ -1,0 +1,39 @@
+/** The time that is asked for: `-1h` and the like, everything, or between two moments. */
+
+/** @type {[string, string][]} */
+export const QUICK = [
+  ["", "All time"], ["15m", "Last 15 minutes"], ["1h", "Last hour"], ["6h", "Last 6 hours"], ["24h", "Last 24 hours"],
+  ["7d", "Last 7 days"], ["30d", "Last 30 days"], ["365d", "Last year"],
+];
+
+const UNITS = /** @type {Record<string, number>} */ ({ m: 60e6, h: 3_600e6, d: 86_400e6 });
+
+/** @typedef {{start: bigint | null, end: bigint | null}} Span in µs, the end outside; null is open */
+
+/**
+ * The time that an address names: `last`, or `from` and `to` in µs.
+ * @param {URLSearchParams} params
+ * @returns {Span}
+ */
+export function span(params) {
+  const last = /^(\d{1,6})([mhd])$/.exec(params.get("last") ?? "");
+  if (last) return { start: BigInt(Math.round(Date.now() * 1000 - Number(last[1]) * UNITS[last[2]])), end: null };
+  return { start: number(params.get("from")), end: number(params.get("to")) };
+}
+
+/** @param {string | null} text */
+const number = (text) => (text !== null && /^-?\d{1,19}$/.test(text) ? BigInt(text) : null);
+
+/**
+ * The members of a body or the parameters of a path that narrow a question to a span.
+ * @param {Span} asked
+ * @returns {Record<string, string>} numbers as their digits
+ */
+export function bounds(asked) {
+  /** @type {Record<string, string>} */
+  const found = {};
+  if (asked.start !== null) found.start = String(asked.start);
+  if (asked.end !== null) found.end = String(asked.end);
+  if (asked.start !== null || asked.end !== null) found.time_unit = "us";
+  return found;
+}

@@ -1,0 +1,87 @@
+/** The segments of a topic over time: a bar from its first to its last event, a lane for each partition. */
+
+import { h, replace, svg } from "./dom.js";
+import { bytes, count, moment, tick } from "./format.js";
+
+const BAR = 12, GAP = 3, LANE_GAP = 12, MOST_ROWS = 24, MOST_BARS = 4_000;
+const LEVELS = ["New", "Merged once", "Merged twice", "Merged more often"];
+
+/** @typedef {Record<string, any>} Facts */
+
+/** @param {HTMLElement} box @param {Facts[]} segments @param {Facts} facts figures of the topic */
+export function drawTimeline(box, segments, facts) {
+  const unsealed = Object.entries(facts.partitions).filter(([, mine]) => mine.unsealed_rows).map(([partition, mine]) => ({
+    partition, rows: mine.unsealed_rows, bytes: mine.unsealed_bytes, min_timestamp: mine.oldest_unsealed_us ?? mine.max_timestamp,
+    max_timestamp: mine.max_timestamp, unsealed: true,
+  }));
+  /** @type {Facts[]} */
+  const shown = [...segments.slice(-MOST_BARS), ...unsealed.map(clipped)];
+  if (!shown.length) return replace(box, h("p", { class: "aside" }, "No segments yet: events become one when the limits below are reached."));
+  const start = Math.min(...shown.map((each) => each.min_timestamp));
+  const end = Math.max(...shown.map((each) => each.max_timestamp), start + 1);
+  const across = Math.max(280, box.clientWidth);
+  const x = (/** @type {number} */ us) => 4 + ((us - start) / (end - start)) * (across - 8);
+  const told = h("p", { class: "timeline-told", role: "status" }, "Point at a segment to read about it.");
+  const { bars, height } = lanes(shown, x, told);
+  const labels = axis(start, end, x, height);
+  const cut = facts.retention.age_us === null ? null : Date.now() * 1000 - facts.retention.age_us;
+  const line = cut !== null && cut > start && cut < end
+    ? [svg("line", { class: "cut", x1: x(cut), x2: x(cut), y1: 0, y2: height }), svg("text", { class: "cut-text", x: x(cut) + 5, y: 11 }, "older goes")] : [];
+  replace(box, legend(shown), svg("svg", { class: "chart", viewBox: `0 0 ${across} ${height + 24}`, width: across, height: height + 24, role: "img",
+    "aria-label": `${count(segments.length)} segments from ${moment(start)} to ${moment(end)}` },
+    svg("line", { class: "axis", x1: 0, x2: across, y1: height, y2: height }), ...bars, ...line, ...labels), told,
+    segments.length > MOST_BARS && h("p", { class: "aside" }, `The newest ${count(MOST_BARS)} of ${count(segments.length)} segments.`));
+}
+
+/** Unsealed events are known by when they came, which may be later than their own times. @param {Facts} each */
+const clipped = (each) => Object.assign({}, each, { min_timestamp: Math.min(each.min_timestamp, each.max_timestamp) });
+
+/** Bars in lanes; those of a partition that overlap lie below each other.
+ * @param {Facts[]} shown @param {(us: number) => number} x @param {HTMLElement} told */
+function lanes(shown, x, told) {
+  const names = [...new Set(shown.map((each) => each.partition))].sort(new Intl.Collator("en", { numeric: true }).compare);
+  const bars = [];
+  let y = 16;
+  for (const name of names) {
+    /** @type {number[]} where each row of the lane ends */
+    const ends = [];
+    if (names.length > 1) bars.push(svg("text", { class: "tick", x: 4, y: y - 3 }, `partition ${name}`));
+    for (const each of shown.filter((one) => one.partition === name)) {
+      const left = x(each.min_timestamp);
+      const width = Math.max(2, x(each.max_timestamp) - left);
+      let row = ends.findIndex((end) => end <= left);
+      if (row < 0) row = Math.min(ends.length, MOST_ROWS - 1);
+      ends[row] = left + width + 1;
+      bars.push(bar(each, left, width, y + row * (BAR + GAP), told));
+    }
+    y += ends.length * (BAR + GAP) + LANE_GAP + (names.length > 1 ? 8 : 0);
+  }
+  return { bars, height: y };
+}
+
+/** @param {Facts} each @param {number} x @param {number} width @param {number} y @param {HTMLElement} told */
+function bar(each, x, width, y, told) {
+  const times = `${moment(each.min_timestamp)} to ${moment(each.max_timestamp)}`;
+  const text = each.unsealed ? `Unsealed: ${count(each.rows)} events, the newest of ${moment(each.max_timestamp)}`
+    : `Segment ${each.segment}: ${count(each.rows)} events, ${bytes(each.bytes)}, ${times}, record indexes ${count(each.first_index)} to ${count(each.last_index)}`;
+  const kind = each.unsealed ? "unsealed" : `level-${Math.min(each.level, LEVELS.length - 1)}`;
+  return svg("rect", { class: `segment ${kind}`, x, y, width, height: BAR, rx: 2, onpointerenter: () => { told.textContent = text; } }, svg("title", {}, text));
+}
+
+/** @param {Facts[]} shown */
+function legend(shown) {
+  const levels = [...new Set(shown.filter((each) => !each.unsealed).map((each) => Math.min(each.level, LEVELS.length - 1)))].sort();
+  const entry = (/** @type {string} */ kind, /** @type {string} */ name) => h("span", { class: "legend-entry" }, h("span", { class: `swatch ${kind}` }), name);
+  return h("p", { class: "legend" }, ...levels.map((level) => entry(`level-${level}`, LEVELS[level])), shown.some((each) => each.unsealed) && entry("unsealed", "Unsealed"));
+}
+
+/** @param {number} start @param {number} end @param {(us: number) => number} x @param {number} y */
+function axis(start, end, x, y) {
+  const parts = Math.max(1, Math.floor((x(end) - x(start)) / 130));
+  const step = (end - start) / parts;
+  return Array.from({ length: parts + 1 }, (_, i) => {
+    const anchor = i === 0 ? "start" : i === parts ? "end" : "middle";
+    const at = start + i * step;
+    return svg("text", { class: "tick", x: x(at), y: y + 17, "text-anchor": anchor }, step >= 86_400e6 ? moment(at).split(" ")[0] : tick(at, step, at - step));
+  });
+}

@@ -1,0 +1,110 @@
+/** A topic: its figures, its segments on a time line, what its policies are, what retention would remove now. */
+
+import { link } from "./address.js";
+import { ApiError, askJson } from "./api.js";
+import { h, replace } from "./dom.js";
+import { bytes, count, duration, moment } from "./format.js";
+import { figure } from "./overview.js";
+import { retentionMeters } from "./retention.js";
+import { drawTimeline } from "./timeline.js";
+
+const SHOWN = 8; // values of an index
+
+/** @typedef {Record<string, any>} Facts */
+
+export class TopicView {
+  constructor() {
+    this.element = h("div", { class: "page" });
+    this.name = "";
+    this.redraw = () => {};
+    window.addEventListener("resize", () => this.redraw());
+  }
+
+  title() {
+    return this.name;
+  }
+
+  leave() {
+    this.redraw = () => {};
+  }
+
+  /** @param {string} name */
+  async show(name) {
+    this.name = name;
+    const path = `v1/topics/${encodeURIComponent(name)}`;
+    const [facts, { segments }] = await Promise.all([askJson(path), askJson(`${path}/segments`)]);
+    const line = h("div", { class: "timeline" });
+    const removal = h("div", { class: "removal", role: "status" });
+    replace(this.element,
+      h("p", { class: "crumbs" }, h("a", { href: "#/overview" }, "Overview")),
+      h("header", { class: "topic-head" }, h("h1", {}, h("bdi", {}, name)),
+        h("a", { class: "button primary", href: link("explore", "", { topic: name }) }, "Explore its events")),
+      h("div", { class: "figures" },
+        figure("Events", count(facts.rows), `${count(facts.unsealed_rows)} unsealed`),
+        figure("Size", bytes(facts.bytes), facts.rows ? `${(facts.bytes / facts.rows).toFixed(1)} bytes an event` : ""),
+        figure("Segments", count(facts.segments), partitions(facts)),
+        facts.min_timestamp !== null && figure("Time", duration(facts.max_timestamp - facts.min_timestamp), `from ${moment(facts.min_timestamp)}`)),
+      h("section", {}, h("h2", {}, "Segments by time"), line),
+      h("div", { class: "columns" },
+        h("section", {}, h("h2", {}, "What is kept"), ...retentionMeters(facts),
+          h("p", {}, h("button", { type: "button", onclick: () => void this.dryRun(path, removal) }, "What would go now?")), removal),
+        h("section", {}, h("h2", {}, "When events become a segment"), policies(facts))),
+      h("section", {}, h("h2", {}, "Columns"), columns(facts), h("div", { class: "indexes" }, ...facts.indexes.map((/** @type {string} */ index) => this.index(path, index)))));
+    this.redraw = () => drawTimeline(line, segments, facts);
+    this.redraw();
+  }
+
+  /** The values of an index with their events, filled in when they come. @param {string} path @param {string} index */
+  index(path, index) {
+    const box = h("div", { class: "index" }, h("h3", {}, "Index ", h("bdi", {}, index)));
+    void askJson(`${path}/values/${encodeURIComponent(index)}?limit=${SHOWN}`).then(({ values, different }) => {
+      const most = Math.max(1, ...values.map((/** @type {Facts} */ each) => each.events));
+      for (const { value, events } of values) {
+        const bar = h("span", { class: "value-bar" });
+        bar.style.inlineSize = `${(events / most) * 100}%`;
+        const type = typeof value === "string" ? "" : typeof value === "boolean" ? "boolean" : "integer";
+        const to = link("explore", "", { topic: this.name, index, value: String(value), type });
+        box.append(h("a", { class: "value-line", href: to }, bar, h("bdi", {}, String(value).slice(0, 80)), h("span", { class: "n" }, count(events))));
+      }
+      const rest = different - values.length;
+      if (rest > 0) box.append(h("p", { class: "aside" }, `and ${count(rest)} other values`));
+    });
+    return box;
+  }
+
+  /** @param {string} path @param {HTMLElement} box */
+  async dryRun(path, box) {
+    try {
+      const { removed } = await askJson(`${path}/retain?dry_run=true`, { method: "POST" });
+      if (!removed.length) return replace(box, h("p", {}, "Nothing: all of it is within the limits."));
+      const sum = (/** @type {string} */ name) => removed.reduce((/** @type {number} */ total, /** @type {Facts} */ each) => total + each[name], 0);
+      replace(box, h("p", {}, h("strong", {}, `${count(removed.length)} segments with ${count(sum("rows"))} events and ${bytes(sum("size_bytes"))}:`)),
+        h("ul", {}, ...removed.slice(0, 50).map((/** @type {Facts} */ each) =>
+          h("li", {}, `${count(each.rows)} events from ${moment(each.min_timestamp)} to ${moment(each.max_timestamp)}, by ${each.reason}`))),
+        h("p", { class: "aside" }, "Nothing was removed. It goes by itself soon after a limit is passed."));
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      replace(box, h("p", { class: "error" }, error.message, " ", error.hint));
+    }
+  }
+}
+
+/** @param {Facts} facts */
+function partitions(facts) {
+  const names = Object.keys(facts.partitions);
+  return names.length === 1 ? "in one partition" : `in ${count(names.length)} partitions`;
+}
+
+/** @param {Facts} facts */
+function policies({ roll }) {
+  return h("dl", { class: "facts" },
+    h("div", {}, h("dt", {}, "Events"), h("dd", {}, count(roll.rows))),
+    h("div", {}, h("dt", {}, "Size"), h("dd", {}, bytes(roll.bytes))),
+    h("div", {}, h("dt", {}, "Age"), h("dd", {}, duration(roll.age_us))));
+}
+
+/** @param {Facts} facts */
+function columns({ schema, keys }) {
+  return h("p", { class: "column-list" }, ...Object.entries(schema).map(([name, type]) =>
+    h("span", { class: "column" }, h("bdi", {}, name), " ", h("span", { class: "aside" }, String(type)))), h("span", { class: "aside" }, `keys are ${keys}`));
+}

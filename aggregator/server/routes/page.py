@@ -1,0 +1,94 @@
+"""The page for people at `/`, and the files that it is made of. It asks the other routes as any program does.
+
+Elasticsearch's clients look at `/` as well, and want facts about the server: who wants HTML gets the page.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from aggregator.server.bodies.shared.media import JSON, choose
+from aggregator.server.bodies.shared.problems import ProblemError
+from aggregator.server.bodies.shared.schemas import json_answer
+from aggregator.server.context import Context
+from aggregator.server.control.operation import bound, operation, parameter
+from aggregator.server.routes.bulk import about
+
+HTML = "text/html"
+_MEDIA = {".html": HTML, ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""Scripts, styles and requests of this server alone; and no text can become markup."""
+_HEADERS = {
+    "Content-Security-Policy": _POLICY, "X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache",
+}  # fmt: skip
+_FACTS = {"type": "object"}
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    content: bytes
+    media: str
+    tag: str
+
+
+def routes(context: Context) -> list[Route]:
+    """`/` and `/page/{file}`."""
+    found = _files()
+    return [
+        Route("/", bound(page, found["index.html"]), methods=["GET", "HEAD"]),
+        Route("/page/{file}", bound(page_file, found), methods=["GET"]),
+    ]
+
+
+def _files() -> dict[str, _File]:
+    """The files of the page, by name."""
+    found = {}
+    for each in files("aggregator.server").joinpath("page").iterdir():
+        media = _MEDIA.get("." + each.name.rpartition(".")[2])
+        if media is not None:
+            content = each.read_bytes()
+            found[each.name] = _File(content, media, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
+    return found
+
+
+@operation(
+    "open", "The page for people; for who does not accept HTML, facts about the server", tag="documentation",
+    answers={"200": {"description": "a page; or facts that Elasticsearch's clients look at",
+                     "content": {HTML: {}, **json_answer("", _FACTS)["content"]}}},
+)  # fmt: skip
+async def page(index: _File, request: Request) -> Response:
+    if choose(request.headers.get("accept"), (JSON, HTML)) == HTML:
+        return _answer(index, request)
+    return await about(request)
+
+
+@operation(
+    "open", "A file of the page", tag="documentation",
+    parameters=(parameter("file", "Its name", where="path", example="app.js", format="page-file"),),
+    answers={"200": {"description": "a script, style sheet or picture", "content": {media: {} for media in
+             ("text/javascript", "text/css", "image/svg+xml", HTML)}},
+             "304": {"description": "the caller has it"}, "404": {"description": "no such file"}},
+)  # fmt: skip
+async def page_file(found: Mapping[str, _File], request: Request) -> Response:
+    file = found.get(request.path_params["file"])
+    if file is None:
+        raise ProblemError(404, "no-such-file", "the page has no such file")
+    return _answer(file, request)
+
+
+def _answer(file: _File, request: Request) -> Response:
+    headers = _HEADERS | {"ETag": file.tag, "Vary": "Accept"}
+    if request.headers.get("if-none-match") == file.tag:
+        return Response(None, 304, headers)
+    return Response(file.content, 200, headers, file.media)

@@ -1,0 +1,147 @@
+"""LQL for programs that show it: statements looked at before they run, and their records counted by time."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from aggregator.base.histogram import MAX_BUCKETS, MIN_BUCKETS, Histogram
+from aggregator.lql import parse_statement, to_text
+from aggregator.lql.parse.tree import CreatePipe, DeletePipe, Select, Statement, Truncate
+from aggregator.server.bodies.shared.schemas import json_answer, ref, shape
+from aggregator.server.context import Context
+from aggregator.server.control.operation import bound, operation
+from aggregator.server.http.params import Params, json_object, wrong
+from aggregator.server.services.narrowing import BETWEEN, is_open, read_between, with_condition, without_place
+from aggregator.streams.selection import Selection
+
+DEFAULT_BUCKETS = 60
+_LQL = {"type": "string", "format": "lql"}
+_BUCKETS = {"type": ["integer", "null"], "minimum": MIN_BUCKETS, "maximum": MAX_BUCKETS}
+_CONDITION = {"type": ["string", "null"], "format": "lql-condition"}
+_EXAMPLE = "SELECT FROM {app=web} WHERE msg CONTAINS ERROR"
+HISTOGRAM: dict[str, Any] = {
+    "200": json_answer(
+        "`counts[i]` is of `width_us` from `start_us` + i × `width_us` on, µs since 1970; none where nothing is",
+        ref("Histogram"),
+        {"start_us": 1_772_352_000_000_000, "width_us": 60_000_000, "events": 7, "counts": [3, 0, 4]},
+    ),
+    "400": {"description": "something that makes no sense, or takes more time or memory than it may"},
+    "429": {"description": "too much to do, or too many slow queries: ask again after Retry-After seconds"},
+}
+
+
+def routes(context: Context) -> list[Route]:
+    """`/v1/statement` and `/v1/histogram`."""
+    return [
+        Route("/v1/statement", bound(statement, context), methods=["POST"]),
+        Route("/v1/histogram", bound(histogram, context), methods=["POST"]),
+    ]
+
+
+@operation(
+    "read", "Look at an LQL statement without running it", tag="query",
+    description="`kind`: what it gives or does: `records`, `groups` (COUNT, measures, DISTINCT), another `table`, or a "
+    "`change`. `query`: its canonical text. `pages`: it gives records, and leaves their order, beginning and number "
+    "open. `where` adds a condition to a SELECT, `without` one that must not hold. Of a statement that is wrong, "
+    "`place` of the error are the characters that are.",
+    body={"application/json": {"schema": shape({"query": _LQL}, {"where": _CONDITION, "without": _CONDITION}),
+                               "example": {"query": _EXAMPLE, "where": "level = error"}}},
+    answers={
+        "200": json_answer("what it is", ref("Statement"), {
+            "kind": "records", "query": "SELECT FROM {app=web} WHERE msg CONTAINS ERROR AND level = error",
+            "pages": True, "warnings": [],
+        }),
+        "400": {"description": "a statement that is wrong"},
+    },
+)  # fmt: skip
+async def statement(context: Context, request: Request) -> Response:
+    Params(request, [])
+    asked = await json_object(request, context, ("query", "where", "without"))
+    text = _query(asked)
+
+    def look() -> dict[str, Any]:
+        found = parse_statement(text)
+        changed = _with_conditions(found, asked)
+        told = _warnings(context, changed, text if changed is found else None)
+        pages = isinstance(changed, Select) and not changed.count and is_open(changed)
+        return {"kind": _kind(changed), "query": to_text(changed), "pages": pages, "warnings": told}
+
+    return JSONResponse(await context.reads.run(look))
+
+
+@operation(
+    "read", "Count the records of a SELECT by time", tag="query",
+    description="What FROM, RANGE and WHERE choose; other clauses do not matter. At most `buckets` equal spans, from "
+    "`start` to `end` where they are given, or around all there is. Exact; what statistics tell is not read.",
+    body={"application/json": {"schema": shape({"query": _LQL}, {"buckets": _BUCKETS, **BETWEEN}),
+                               "example": {"query": _EXAMPLE, "buckets": 60}}},
+    answers=HISTOGRAM,
+)  # fmt: skip
+async def histogram(context: Context, request: Request) -> Response:
+    Params(request, [])
+    asked = await json_object(request, context, ("query", "buckets", *BETWEEN))
+    text, (start, end) = _query(asked), read_between(asked)
+    buckets = asked.get("buckets")
+    buckets = DEFAULT_BUCKETS if buckets is None else buckets
+    buckets = int(buckets) if isinstance(buckets, float) and buckets.is_integer() else buckets
+    if isinstance(buckets, bool) or not isinstance(buckets, int) or not MIN_BUCKETS <= buckets <= MAX_BUCKETS:
+        raise wrong("buckets must be a whole number", f"give one from {MIN_BUCKETS} to {MAX_BUCKETS:,}")
+
+    def count() -> Histogram:
+        if isinstance(parse_statement(text), Select):
+            found = context.catalog.query(text, start=start, end=end)
+            if isinstance(found, Selection):
+                return found.histogram(buckets)
+        raise wrong("only the records of a SELECT are counted by time", "leave COUNT and GROUP BY out")
+
+    return histogram_answer(await context.reads.run(count))
+
+
+def histogram_answer(found: Histogram) -> Response:
+    """A histogram as JSON."""
+    return JSONResponse(
+        {
+            "start_us": found.start_us, "width_us": found.width_us, "events": found.total,
+            "counts": list(found.counts),
+        }
+    )  # fmt: skip
+
+
+def _warnings(context: Context, found: Statement, text: str | None) -> list[str]:
+    """What in a SELECT matches nothing anywhere. text: as it was sent; None: it was changed. Raises LqlError."""
+    if not isinstance(found, Select) or found.count:
+        return []
+    with without_place() if text is None else contextlib.nullcontext():
+        made = context.catalog.query(to_text(found) if text is None else text)
+    return made.warnings if isinstance(made, Selection) else []
+
+
+def _query(asked: dict[str, Any]) -> str:
+    found = asked.get("query")
+    if not isinstance(found, str):
+        raise wrong("query must be a text", f"such as {_EXAMPLE!r}")
+    return found
+
+
+def _with_conditions(found: Statement, asked: dict[str, Any]) -> Statement:
+    for name, without in (("where", False), ("without", True)):
+        condition = asked.get(name)
+        if condition is None:
+            continue
+        if not isinstance(condition, str):
+            raise wrong(f"{name} must be a condition", "such as 'level = error'")
+        if not isinstance(found, Select):
+            raise wrong(f"{name} needs a SELECT", "add it to a SELECT")
+        found = with_condition(found, condition, without=without)
+    return found
+
+
+def _kind(found: Statement) -> str:
+    if isinstance(found, Select):
+        return "groups" if found.count else "records"
+    return "change" if isinstance(found, Truncate | CreatePipe | DeletePipe) else "table"

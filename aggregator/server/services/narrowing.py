@@ -1,0 +1,80 @@
+"""Statements narrowed by those who ask: to a time, to the newest records first, by one more condition. No HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from aggregator import InvalidRequestError
+from aggregator.lql import LqlError, parse_where
+from aggregator.lql.parse.tree import Not, Select, all_of
+from aggregator.server.bodies.shared.problems import ProblemError
+from aggregator.server.bodies.shared.times import TIME_UNITS, TimeReader
+from esformat import InvalidEventError
+
+Between = tuple[int | None, int | None]
+"""Times [start, end) in µs; None is open."""
+_WHEN: dict[str, Any] = {"anyOf": [{"type": "string", "format": "date-time"}, {"type": ["integer", "null"]}]}
+BETWEEN: Mapping[str, Any] = {
+    "start": _WHEN, "end": _WHEN, "time_unit": {"enum": [*TIME_UNITS, None]},
+}  # fmt: skip
+"""Members of a body that narrow a SELECT to a time."""
+
+
+def read_between(members: Mapping[str, Any]) -> Between:
+    """The times that a body gives. Raises ProblemError: 400."""
+    unit = members.get("time_unit")
+    if unit is not None and unit not in TIME_UNITS:
+        raise _wrong(f"time_unit is {str(unit)[:40]!r}", f"give one of {', '.join(TIME_UNITS)}")
+    return _time(members.get("start"), "start", unit), _time(members.get("end"), "end", unit)
+
+
+def _time(given: Any, name: str, unit: str | None) -> int | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, str | int) or (isinstance(given, int) and abs(given) >= 2**63):
+        raise _wrong(f"{name} must be a time", "give ISO 8601 text, or a whole number since 1970")
+    if unit == "us" and isinstance(given, int):
+        return given  # as events have it, beyond the years of the calendar, too
+    try:
+        return TimeReader(unit).read(given, name)
+    except InvalidEventError as error:
+        raise _wrong(error.message, "such as 2026-03-01T08:00:00Z") from None
+
+
+def _wrong(detail: str, hint: str) -> ProblemError:
+    return ProblemError(400, "invalid-parameter", detail, hint)
+
+
+def newest_first(select: Select) -> Select:
+    """The statement with its newest records first; of groups the same. Raises InvalidRequestError where it says
+    itself where to begin.
+    """
+    if select.count or select.newest_first:
+        return select
+    if select.position is not None or (select.offset or 0) < 0:
+        raise InvalidRequestError("the statement says itself where to begin", hint="leave reverse out")
+    return replace(select, newest_first=True)
+
+
+def with_condition(select: Select, text: str, *, without: bool) -> Select:
+    """The statement with one more condition; without: of records for which it does not hold. Raises LqlError."""
+    found = parse_where(text)
+    more = Not(found) if without else found
+    return replace(select, where=more if select.where is None else all_of([select.where, more]))
+
+
+def is_open(select: Select) -> bool:
+    """Whether the statement leaves it to who asks where to begin, how many to give and in which order."""
+    return select.position is None and select.offset is None and select.limit is None and not select.newest_first
+
+
+@contextlib.contextmanager
+def without_place() -> Iterator[None]:
+    """For statements that are not as they were sent: the place of what is wrong means nothing to who sent them."""
+    try:
+        yield
+    except LqlError as error:
+        raise InvalidRequestError(error.message, hint=error.hint) from None

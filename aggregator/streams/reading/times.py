@@ -1,0 +1,45 @@
+"""The records of a SELECT counted by time: topics of which all is asked for by what is known of their segments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aggregator.base.histogram import Histogram, TimeCounter, counted
+from aggregator.base.merge import numbers
+from aggregator.lql import Filter, TimeSpan
+from aggregator.read.query import Question
+from aggregator.read.time_counts import count_times, time_bounds
+from aggregator.storage.segments.pool import SegmentPool
+from aggregator.streams.reading.sift import Round
+from aggregator.streams.reading.windows import Material, TopicPart, read_unordered
+
+
+def count_by_time(material: Material, where: Filter, span: TimeSpan, pool: SegmentPool, buckets: int) -> Histogram:
+    """The records in `span` that `where` wants, in at most so many spans."""
+    asked = Question(start=span.start_us, end=span.end_us)
+    bounds = [time_bounds(part.snapshot, part.snapshot.segments.select(asked)) for part in material.parts]
+    known = [found for found in bounds if found is not None]
+    if not known:
+        return Histogram(0, 1, ())
+
+    def fill(counter: TimeCounter) -> None:
+        for part in material.parts:
+            if not where.columns and _is_whole(part):
+                count_times(counter, part.snapshot, pool, asked, part.snapshot.segments.select(asked))
+                continue
+            around = Round({}, material.ends)
+            for batch in read_unordered(replace(material, parts=[part]), around, where, span, ["timestamp"], pool):
+                counter.add_times(numbers(batch, "timestamp"))
+
+    return counted(
+        min(low for low, _ in known), max(high for _, high in known), (span.start_us, span.end_us), buckets, fill
+    )
+
+
+def _is_whole(part: TopicPart) -> bool:
+    """Whether every event of a topic is asked for, by FROM."""
+    if part.spaces is None:
+        return True
+    if part.streams or part.others is None or part.others.space() is not None:
+        return False
+    return all(part.others.told(name) is True for _, name in part.snapshot.partitions)

@@ -1,0 +1,138 @@
+"""Histograms of scans and statements: as counting the times of all answers gives them, and most is not read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import aggregator
+from aggregator import InvalidRequestError
+from aggregator.read import time_counts
+
+SPAN = 10_000_000
+
+
+def make(path):
+    """Two partitions, eight segments and some that is not sealed; a space that was erased; streams beside."""
+    catalog = aggregator.open(path, durability="none")
+    topic = catalog.create_topic("clicks", indexes=["type"], roll={"rows": 10**6})
+    rng = np.random.default_rng(5)
+    for number in range(9):
+        times = np.sort(rng.integers(number * SPAN, (number + 1) * SPAN, 500))
+        table = pa.table(
+            {
+                "space": [f"s{n}" for n in rng.integers(0, 9, 500)], "grouping": [f"g{n % 2}" for n in range(500)],
+                "timestamp": pa.array(times, pa.timestamp("us", "UTC")), "data": [b"x"] * 500,
+                "type": [f"t{n}" for n in rng.integers(0, 4, 500)],
+            }
+        )  # fmt: skip
+        topic.append(table, partition=str(number % 2))
+        if number < 8:
+            catalog.seal("clicks")
+    catalog.write({"app": "web"}, [{"ts": SPAN + n * 1000, "msg": "ok" if n % 3 else "ERROR"} for n in range(900)])
+    return catalog
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory):
+    """One that nobody changes."""
+    with make(tmp_path_factory.mktemp("histograms") / "c") as made:
+        yield made
+
+
+def check(found, times, buckets=60):
+    """The histogram is that of these times."""
+    assert found.total == len(times)
+    assert len(found.counts) <= buckets
+    for (low, high), count in zip(found.spans(), found.counts, strict=True):
+        assert count == np.count_nonzero((times >= low) & (times < high))
+
+
+def times_of(answer):
+    return answer.to_table()["timestamp"].cast(pa.int64()).to_numpy()
+
+
+QUESTIONS = [
+    {}, {"start": 25_000_000}, {"end": 31_000_001}, {"start": 15_000_000, "end": 16_000_000}, {"space": "s3"},
+    {"space": "s3", "start": 4 * SPAN}, {"space": "s3", "grouping": "g1"}, {"partition": "1"}, {"space": "nobody"},
+    {"start": 10**15},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", QUESTIONS, ids=str)
+def test_scans(catalog, options):
+    """Of every question, by index, too, and with few spans and many."""
+    topic = catalog.topic("clicks")
+    for buckets in (2, 7, 60, 900):
+        check(topic.scan(**options).histogram(buckets), times_of(topic.scan(**options)), buckets)
+        answer = topic.scan_index("type", "t1", **options)
+        check(answer.histogram(buckets), times_of(answer), buckets)
+
+
+STATEMENTS = [
+    "SELECT", "SELECT FROM topic = clicks", "SELECT FROM topic = clicks AND space = s3", "SELECT FROM {app=web}",
+    "SELECT FROM {app=web} WHERE msg = ERROR", "SELECT WHERE type = t1", "SELECT FROM partition = 1",
+    'SELECT FROM topic = clicks RANGE ["1970-01-01T00:00:25Z":"1970-01-01T00:00:45Z"]', "SELECT FROM nothing = here",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", STATEMENTS)
+def test_statements(catalog, text):
+    """Of streams, of topics and of both; LIMIT does not matter, `start` and `end` do."""
+    check(catalog.query(text).histogram(), times_of(catalog.query(text)))
+    check(catalog.query(f"{text} LIMIT 3").histogram(), times_of(catalog.query(text)))
+    narrowed = catalog.query(text, start=25_000_000, end=30_000_000)
+    check(narrowed.histogram(20), times_of(narrowed), 20)
+    assert all(25_000_000 <= time < 30_000_000 for time in times_of(narrowed))
+
+
+def test_hidden_events_do_not_count(tmp_path):
+    """A space that was erased is gone from the histogram at once."""
+    with make(tmp_path / "c") as catalog:
+        topic = catalog.topic("clicks")
+        before = topic.scan().histogram().total
+        erased = topic.erase("s3").events
+        assert erased > 0
+        check(topic.scan().histogram(), times_of(topic.scan()))
+        check(
+            catalog.query("SELECT FROM topic = clicks").histogram(),
+            times_of(catalog.query("SELECT FROM topic = clicks")),
+        )
+        assert topic.scan().histogram().total == before - erased
+
+
+def test_segments_in_one_span_are_not_read(catalog, monkeypatch):
+    """What the manifest knows is enough where a segment lies in one span, for a scan and for a statement."""
+    read = []
+    real = time_counts.segment_times
+    monkeypatch.setattr(
+        time_counts,
+        "segment_times",
+        lambda pool, info, *rest, **more: read.append(info) or real(pool, info, *rest, **more),
+    )
+    topic = catalog.topic("clicks")
+    assert topic.scan().histogram(2).total == 4500
+    assert catalog.query("SELECT FROM topic = clicks").histogram(2).total == 4500
+    assert not read
+    topic.scan().histogram(100)
+    assert len(read) == 8
+
+
+def test_limits_are_refused(catalog):
+    """A histogram of the first ten would tell nothing, and one by record index has no times."""
+    topic = catalog.topic("clicks")
+    for answer in (topic.scan(limit=10), topic.read("0")):
+        with pytest.raises(InvalidRequestError, match="a histogram is of all events by time"):
+            answer.histogram()
+    with pytest.raises(InvalidRequestError, match="only a SELECT is narrowed"):
+        catalog.query("SHOW PARTITIONS", start=1)
+
+
+def test_segment_facts(catalog):
+    """Each segment with its rows and times, by time; what is not sealed is in none."""
+    segments = catalog.topic("clicks").segments()
+    assert sum(each["rows"] for each in segments) == 4000
+    assert [each["min_timestamp"] for each in segments] == sorted(each["min_timestamp"] for each in segments)
+    assert {each["partition"] for each in segments} == {"0", "1"}
+    assert all(each["bytes"] > 0 and each["first_index"] <= each["last_index"] for each in segments)

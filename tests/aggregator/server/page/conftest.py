@@ -1,0 +1,93 @@
+"""Fixtures: one server with events of every kind, and one browser, for all tests of a file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+from browsing import Tab, browsing
+from clicks import click_table
+from served import served
+
+from aggregator import Catalog
+from aggregator.server import RunningServer
+
+TIED = 375
+HOSTILE = [
+    ("<script>window.pwned = 1</script>", b"<img src=x onerror=window.pwned=2>", '"><img onerror=alert(1)>'),
+    ("\u202etxet desrever", "\u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627".encode(), "\u2067\u202e"),
+    ("nul", b"a\x00b", "a\x00b\x1b[31m"),
+    ("broken", b"\xff\xfe broken \x80", "{{constructor.constructor('alert(1)')()}}"),
+    ("long", b"x" * 1_000_000, "y" * 70_000),
+    ("javascript:alert(1)", json.dumps({"</script><script>alert(1)": {"a": [1, "<b>", None]}}).encode(), "'\"`"),
+    ("large", b'{"n": 9007199254740993, "f": 1.0}', "&lt;b&gt;"),
+]
+"""Space, payload and column of events that would do harm, were they anything but text."""
+
+
+def fill(catalog: Catalog) -> None:
+    """Clicks, sealed and not; events of which many have one time; hostile ones; streams."""
+    clicks = catalog.create_topic("clicks", indexes=["type"], retention={"age": "30000d", "bytes": "1 GiB"})
+    table = click_table(3_000)
+    for first in range(0, 2_400, 600):
+        clicks.append(table.slice(first, 600))
+        catalog.seal("clicks")
+    clicks.append(table.slice(2_400))
+    times = [n // TIED * 1_000_000 for n in range(3 * TIED)] + [3_000_000 + n for n in range(9 * TIED)]
+    many = catalog.create_topic("many", indexes=["n"], schema=pa.schema([("n", pa.int64())]))
+    many.append(pa.table({"space": ["s"] * len(times), "timestamp": times, "n": range(len(times))}))
+    odd = catalog.create_topic("odd <b>", indexes=["note"])
+    odd.append([{"space": space, "timestamp": n, "data": data, "note": note}
+                for n, (space, data, note) in enumerate(HOSTILE)])  # fmt: skip
+    now = int(time.time() * 1e6)
+    records = [{"ts": now - n * 1_000_000, "msg": json.dumps({"url": f"/p/{n % 7}", "user": {"id": n % 5}}),
+                "level": "error" if n % 10 == 0 else "info"} for n in range(500)]  # fmt: skip
+    catalog.write({"app": "shop", "zone": "eu"}, records)
+    catalog.write({"app": "web"}, [{"ts": now - n * 1_000_000, "msg": f"GET /{n}", "level": "info"} for n in range(50)])
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A browser for the tests of a file."""
+    with browsing() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def server(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server for the tests of a file."""
+    with served(tmp_path_factory.mktemp("page") / "data") as running:
+        fill(running.catalog)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def web(server: RunningServer) -> Iterator[httpx.Client]:
+    """A client that asks what the page asks."""
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def tab_of(browser: Any) -> Iterator[Callable[..., Tab]]:
+    """Makes tabs; at the end nothing may have gone wrong in them."""
+    with contextlib.ExitStack() as tabs:
+
+        def make(url: str, **options: Any) -> Tab:
+            tab = Tab(browser, url, **options)
+            tabs.callback(tab.close)
+            return tab
+
+        yield make
+
+
+@pytest.fixture
+def tab(tab_of: Callable[..., Tab], server: RunningServer) -> Tab:
+    """A tab for the server."""
+    return tab_of(server.url)

@@ -1,0 +1,320 @@
+"""Explore in a real browser: it shows what the API answers, whatever events hold, and goes where its address says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from browsing import saved
+from effort import long
+
+from tests.aggregator.server.page.conftest import HOSTILE, TIED
+
+FITS = "['html', 'main', '.rows'].every((name) => document.querySelector(name).scrollWidth <= innerWidth)"
+LQL = "SELECT FROM {app=shop,zone=eu}"
+
+
+def events(web, topic="clicks", **params):
+    """What the API answers, newest first."""
+    answer = web.get(f"/v1/topics/{topic}/events", params={"reverse": "true", **params})
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def records(web, query, **more):
+    answer = web.post("/v1/query", json={"query": query, **more})
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def shown_time(event):
+    return event["timestamp"].replace("T", " ").rstrip("Z").removesuffix("000").removesuffix(".000")
+
+
+QUESTIONS = [{}, {"space": "customer-1"}, {"index": "type", "value": "purchase"}, {"order": "oldest"}]
+
+
+def test_rows_of_a_topic(tab, web):
+    """Rows, their number and bars are those of the API: of all, of a space, with a value, in either order."""
+    for params in QUESTIONS:
+        page = tab.explore(topic="clicks", **params)
+        path = f"/v1/topics/clicks/{'index/type' if 'index' in params else 'events'}"
+        asked = {name: value for name, value in params.items() if name in ("space", "value")}
+        asked["reverse"] = str("order" not in params).lower()
+        expected = [json.loads(line) for line in web.get(path, params=asked).text.splitlines()]
+        assert page.locator(".status").inner_text().startswith(f"{len(expected):,} events")
+        for row, event in zip(tab.rows(), expected, strict=False):
+            assert shown_time(event) in " ".join(row.split("\n"))
+            assert event["space"] in row
+            assert event["type"] in row
+        counted = {name: value for name, value in params.items() if name != "order"} | {"buckets": 80}
+        bars = web.get("/v1/topics/clicks/histogram", params=counted).json()["counts"]
+        assert page.locator(".chart .bar").count() == len(bars)
+        assert page.locator(".chart .bar:not([height='0.00'])").count() == sum(map(bool, bars))
+
+
+def test_rows_of_a_statement(tab, web):
+    """Those of LQL, too, with the stream's tags."""
+    page = tab.explore(lql=LQL)
+    expected = records(web, LQL, reverse=True, limit=20)
+    assert page.locator(".status").inner_text().startswith("500 events")
+    for row, event in zip(tab.rows(), expected, strict=False):
+        assert event["data"] in row
+        assert "app=shop,zone=eu" in row
+
+
+@pytest.mark.parametrize("order", ["", pytest.param("oldest", marks=long)])
+def test_every_event_is_scrolled_past_once(tab_of, server, order):
+    """Pages meet where 375 events have one time, nothing is missing or twice, and elements stay few."""
+    tab = tab_of(server.url, viewport={"width": 1280, "height": 4_000})
+    page = tab.explore(topic="many", **({"order": order} if order else {}))
+    seen = page.evaluate(
+        """async () => {
+            const list = document.querySelector(".rows"), seen = new Map();
+            let most = 0;
+            for (const end = performance.now() + 30_000; performance.now() < end; ) {
+                for (const head of list.querySelectorAll(".row-head")) {
+                    const found = head.textContent.match(/n(\\d+)$/);
+                    if (found) seen.set(Number(head.dataset.place), Number(found[1]));
+                }
+                most = Math.max(most, list.querySelectorAll("*").length);
+                const before = list.scrollTop;
+                const low = before + list.clientHeight >= list.scrollHeight - 1;
+                if (low && list.textContent.includes("That is all.")) break;
+                list.scrollTop += list.clientHeight;
+                list.dispatchEvent(new Event("scroll"));  // sooner than the browser's own, which wait for a picture
+                await new Promise((resolve) => setTimeout(resolve));
+            }
+            return { places: [...seen.keys()], numbers: [...seen.values()], most };
+        }"""
+    )
+    count = 12 * TIED
+    numbers = [n for _, n in sorted(zip(seen["places"], seen["numbers"], strict=True))]
+    assert numbers == (list(range(count)) if order else list(range(count))[::-1])
+    assert seen["most"] < 2_500  # of 4,500 rows with ten elements each
+    page.locator(".rows").evaluate("list => { list.scrollTop = 0; }")  # its page was let go meanwhile
+    tab.until(f"document.querySelector('.row-head')?.textContent.endsWith('n{0 if order else count - 1}')")
+
+
+def test_what_is_wrong_with_a_statement_stands_at_the_box(tab):
+    """In words, with the place; what is right again has an answer."""
+    tab.expected.add(400)
+    page = tab.explore(lql="SELECT FROM app=web WHERE msg CONTAIN x")
+    error = page.locator("#box-error")
+    assert "was not expected here" in error.inner_text()
+    assert "Did you mean CONTAINS?" in error.inner_text()
+    assert error.locator("mark").inner_text() == "CONTAIN"
+    assert page.locator("#box").get_attribute("aria-invalid") == "true"
+    assert not tab.rows()
+    page.locator("#box").fill("SELECT FROM app=web")
+    page.locator("#box").press("Enter")
+    page.locator(".row-head").first.wait_for()
+    assert page.locator(".status").inner_text().startswith("50 events")
+    assert error.text_content() == ""
+    page.go_back()
+    tab.until("document.querySelector('#box').value.includes('CONTAIN ')")
+    page.locator("#box-error mark").wait_for()
+
+
+def test_groups_and_lists_are_tables(tab, web):
+    """What gives no records is a table with the API's values; what would change something is not run."""
+    query = "SELECT COUNT FROM app = shop GROUP BY level"
+    page = tab.explore(lql=query)
+    assert [row.split("\t") for row in page.locator(".result tbody tr").all_inner_texts()] == [
+        [str(value) for value in row.values()] for row in records(web, query)
+    ]
+    page = tab.explore(lql="TRUNCATE {app=web} MAXSIZE 1")
+    assert "this page only looks" in page.get_by_role("alert").inner_text()
+    assert records(web, "SELECT COUNT FROM {app=web}") == [{"count": 50}]
+
+
+def test_a_row_opens_and_its_values_narrow(tab, web):
+    """All fields, JSON laid out; a value is added to the question or taken out of it, and Back undoes that."""
+    page = tab.explore(lql=LQL)
+    first = page.locator(".row").first
+    first.locator(".row-head").click()
+    user = records(web, LQL, reverse=True, limit=1)[0]
+    names = first.locator("dt").all_inner_texts()
+    assert names == ["app", "zone", "timestamp", "data", "level"]
+    assert json.loads("".join(first.locator(".json").all_text_contents()).replace("=≠", "")) == json.loads(user["data"])
+    first.get_by_role("button", name="Only with this value: msg.user.id").click()
+    tab.until("document.querySelector('#box').value.includes('WHERE')")
+    tab.settled()
+    assert page.locator("#box").input_value() == "SELECT FROM {app=shop,zone=eu} WHERE msg.user.id = 0"
+    assert page.locator(".status").inner_text().startswith("100 events")
+    page.locator(".row-head").first.click()
+    page.get_by_role("button", name="Without this value: level").click()
+    tab.until("document.querySelector('#box').value.includes('NOT')")
+    tab.settled()
+    assert page.locator(".status").inner_text().startswith("50 events")
+    page.go_back()
+    page.go_back()
+    tab.until("!document.querySelector('#box').value.includes('WHERE')")
+
+
+def test_values_of_a_topic_narrow_as_lql(tab, web):
+    """A value of a topic's event makes the question a statement, with the same answer as the API's index."""
+    page = tab.explore(topic="clicks", space="customer-1")
+    page.locator(".row-head").first.click()
+    kind = events(web, space="customer-1", limit=1)[0]["type"]
+    page.get_by_role("button", name=f"Only with this value: type {kind}").click()
+    page.locator("#box").wait_for()
+    tab.settled()
+    found = web.get("/v1/topics/clicks/index/type", params={"value": kind, "space": "customer-1"}).text.splitlines()
+    assert page.locator(".status").inner_text().startswith(f"{len(found):,} event")
+
+
+def test_history_of_a_space(tab, web):
+    """From any event to all that its space did, forward and backward."""
+    page = tab.explore(topic="clicks")
+    page.locator(".row-head").first.click()
+    space = events(web, limit=1)[0]["space"]
+    page.get_by_role("button", name="History of this space").click()
+    tab.until("document.querySelector('[aria-label=Space]').value !== ''")
+    tab.settled()
+    assert page.locator("[aria-label=Space]").input_value() == space
+    assert page.locator(".status").inner_text().startswith(f"{len(events(web, space=space)):,} event")
+    page.get_by_role("button", name="Oldest first").click()
+    page.get_by_role("button", name="Newest first").wait_for()
+    tab.settled()
+    oldest = json.loads(web.get("/v1/topics/clicks/events", params={"space": space, "limit": 1}).text)
+    assert shown_time(oldest) in tab.rows()[0].replace("\n", " ")
+    tab.explore(lql="SELECT FROM topic = clicks")
+    page.locator(".row-head").first.click()
+    page.get_by_role("button", name="History of this space").click()
+    tab.until("document.querySelector('#box').value.includes('AND space =')")
+    tab.settled()
+    assert page.locator(".status").inner_text().startswith(f"{len(events(web, space=space)):,} event")
+
+
+def test_history_of_a_binary_space(tab, server, web):
+    """Keys that are no text are asked for as they are; what only LQL could do is not offered."""
+    topic = server.catalog.create_topic("binary", keys="binary", exist_ok=True)
+    topic.append([{"space": b"\xff\x00", "timestamp": n} for n in range(3)] + [{"space": b"a", "timestamp": 9}])
+    page = tab.explore(topic="binary")
+    assert page.locator(".status").inner_text().startswith("4 events")
+    page.locator(".row-head").last.click()
+    assert page.locator(".narrow, .live").count() == 0
+    page.get_by_role("button", name="History of this space").click()
+    tab.until("location.hash.includes('space64=')")
+    tab.settled()
+    assert page.locator(".status").inner_text().startswith("3 events")
+
+
+def test_hostile_contents_are_text(tab, web):
+    """Markup, right-to-left, NUL, bytes that are no text, a line of a megabyte: text in their own row, and no more."""
+    page = tab.explore(topic="odd <b>")
+    assert page.locator(".row-head").count() == len(HOSTILE)
+    assert page.evaluate(FITS)
+    heights = page.locator(".row-head").evaluate_all("heads => heads.map(head => head.offsetHeight)")
+    assert len(set(heights)) == 1
+    for place, (space, data, note) in enumerate(reversed(HOSTILE)):
+        head = page.locator(f"[data-place='{place}']")
+        assert head.locator(".who bdi").first.evaluate("node => node.textContent") == space
+        head.click()
+        field = page.locator(".row", has=head).locator(".field")
+        assert field.nth(0).locator(".value").evaluate("node => node.textContent") == space
+        shown = field.last.locator(".value").evaluate("node => node.firstChild?.textContent ?? ''")
+        assert shown == note[:20_000]
+        if data == b"x" * 1_000_000:
+            page.get_by_role("button", name="Show all 1,000,000 characters").click()
+            shown = field.nth(2).locator(".value").evaluate("node => node.textContent.length")
+            assert shown == 1_000_000
+        head.click()
+    page.locator("[data-place='0']").click()
+    json_text = page.locator(".json").inner_text()
+    assert '"n": 9007199254740993' in json_text
+    assert '"f": 1.0' in json_text
+    assert page.evaluate("[window.pwned, document.querySelectorAll('main img, main script, main b').length]") == [
+        None,
+        0,
+    ]
+
+
+def test_live(tab, server):
+    """What arrives shows by itself; nothing is lost while it pauses."""
+    page = tab.explore(lql="SELECT FROM {app=live}")
+    with page.expect_response("**/v1/tail**"):
+        page.get_by_role("button", name="Live").click()
+    tab.until("document.querySelector('.status').textContent.startsWith('Live')")
+    server.catalog.write({"app": "live"}, [{"msg": "first"}])
+    page.get_by_text("first", exact=True).wait_for()
+    page.get_by_role("button", name="Pause").click()
+    server.catalog.write({"app": "live"}, [{"msg": "second"}, {"msg": "third"}])
+    tab.until("document.querySelector('.status').textContent.includes('2 wait')")
+    assert len(tab.rows()) == 1
+    page.get_by_role("button", name="Go on").click()
+    page.get_by_text("third", exact=True).wait_for()
+    assert [row.split("\n")[-1] for row in tab.rows()] == ["third", "second", "first"]
+
+
+def test_export(tab, web):
+    """The file that is saved is the API's answer, in each of its formats."""
+    page = tab.explore(topic="clicks", index="type", value="cart")
+    accept = {
+        "JSON lines": "application/x-ndjson", "CSV": "text/csv", "Arrow": "application/vnd.apache.arrow.stream",
+    }  # fmt: skip
+    for name, media in accept.items():
+        page.locator("summary", has_text="Export").click()
+        with page.expect_download() as download:
+            page.get_by_role("button", name=name).click()
+        params = {"value": "cart", "reverse": "true"}
+        answer = web.get("/v1/topics/clicks/index/type", params=params, headers={"accept": media})
+        assert saved(download.value) == answer.content
+        assert len(answer.content) > 10_000
+
+
+def test_time_is_chosen_on_the_chart(tab, web):
+    """A drag over bars asks for their time, in the address as well; a quick range for another."""
+    page = tab.explore(topic="clicks")
+    box = page.locator(".chart").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 40, steps=4)
+    told = page.locator(".chart-told").inner_text()
+    page.mouse.up()
+    tab.until("location.hash.includes('from=')")
+    tab.settled()
+    count = told.split(" ")[0]
+    tab.until(f"document.querySelector('.status').textContent.startsWith('{count} events')")
+    params = page.evaluate("Object.fromEntries(new URLSearchParams(location.hash.split('?')[1]))")
+    between = {"start": params["from"], "end": params["to"], "time_unit": "us"}
+    assert len(events(web, **between)) == int(count.replace(",", ""))
+    page.locator("[aria-label=Time]").select_option("1h")
+    tab.until("location.hash.includes('last=1h')")
+    page.get_by_text("No events. Another time may have some.").wait_for()
+
+
+def test_facets(tab, web):
+    """The values of the index with their counts; one that is pressed is asked for, pressed again no more."""
+    page = tab.explore(topic="clicks")
+    values = web.get("/v1/topics/clicks/values/type").json()["values"]
+    chips = page.locator(".chip")
+    chips.first.wait_for()
+    assert [text.replace("\n", " ") for text in chips.all_inner_texts()] == [
+        f"{each['value']} {each['events']:,}" for each in values
+    ]
+    chips.nth(1).click()
+    tab.until("location.hash.includes('value=')")
+    page.locator(".chip[aria-pressed=true]").wait_for()
+    tab.settled()
+    assert page.locator(".status").inner_text().startswith(f"{values[1]['events']:,} events")
+    page.locator(".chip[aria-pressed=true]").click()
+    tab.until("!location.hash.includes('value=')")
+
+
+def test_keys(tab):
+    """`/` to the question, `j` and `k` from event to event, Enter opens, `?` helps, Escape leaves."""
+    page = tab.explore(topic="clicks")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    assert page.evaluate("document.activeElement.dataset.place") == "0"
+    page.keyboard.press("Enter")
+    page.locator(".row-details").wait_for()
+    assert page.locator(".row-head").first.get_attribute("aria-expanded") == "true"
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Space"
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    page.get_by_role("dialog").get_by_text("next event").wait_for()
+    page.keyboard.press("Escape")
+    assert page.get_by_role("dialog").count() == 0

@@ -1,0 +1,194 @@
+"""The page as a whole in a real browser: its first load, overview, topics, tokens, phones, and those who cannot see."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from browsing import PHONE, WIDE
+from served import served
+
+from aggregator.server.control.tokens import FILE, create
+
+VIEWS = ["overview", "explore?topic=clicks", "explore?lql=SELECT+FROM+app%3Dshop", "topic/clicks"]
+
+
+def number(text):
+    return int(re.search(r"[\d,]+", text)[0].replace(",", ""))
+
+
+def test_first_load_is_small(tab):
+    """All that the first look needs comes from this server, in less than 300 KB."""
+    page = tab.open()
+    page.locator(".topic-card").first.wait_for()
+    page.wait_for_load_state("networkidle")
+    assert page.title() == "Overview · aggregator"
+    assert len([url for url in tab.received if "/page/" in url]) > 10
+    assert sum(tab.received.values()) < 300_000
+
+
+def test_what_breaks_the_policy_is_seen(browser, server, tab_of):
+    """These tests would fail for an inline script, a request to another host or an error."""
+    tab = tab_of(server.url)
+    page = tab.open()
+    page.evaluate(
+        """() => {
+            const script = document.createElement("script");
+            document.body.append(script);
+            try { script.textContent = "window.pwned = 1"; } catch (error) { console.error(String(error)); }
+            try { document.body.innerHTML = "<b>x</b>"; } catch (error) { console.error(String(error)); }
+            fetch("http://127.0.0.2:1/").catch(() => {});
+            setTimeout(() => { throw new Error("thrown"); });
+        }"""
+    )
+    tab.until("!window.pwned")
+    page.wait_for_timeout(200)
+    found = "\n".join(tab.wrong)
+    for sign in ("TrustedHTML", "Content Security Policy", "error: thrown"):
+        assert sign in found
+    tab.wrong.clear()
+
+
+def test_overview(tab, server, web):
+    """A card for each topic with the API's figures; what comes in shows without anybody asking."""
+    page = tab.open("overview")
+    page.locator(".topic-card").first.wait_for()
+    stats = web.get("/v1/stats").json()["topics"]
+    assert page.locator(".topic-card h2").all_inner_texts() == list(stats)
+    for name, mine in stats.items():
+        card = page.locator(f"[data-topic='{name}']")
+        shown = dict(zip(card.locator("dt").all_inner_texts(), card.locator("dd").all_inner_texts(), strict=True))
+        assert number(shown["Events"]) == mine["rows"]
+        assert number(shown["Segments"]) == mine["segments"]
+    meters = page.locator("[data-topic='clicks'] [role=meter]")
+    assert meters.count() == 2
+    assert 0 <= int(meters.first.get_attribute("aria-valuenow")) <= 100
+    assert page.locator(".alert").count() == 0
+    before = stats["logs"]["rows"]
+    server.catalog.write({"app": "new"}, [{"msg": "x"}] * 7)
+    tab.until(f"document.querySelector('[data-topic=logs] dd').textContent === '{before + 7:,}'")
+
+
+def test_trouble_is_told_in_words(browser, tab_of, tmp_path):
+    """What is wrong with the catalog stands on top, and so does a server that cannot be reached, until it can."""
+    with served(tmp_path / "data") as running:
+        running.catalog.create_topic("t").append([{"space": "a", "timestamp": 1, "data": b"x" * 100}])
+        running.catalog.seal("t")
+        (path,) = (running.catalog.path / "segments").rglob("*.esdb")
+        path.write_bytes(path.read_bytes()[:-10] + bytes(10))
+        running.catalog.verify()
+        tab = tab_of(running.url)
+        tab.expected.add(0)
+        page = tab.open("overview")
+        page.locator(".alert").first.wait_for()
+        assert "damaged" in page.locator(".alert").first.inner_text()
+        tab.context.set_offline(True)
+        page.get_by_text("The server cannot be reached.").wait_for()
+        tab.context.set_offline(False)
+        page.get_by_text("The server cannot be reached.").wait_for(state="detached")
+        tab.close()
+
+
+def test_topic(tab, web):
+    """Its segments as bars, its values with their counts, and what retention would take away."""
+    page = tab.open("topic/clicks")
+    page.locator(".segment").first.wait_for()
+    segments = web.get("/v1/topics/clicks/segments").json()["segments"]
+    unsealed = web.get("/v1/topics/clicks").json()["unsealed_rows"] > 0
+    assert page.locator(".segment").count() == len(segments) + unsealed
+    page.locator(".segment").first.hover()
+    assert f"{segments[0]['rows']:,} events" in page.locator(".timeline-told").inner_text()
+    lines = page.locator(".value-line")
+    lines.first.wait_for()
+    values = web.get("/v1/topics/clicks/values/type").json()["values"]
+    assert [number(text.split("\n")[-1]) for text in lines.all_inner_texts()] == [each["events"] for each in values]
+    page.get_by_role("button", name="What would go now?").click()
+    page.get_by_text("Nothing: all of it is within the limits.").wait_for()
+    lines.first.click()
+    tab.settled()
+    assert page.locator(".status").inner_text().startswith(f"{values[0]['events']:,} events")
+
+
+def test_what_retention_would_remove(browser, tab_of, tmp_path):
+    """The dry run tells segments, events and why, and removes nothing."""
+    with served(tmp_path / "data") as running:
+        topic = running.catalog.create_topic("old", retention={"age": "30000d"})
+        topic.append([{"space": "a", "timestamp": n} for n in range(5)])
+        running.catalog.seal("old")
+        tab = tab_of(running.url)
+        page = tab.open("topic/old")
+        button = page.get_by_role("button", name="What would go now?")
+        button.wait_for()
+        running.catalog._backend.scheduler.stop()
+        topic.set_policy(retention={"age": "1d"})
+        button.click()
+        page.get_by_text("1 segments with 5 events").wait_for()
+        assert "by age" in page.locator(".removal li").inner_text()
+        assert topic.scan().count() == 5
+        tab.close()
+
+
+def test_tokens(browser, tab_of, tmp_path):
+    """A server with tokens asks for one, which is kept for the session alone; one of a topic shows that topic."""
+    with served(tmp_path / "data") as running:
+        for name in ("mine", "other"):
+            running.catalog.create_topic(name).append([{"space": "a", "timestamp": 1}])
+        secret = create(running.catalog.path / FILE, "page", ["read"], ["mine"])
+        tab = tab_of(running.url)
+        tab.expected |= {401, 403}
+        page = tab.open("overview")
+        field = page.locator("#token")
+        field.fill("agg_wrong")
+        page.get_by_role("button", name="Use it").click()
+        page.get_by_text("This token is not taken").wait_for()
+        field.fill(secret)
+        page.get_by_role("button", name="Use it").click()
+        page.locator(".topic-card").wait_for()
+        assert page.locator(".topic-card h2").all_inner_texts() == ["mine"]
+        assert secret not in page.evaluate("JSON.stringify(localStorage) + document.cookie + location.href")
+        tab.explore(topic="mine")
+        assert len(tab.rows()) == 1
+        tab.explore(lql="SELECT")
+        assert "for some topics only" in page.locator("#box-error").inner_text()
+        page.reload()
+        tab.settled()
+        assert page.get_by_role("dialog").count() == 0
+        other = tab_of(running.url)
+        other.expected |= {401}
+        other.open("overview")
+        other.page.get_by_text("This server asks for a token").wait_for()
+        for each in (tab, other):
+            each.close()
+
+
+@pytest.mark.parametrize(("scheme", "size"), [("light", WIDE), ("dark", PHONE)], ids=["wide", "phone"])
+def test_everybody_can_read_it(tab_of, server, scheme, size):
+    """Nothing is wider than the window, and axe finds nothing: labels, roles, contrast (WCAG AA), in each view."""
+    tab = tab_of(server.url, color_scheme=scheme, viewport=size, bypass_csp=True)  # axe is no part of the page
+    for view in VIEWS:
+        page = tab.open(view)
+        if view.startswith("explore"):
+            tab.settled()
+            page.locator(".row-head").first.click()
+        page.locator(".topic-card, .row-details, .value-line").first.wait_for()
+        wide = "[...document.querySelectorAll('html, main, .rows')].every((each) => each.scrollWidth <= innerWidth)"
+        assert page.evaluate(wide), view
+        found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa"], "resultTypes": ["violations"]})
+        told = [f"{each['id']}: {node['html'][:200]} {node.get('failureSummary')}"
+                for each in found.response["violations"] for node in each["nodes"][:3]]  # fmt: skip
+        assert not told, f"{view}: " + "\n".join(told)
+
+
+def test_zone(tab_of, server):
+    """Times are in UTC until somebody wants their own, which the browser remembers."""
+    tab = tab_of(server.url, timezone_id="America/New_York")
+    tab.explore(topic="clicks")
+    utc = tab.rows()[0].split("\n")[1]
+    tab.page.get_by_role("button", name="Times are in UTC").click()
+    tab.until(
+        f"document.querySelector('.row-head time') && !document.querySelector('.row-head').innerText.includes('{utc}')"
+    )
+    local = tab.rows()[0].split("\n")[1]
+    assert (int(utc[:2]) - int(local[:2])) % 24 == 4
+    assert utc[2:] == local[2:]

@@ -1,0 +1,128 @@
+"""LQL looked at and counted before it runs; queries narrowed to a time, with the newest records first."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def logs(server):
+    """A stream with a record a second."""
+    server.catalog.write(
+        {"app": "web"},
+        [{"ts": n * 1_000_000, "msg": "ERROR" if n % 10 == 0 else "ok", "n": str(n)} for n in range(100)],
+    )
+    return server.catalog
+
+
+KINDS = [
+    ("SELECT", "records", True), ("SELECT FROM {app=web} WHERE msg = ok", "records", True),
+    ("SELECT LIMIT 3", "records", False), ("SELECT ORDER BY ts DESC", "records", False),
+    ("SELECT POSITION TAIL", "records", False), ("SELECT COUNT", "groups", False),
+    ("SELECT DISTINCT app", "groups", False), ("SHOW PARTITIONS", "table", False), ("EXPLAIN SELECT", "table", False),
+    ("TRUNCATE DRYRUN", "change", False), ("CREATE PIPE p", "change", False), ("DELETE PIPE p", "change", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "kind", "pages"), KINDS)
+def test_kinds(web, logs, text, kind, pages):
+    """What a statement gives, without running it."""
+    found = web.post("/v1/statement", json={"query": text}).json()
+    assert (found["kind"], found["pages"]) == (kind, pages)
+    assert not logs.query("SHOW PIPES").num_rows
+
+
+def test_conditions_are_added(web, logs):
+    """To a statement with a condition and to one without, so that it means what both say."""
+    asked = {"query": "SELECT FROM {app=web} WHERE msg = ok OR n = 10", "where": "n > 5", "without": "n = 7"}
+    found = web.post("/v1/statement", json=asked).json()["query"]
+    assert [event.columns["fields"] for event in logs.query(f"{found} LIMIT 3")] == [
+        [("n", "6")], [("n", "8")], [("n", "9")]]  # fmt: skip
+    plain = web.post("/v1/statement", json={"query": "SELECT", "where": "msg = ERROR"}).json()["query"]
+    assert logs.query(plain).count() == 10
+    refused = web.post("/v1/statement", json={"query": "SHOW PARTITIONS", "where": "n = 1"})
+    assert (refused.status_code, refused.json()["detail"]) == (400, "where needs a SELECT")
+
+
+def test_warnings_are_told(web, logs):
+    """What matches nothing anywhere may be mistyped."""
+    found = web.post("/v1/statement", json={"query": "SELECT FROM app = wbe"}).json()
+    assert found["warnings"] == ["FROM matches no stream and no topic"]
+
+
+@pytest.mark.parametrize("path", ["/v1/statement", "/v1/query", "/v1/histogram"])
+def test_the_place_of_what_is_wrong(web, logs, path):
+    """The characters of the statement that are wrong come with the error, wherever it is sent."""
+    text = "SELECT FROM app=web WHERE msg CONTAIN x"
+    found = web.post(path, json={"query": text}).json()
+    start, end = found["place"]
+    assert text[start:end] == "CONTAIN"
+    assert found["hint"] == "did you mean CONTAINS?"
+
+
+def test_no_place_of_another_text(web, logs):
+    """A statement that the server has changed shows no place in it: it would be one of another text."""
+    logs.create_topic("typed").append([{"space": "a", "timestamp": 1, "n": 5}])
+    text = "SELECT    FROM topic=typed WHERE n < x"
+    start, end = web.post("/v1/query", json={"query": text}).json()["place"]
+    assert text[start:end] == "x"
+    for more in ({"reverse": True}, {"limit": 1}, {"position": "head"}):
+        found = web.post("/v1/query", json={"query": text, **more}).json()
+        assert "invalid number 'x'" in found["detail"]
+        assert "place" not in found
+    changed = web.post("/v1/statement", json={"query": text, "where": "n = 1"}).json()
+    assert ("invalid number" in changed["detail"], "place" in changed) == (True, False)
+
+
+def test_histogram(web, logs):
+    """Records by time, as a statement chooses them, between bounds where they are given."""
+    for text in ("SELECT", "SELECT WHERE msg = ERROR", "SELECT FROM app = nothing", "SELECT LIMIT 1"):
+        found = web.post("/v1/histogram", json={"query": text, "buckets": 20}).json()
+        expected = logs.query(text).histogram(20)
+        assert (found["start_us"], found["width_us"]) == (expected.start_us, expected.width_us)
+        assert found["counts"] == list(expected.counts)
+    asked = {"query": "SELECT", "start": "1970-01-01T00:00:10Z", "end": 20_000_000, "time_unit": "us"}
+    assert web.post("/v1/histogram", json=asked).json()["events"] == 10
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"query": "SELECT COUNT"}, "only the records of a SELECT"), ({"query": "SHOW PARTITIONS"}, "only the records"),
+        ({"query": "SELECT", "buckets": 1}, "buckets must"), ({"query": "SELECT", "buckets": True}, "buckets must"),
+        ({"query": "SELECT", "start": "soon"}, "start"), ({"query": "SELECT", "start": True}, "start must be a time"),
+        ({"query": "SELECT", "end": 2**63}, "end must be a time"), ({"query": 1}, "query must be a text"),
+        ({"query": "SELECT", "time_unit": "years"}, "time_unit"), ({"query": "SELECT", "limit": 1}, "limit"),
+    ],
+)  # fmt: skip
+def test_refusals(web, logs, body, told):
+    """What cannot be counted is refused in words."""
+    answer = web.post("/v1/histogram", json=body)
+    assert answer.status_code == 400
+    assert told in answer.json()["detail"]
+
+
+def numbers(answer):
+    return [int(line.split('"n":"')[1].split('"')[0]) for line in answer.text.splitlines()]
+
+
+def test_narrowed_queries(web, logs):
+    """A time from outside, the newest first, and the statement's own clauses hold together."""
+
+    def ask(text, **more):
+        return web.post("/v1/query", json={"query": text, **more})
+
+    between = {"start": "1970-01-01T00:00:10Z", "end": "1970-01-01T00:00:15Z"}
+    assert numbers(ask("SELECT", **between)) == [10, 11, 12, 13, 14]
+    assert numbers(ask("SELECT", reverse=True, limit=3)) == [99, 98, 97]
+    assert numbers(ask("SELECT WHERE msg = ok", reverse=True, **between)) == [14, 13, 12, 11]
+    assert ask("SELECT COUNT", **between).text == '{"count":5}\n'
+    assert ask("SELECT COUNT", reverse=True).text == '{"count":100}\n'
+    for more, told in (
+        ({"query": "SELECT POSITION TAIL", "reverse": True}, "where to begin"),
+        ({"query": "SHOW PARTITIONS", "start": 1}, "only a SELECT is narrowed"),
+        ({"query": "SELECT", "position": "head", "reverse": True}, "go with no position"),
+        ({"query": "SELECT", "reverse": 1}, "reverse must be"),
+    ):  # fmt: skip
+        answer = web.post("/v1/query", json=more)
+        assert (answer.status_code, told in answer.json()["detail"]) == (400, True), answer.text

@@ -1,0 +1,110 @@
+"""A real browser, headless: the machine's own Chromium, and what it finds wrong with a page."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_ARGUMENTS = (
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--no-first-run",
+)  # fmt: skip
+WIDE = {"width": 1280, "height": 800}
+PHONE = {"width": 390, "height": 844}
+PATIENCE_MS = 20_000
+
+
+@contextlib.contextmanager
+def browsing() -> Iterator[Any]:
+    """A browser. Skips the test where the machine has none."""
+    found = next((path for name in _NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright, which the extra `dev` brings")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=list(_ARGUMENTS))
+        yield browser
+        browser.close()
+
+
+class Tab:
+    """A page of its own in the browser, and all that went wrong in it."""
+
+    def __init__(self, browser: Any, url: str, **options: Any) -> None:
+        """options: of the browser's context."""
+        self.url = url
+        self.context = browser.new_context(**{"viewport": WIDE, "timezone_id": "UTC", **options})
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(PATIENCE_MS)
+        self.wrong: list[str] = []
+        self.expected: set[int] = set()
+        """Statuses that answers of this page may have, though they are errors."""
+        self.received: dict[str, int] = {}
+        """Bytes of each answer as they came over the wire, by address."""
+        self.page.on("console", self._console)
+        self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
+        self.page.on("dialog", lambda dialog: (self.wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        self.page.on("request", self._request)
+        self.page.on("requestfinished", self._finished)
+
+    def _console(self, message: Any) -> None:
+        status = re.search(r"the server responded with a status of (\d+)", message.text)
+        offline = "ERR_INTERNET_DISCONNECTED" in message.text and 0 in self.expected
+        if message.type in ("error", "warning") and not offline and not (status and int(status[1]) in self.expected):
+            self.wrong.append(f"console: {message.text}")
+
+    def _request(self, request: Any) -> None:
+        if not request.url.startswith((self.url, "blob:", "data:")):
+            self.wrong.append(f"request to another host: {request.url}")
+
+    def _finished(self, request: Any) -> None:
+        sizes = request.sizes()
+        self.received[request.url] = sizes["responseBodySize"] + sizes["responseHeadersSize"]
+
+    def open(self, view: str = "", **params: str) -> Any:
+        """Open a view by its address; gives the page."""
+        query = f"?{urlencode(params)}" if params else ""
+        self.page.goto(f"{self.url}/#/{view}{query}")
+        return self.page
+
+    def explore(self, **params: str) -> Any:
+        """Open Explore, and wait until its answer is there."""
+        page = self.open("explore", **params)
+        self.settled()
+        return page
+
+    def settled(self) -> None:
+        """Wait until Explore has its answer, or says what is wrong."""
+        self.until("document.querySelector('.explore')?.dataset.answers === location.hash")
+
+    def until(self, condition: str) -> None:
+        """Wait until an expression of JavaScript is true. (Playwright's own waiting needs `eval`, which the page's
+        policy forbids.)
+        """
+        end = time.monotonic() + PATIENCE_MS / 1000
+        while not self.page.evaluate(f"!!({condition})"):
+            assert time.monotonic() < end, f"still not: {condition}\n{self.page.inner_text('body')[:2000]}"
+            self.page.wait_for_timeout(20)
+
+    def rows(self) -> list[str]:
+        """The text of each row in sight."""
+        return [text.strip() for text in self.page.locator(".row-head").all_inner_texts()]
+
+    def close(self) -> None:
+        """End it. Raises AssertionError where something went wrong in the page."""
+        self.context.close()
+        assert not self.wrong, "\n".join(self.wrong)
+
+
+def saved(download: Any) -> bytes:
+    """The file that was downloaded."""
+    return Path(download.path()).read_bytes()
