@@ -29,9 +29,11 @@ ROOT = Path(__file__).parents[2]
 OWNERS = {
     "click": {"cli"},
     "cython": {"core"},
+    "duckdb": {"sql", "duckdb"},
     "fsspec": {"io"},
     "google_crc32c": {"customerio"},
     "lz4": {"format"},
+    "prompt_toolkit": {"cli"},
     "py4j": {"spark"},
     "pyspark": {"spark"},
     "rich": {"cli"},

@@ -1,0 +1,71 @@
+"""Statements made such that less is read for them. Every way keeps the answer; what is not understood is left alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import duckdb
+import pyarrow as pa
+
+from esformat.sql import joined, newest, prefix
+from esformat.sql.summary import summarised
+from esformat.sql.table import Table
+from esformat.sql.tree import Node, nodes, parse, root, to_text
+
+Ask = Callable[[str], list[tuple[Any, ...]]]
+
+
+class Rewritten(NamedTuple):
+    """A statement, and where it asks the summary of a table, that and the table's name."""
+
+    text: str
+    summary: pa.Table | None = None
+    of: str = ""
+
+
+def rewritten(
+    connection: duckdb.DuckDBPyConnection, text: str, tables: Mapping[str, Table], names: Sequence[str], ask: Ask
+) -> Rewritten | None:
+    """The same question for less; None where there is nothing to change.
+
+    tables: ours, by name. names: of the columns that the statement gives. ask: gives the rows of another statement.
+    """
+    tree = parse(connection, text)
+    if tree is None:
+        return None
+    ours = {name.casefold(): table for name, table in tables.items()}
+    given = {entry["key"].casefold() for node in nodes(tree) if "cte_map" in node for entry in node["cte_map"]["map"]}
+    for name in given & ours.keys():
+        del ours[name]  # what a WITH calls so hides it
+    select = root(tree)
+    if select["type"] != "SELECT_NODE":
+        return _bounded(connection, tree, ours, changed=False)
+    name = select["from_table"].get("table_name", "").casefold()
+    if name in ours:
+        summary = summarised(connection, select, ours[name], names)
+        if summary is not None:
+            return Rewritten(to_text(connection, tree), summary, name)
+
+    def ask_of(node: Node) -> list[tuple[Any, ...]]:
+        whole = {**tree, "statements": [{**tree["statements"][0], "node": node}]}
+        bounded = _bounded(connection, json.loads(json.dumps(whole)), ours, changed=True)
+        assert bounded is not None
+        return ask(bounded.text)
+
+    changed = False
+    if name in ours:
+        changed = newest.bounded(connection, select, ours[name], ask_of)
+    elif not given:
+        changed = joined.bounded(connection, select, ours, ask_of)
+    return _bounded(connection, tree, ours, changed=changed)
+
+
+def _bounded(
+    connection: duckdb.DuckDBPyConnection, tree: Node, ours: Mapping[str, Table], *, changed: bool
+) -> Rewritten | None:
+    """A tree as text, with what conditions on beginnings imply."""
+    for node in [node for node in nodes(tree) if node.get("type") == "SELECT_NODE"]:
+        changed |= prefix.bounded(connection, node, ours)
+    return Rewritten(to_text(connection, tree)) if changed else None

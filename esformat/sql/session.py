@@ -1,0 +1,179 @@
+"""`Session`: statements put to DuckDB, and the tables that they name found for it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import Any, TypeVar
+
+import duckdb
+import pyarrow as pa
+
+from esformat.errors import UsageError
+from esformat.forked import unlock_in_forks
+from esformat.sql.errors import told
+from esformat.sql.rewrite import rewritten
+from esformat.sql.rows import Bound, Rows
+from esformat.sql.summary import NAME
+from esformat.sql.table import Find, Table
+from esformat.sql.tree import parse, table_names
+from esformat.sql.watch import Watch
+
+Parameters = Sequence[Any] | Mapping[str, Any] | None
+R = TypeVar("R")
+_EXPLAIN = re.compile(r"\s*EXPLAIN\b(?!\s*(?:\(|ANALYZE\b))", re.IGNORECASE)
+_MISSING = (
+    re.compile(r"Table with name (.+?) does not exist!"),
+    re.compile(r'No extension found that is capable of reading the file "(.+?)"'),
+)
+"""What DuckDB says of a name that it does not know, and of a file that it does not know the format of."""
+_ASKING = ("SELECT", "EXPLAIN")
+_SETTINGS = ("TimeZone = 'UTC'", "python_enable_replacements = false")
+"""Times without a zone are UTC, as everywhere here; names are files and tables, never variables of a program."""
+_LOCKED = (
+    "enable_external_access = false", "autoinstall_known_extensions = false", "autoload_known_extensions = false",
+    "allow_community_extensions = false", "max_temp_directory_size = '0KB'", "lock_configuration = true",
+)  # fmt: skip
+"""For statements of strangers: no files, no network, no extensions, nothing on the disk, and it stays so."""
+
+
+class Session:
+    """A DuckDB of its own, in memory. Safe to share between threads; statements may run side by side."""
+
+    def __init__(self, find: Find, *, locked: bool = False, settings: Sequence[str] = (), hint: str) -> None:
+        """find: gives the tables of names. locked: nothing else can be reached, and no setting changed.
+        settings: of DuckDB, as `threads = 2`. hint: what to do about a name that is not found.
+        """
+        self._find = find
+        self._locked = locked
+        self._settings = settings
+        self._hint = hint
+        self._database: duckdb.DuckDBPyConnection | None = None
+        self._process = 0  # DuckDB's threads do not survive a fork
+        self._lock = Lock()
+        unlock_in_forks(self)
+
+    def ask(self, text: str, parameters: Parameters = None) -> Rows:
+        """The rows that answer one statement, read when they are asked for.
+
+        parameters: values for `?`, `$1` or `$name` in it.
+        Raises UsageError for a statement that is wrong, that changes something, or that names a table which is not
+        there; what opening a file raises.
+        """
+        plan = _EXPLAIN.match(text)
+        if plan is not None:
+            return Rows(lambda: self._explained(text[plan.end() :], parameters))
+        return Rows(lambda: self._bound(text, parameters))
+
+    def close(self) -> None:
+        """Let go of the database; rows that are being read end with an error."""
+        with self._lock:
+            if self._database is not None and self._process == os.getpid():
+                self._database.close()
+            self._database = None
+
+    # ------------------------------------------------------------ statements
+
+    def _bound(self, text: str, parameters: Parameters) -> Bound:
+        """A statement that asks, bound to its tables, as something that reads less where there is such a thing."""
+        connection, watch = self._connect(), Watch()
+        with told(watch):
+            relation = self._better(connection, text, parameters, watch)[1]
+        return Bound(connection, relation, watch)
+
+    def _explained(self, statement: str, parameters: Parameters) -> Bound:
+        """DuckDB's plan of a statement, and how many blocks each scan of ours would read: it is run without rows."""
+        connection, watch = self._connect(), Watch()
+        with told(watch):
+            text, relation = self._better(connection, statement, parameters, watch)
+            plan = connection.sql(f"EXPLAIN {text}", params=parameters).fetchall()
+            watch.dry = True
+            relation.fetchall()
+        plan += [("blocks", line) for line in watch.lines]
+        values = pa.table({"explain_key": [key for key, _ in plan], "explain_value": [value for _, value in plan]})
+        connection.register("plan", values)
+        return Bound(connection, connection.sql("FROM plan"), watch)
+
+    def _better(
+        self, connection: duckdb.DuckDBPyConnection, text: str, parameters: Parameters, watch: Watch
+    ) -> tuple[str, duckdb.DuckDBPyRelation]:
+        """A statement, bound, and its text: as it is, or rewritten."""
+        _check(connection, text)
+        for name in _addresses(connection, text):  # DuckDB would look for an extension that reads them
+            table = self._find(name)
+            if table is not None:
+                register(connection, name, table, watch)
+        relation = bind(connection, lambda: connection.sql(text, params=parameters), self._find, watch, self._hint)
+
+        def ask(other: str) -> list[tuple[Any, ...]]:
+            return connection.sql(other).fetchall()
+
+        better = rewritten(connection, text, watch.tables, relation.columns, ask) if watch.tables else None
+        if better is None:
+            return text, relation
+        if better.summary is not None:
+            connection.register(NAME, better.summary)
+            watch.counted(better.of, better.summary.num_rows)
+        return better.text, connection.sql(better.text, params=parameters)
+
+    def _connect(self) -> duckdb.DuckDBPyConnection:
+        with self._lock:
+            if self._database is None or self._process != os.getpid():
+                self._database, self._process = self._opened(), os.getpid()
+            return self._database.cursor()
+
+    def _opened(self) -> duckdb.DuckDBPyConnection:
+        database = duckdb.connect()
+        for setting in (*_SETTINGS, *self._settings, *(_LOCKED if self._locked else ())):
+            database.execute(f"SET GLOBAL {setting}")
+        return database
+
+
+def bind(connection: duckdb.DuckDBPyConnection, ask: Callable[[], R], find: Find, watch: Watch, hint: str | None) -> R:
+    """What `ask` gives once every table that it lacks is found and registered.
+
+    Raises UsageError for a table that is not found, where there is a hint what to do, else DuckDB's own error.
+    """
+    while True:
+        try:
+            return ask()
+        except (duckdb.CatalogException, duckdb.BinderException) as error:
+            name = _missing(error)
+            if name is None or name in watch.tables:
+                raise
+            table = find(name)
+            if table is None and hint is None:
+                raise
+        if table is None:
+            raise UsageError(f"no table {name!r}", hint=hint)
+        register(connection, name, table, watch)
+
+
+def _missing(error: duckdb.Error) -> str | None:
+    """The name of the table that a statement lacks."""
+    found = (pattern.search(str(error)) for pattern in _MISSING)
+    return next((match[1] for match in found if match), None)
+
+
+def register(connection: duckdb.DuckDBPyConnection, name: str, table: Table, watch: Watch) -> None:
+    """Make a table known to a connection by a name."""
+    watch.tables[name] = table
+    connection.register(name, table.dataset().watched(watch.of(name)))
+
+
+def _addresses(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
+    """The names of tables that are addresses in stores."""
+    tree = parse(connection, text) if "://" in text else None
+    return [] if tree is None else [name for name in table_names(tree) if "://" in name]
+
+
+def _check(connection: duckdb.DuckDBPyConnection, text: str) -> None:
+    """Raises UsageError for anything but one statement that asks."""
+    statements = connection.extract_statements(text)
+    if len(statements) != 1:
+        raise UsageError(f"expected one statement, not {len(statements)}")
+    kind = statements[0].type.name
+    if kind not in _ASKING:
+        raise UsageError(f"expected a statement that asks, as SELECT does, not {kind}")
