@@ -41,6 +41,7 @@ from esformat.parts import html_facts
 if TYPE_CHECKING:
     from aggregator.streams.selection import Selection
     from aggregator.streams.tail import Tail
+    from esformat.sql import Parameters, Rows, Session
 
 
 def _open_copy(path: str) -> Catalog:
@@ -267,6 +268,23 @@ class Catalog(Closing):
         self._check_open()
         return statements.run(self._backend, text, self._pipes)
 
+    @cached_property
+    def _session(self) -> Session:
+        from aggregator import sql  # needs the extra `sql`
+
+        return sql.session(self._backend)
+
+    def sql(self, statement: str, parameters: Parameters = None) -> Rows:
+        """Rows that answer a statement in SQL, of DuckDB's dialect. Topics are tables, unsealed events included.
+
+        The table `streams` has the records of streams, with their tags as a map: `WHERE tags['app'] = 'web'`. A
+        statement sees each topic as it is when it begins. Files of Parquet, CSV and JSON can be named, in quotes.
+        parameters: values for `?`, `$1` or `$name` in it. Needs the extra `sql`.
+        Raises esformat.UsageError for a statement that is wrong or does more than ask, at once.
+        """
+        self._check_open()
+        return self._session.ask(statement, parameters)
+
     @property
     def arrivals(self) -> Arrivals:
         """Word of what is appended, for who waits for it; of a catalog that only reads, none but that it closed."""
@@ -477,6 +495,9 @@ class Catalog(Closing):
         if not self._closed:
             self._closed = True
             closed(self)
+            session = self.__dict__.pop("_session", None)
+            if session is not None:
+                session.close()
             if self._backend.owner.is_here:
                 uninterrupted(self._end)
 

@@ -82,7 +82,9 @@ class Rows:
         """All rows as tuples."""
         bound = self._bound()
         with told(bound.watch):
-            return bound.relation.fetchall()
+            rows = bound.relation.fetchall()
+        bound.connection.close()
+        return rows
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return iter(self.fetchall())

@@ -76,6 +76,12 @@ def admits_nothing(bounds: Bounds) -> bool:
     return any(domain.empty for domain in bounds.values())
 
 
+def span_of_times(bounds: Bounds) -> tuple[int | None, int | None]:
+    """The times [start, end), µs, that bounds which admit something leave; None: no bound."""
+    times = bounds.get("timestamp", Domain()).hull(lambda moment: moment + 1)
+    return times.low, times.high
+
+
 def columns_of(steps: Sequence[Step]) -> set[str]:
     """The columns that a filter looks at."""
     return {step.path[0] for step in steps if isinstance(step, Field)}
