@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -41,7 +41,7 @@ from esformat.parts import html_facts
 if TYPE_CHECKING:
     from aggregator.streams.selection import Selection
     from aggregator.streams.tail import Tail
-    from esformat.sql import Parameters, Rows, Session
+    from esformat.sql import Database, Parameters, Rows, Session
 
 
 def _open_copy(path: str) -> Catalog:
@@ -284,6 +284,15 @@ class Catalog(Closing):
         """
         self._check_open()
         return self._session.ask(statement, parameters)
+
+    def sql_session(self, allowed: Callable[[str], bool], database: Database) -> Session:
+        """Statements of strangers: over topics that are allowed alone, in a database that should be locked, each held
+        to the `Allowance` of its thread.
+        """
+        from aggregator import sql  # needs the extra `sql`
+
+        self._check_open()
+        return sql.session(self._backend, allowed=allowed, database=database)
 
     @property
     def arrivals(self) -> Arrivals:

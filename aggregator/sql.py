@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
+from threading import Event, Lock, Thread
 from typing import Any, cast
 
 import pyarrow as pa
 
+from aggregator.base.allowance import current
+from aggregator.errors import AggregatorError
 from aggregator.lql import LqlError, TagSet
 from aggregator.model import STREAMS_TOPIC
 from aggregator.read.events import Kept, TopicEvents
@@ -17,23 +21,64 @@ from aggregator.read.scan import Held, Scan
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import Snapshot
 from aggregator.topic import Backend, Topic
+from esformat import EsdbError
 from esformat.parts import Bounds, EventDataset, EventSchema, Field
-from esformat.sql import Session
+from esformat.sql import Database, Session, unguarded
 
 STREAMS = "streams"
 """The table of the streams' records, with their tags as a map, where no topic is called so."""
 TAGS = "tags"
 _TAGS_TYPE = pa.map_(pa.string(), pa.string())
+LOOK_S = 0.05
+"""How often it is looked whether a statement may go on."""
 HINT = "tables are the catalog's topics, streams, and files in quotes"
 
 
-def session(backend: Backend, *, locked: bool = False, settings: Sequence[str] = ()) -> Session:
-    """Statements over the topics of a catalog. locked, settings: as for `Session`."""
-    return Session(lambda name: find_table(backend, name), locked=locked, settings=settings, hint=HINT)
+def session(
+    backend: Backend, *, allowed: Callable[[str], bool] = lambda topic: True, database: Database | None = None
+) -> Session:
+    """Statements over the topics of a catalog.
+
+    allowed: tells of a topic whether it can be asked for. database: one that others use as well; what is asked through
+    it is held to the `Allowance` of its thread.
+    """
+    guard = unguarded if database is None else guarded
+    return Session(lambda name: find_table(backend, name, allowed), hint=HINT, database=database, guard=guard)
 
 
-def find_table(backend: Backend, name: str) -> TopicTable | None:
-    """The topic of a name, as it is now; None where there is none."""
+@contextmanager
+def guarded(interrupt: Callable[[], None]) -> Iterator[None]:
+    """Let DuckDB work as long as the allowance holds that does so here. Raises what that raises."""
+    allowance = current()
+    if allowance is None:
+        yield
+        return
+    allowance.check()
+    lock, done, errors = Lock(), Event(), list[AggregatorError]()
+
+    def watch() -> None:
+        while not done.wait(LOOK_S):
+            try:
+                allowance.check()
+            except AggregatorError as error:
+                with lock:
+                    if not done.is_set():
+                        errors.append(error)
+                        interrupt()
+                return
+
+    Thread(target=watch, name="sql-allowance", daemon=True).start()
+    try:
+        yield
+    except EsdbError as error:
+        raise (errors[0] if errors else error) from None
+    finally:
+        with lock:
+            done.set()
+
+
+def find_table(backend: Backend, name: str, allowed: Callable[[str], bool] = lambda topic: True) -> TopicTable | None:
+    """The topic of a name, as it is now; None where there is none that is allowed."""
     backend.owner.check()
     backend.refresh()
     topics = backend.state.topics
@@ -41,7 +86,7 @@ def find_table(backend: Backend, name: str) -> TopicTable | None:
     known = name if name in topics else folded.get(name.casefold())
     tagged = known is None and name.casefold() == STREAMS and STREAMS_TOPIC in topics
     topic = topics.get(STREAMS_TOPIC if tagged else known or "")
-    if topic is None:
+    if topic is None or not allowed(topic.info.name):
         return None
     snapshot, held = Topic(backend, topic)._snap(None)
     return TopicTable(snapshot, held, backend.pool, tagged=tagged)

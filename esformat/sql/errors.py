@@ -12,16 +12,15 @@ from esformat.sql.watch import Watch
 
 
 @contextmanager
-def told(watch: Watch | None = None) -> Iterator[None]:
-    """Raise what failed in a dataset, else UsageError for what is wrong with a statement, OSError for a file that
-    DuckDB itself could not read, EsdbError for a statement that was stopped or lacks memory.
+def told(watch: Watch) -> Iterator[None]:
+    """Let DuckDB work. Raises what failed in a dataset, else UsageError for what is wrong with a statement, or is more
+    than there is memory for, OSError for a file that DuckDB could not read, EsdbError for a statement that was stopped.
     """
-    try:
-        yield
-    except duckdb.Error as error:
-        if watch is not None and watch.failure is not None:
-            raise watch.failure from None
-        raise _translated(error) from None
+    with watch.guarded():
+        try:
+            yield
+        except duckdb.Error as error:
+            raise (watch.failure or _translated(error)) from None
 
 
 def _translated(error: duckdb.Error) -> Exception:
@@ -29,7 +28,7 @@ def _translated(error: duckdb.Error) -> Exception:
     if isinstance(error, duckdb.InterruptException):
         return EsdbError("the statement was stopped")
     if isinstance(error, duckdb.OutOfMemoryException):
-        return EsdbError(text, hint="ask for fewer groups or columns, or allow more memory")
+        return UsageError(text.partition(";")[0], hint="ask for fewer groups or columns")
     if isinstance(error, duckdb.IOException):
         return OSError(text)
     return UsageError(text)

@@ -19,7 +19,7 @@ from esformat.sql.rows import Bound, Rows
 from esformat.sql.summary import NAME
 from esformat.sql.table import Find, Table
 from esformat.sql.tree import parse, table_names
-from esformat.sql.watch import Watch
+from esformat.sql.watch import Guard, Watch, unguarded
 
 Parameters = Sequence[Any] | Mapping[str, Any] | None
 R = TypeVar("R")
@@ -39,21 +39,45 @@ _LOCKED = (
 """For statements of strangers: no files, no network, no extensions, nothing on the disk, and it stays so."""
 
 
-class Session:
-    """A DuckDB of its own, in memory. Safe to share between threads; statements may run side by side."""
+class Database:
+    """A DuckDB in memory, opened by the first statement. Safe to share between threads."""
 
-    def __init__(self, find: Find, *, locked: bool = False, settings: Sequence[str] = (), hint: str) -> None:
-        """find: gives the tables of names. locked: nothing else can be reached, and no setting changed.
-        settings: of DuckDB, as `threads = 2`. hint: what to do about a name that is not found.
-        """
-        self._find = find
-        self._locked = locked
-        self._settings = settings
-        self._hint = hint
-        self._database: duckdb.DuckDBPyConnection | None = None
+    def __init__(self, *, locked: bool = False, settings: Sequence[str] = ()) -> None:
+        """locked: nothing outside can be reached, and no setting changed. settings: of DuckDB, as `threads = 2`."""
+        self._settings = (*_SETTINGS, *settings, *(_LOCKED if locked else ()))
+        self._opened: duckdb.DuckDBPyConnection | None = None
         self._process = 0  # DuckDB's threads do not survive a fork
         self._lock = Lock()
         unlock_in_forks(self)
+
+    def connect(self) -> duckdb.DuckDBPyConnection:
+        """A connection for one statement."""
+        with self._lock:
+            if self._opened is None or self._process != os.getpid():
+                self._opened, self._process = duckdb.connect(), os.getpid()
+                for setting in self._settings:
+                    self._opened.execute(f"SET GLOBAL {setting}")
+            return self._opened.cursor()
+
+    def close(self) -> None:
+        """Let go of it; rows that are being read end with an error."""
+        with self._lock:
+            if self._opened is not None and self._process == os.getpid():
+                self._opened.close()
+            self._opened = None
+
+
+class Session:
+    """Statements over tables that are found by name. Safe to share between threads; they may run side by side."""
+
+    def __init__(self, find: Find, *, hint: str, database: Database | None = None, guard: Guard = unguarded) -> None:
+        """find: gives the tables of names. hint: what to do about a name that is not found. database: None for one of
+        its own. guard: in which DuckDB works.
+        """
+        self._find = find
+        self._hint = hint
+        self._database = Database() if database is None else database
+        self._guard = guard
 
     def ask(self, text: str, parameters: Parameters = None) -> Rows:
         """The rows that answer one statement, read when they are asked for.
@@ -69,23 +93,22 @@ class Session:
 
     def close(self) -> None:
         """Let go of the database; rows that are being read end with an error."""
-        with self._lock:
-            if self._database is not None and self._process == os.getpid():
-                self._database.close()
-            self._database = None
+        self._database.close()
 
     # ------------------------------------------------------------ statements
 
     def _bound(self, text: str, parameters: Parameters) -> Bound:
         """A statement that asks, bound to its tables, as something that reads less where there is such a thing."""
-        connection, watch = self._connect(), Watch()
+        connection = self._database.connect()
+        watch = Watch(connection.interrupt, self._guard)
         with told(watch):
             relation = self._better(connection, text, parameters, watch)[1]
         return Bound(connection, relation, watch)
 
     def _explained(self, statement: str, parameters: Parameters) -> Bound:
         """DuckDB's plan of a statement, and how many blocks each scan of ours would read: it is run without rows."""
-        connection, watch = self._connect(), Watch()
+        connection = self._database.connect()
+        watch = Watch(connection.interrupt, self._guard)
         with told(watch):
             text, relation = self._better(connection, statement, parameters, watch)
             plan = connection.sql(f"EXPLAIN {text}", params=parameters).fetchall()
@@ -117,18 +140,6 @@ class Session:
             connection.register(NAME, better.summary)
             watch.counted(better.of, better.summary.num_rows)
         return better.text, connection.sql(better.text, params=parameters)
-
-    def _connect(self) -> duckdb.DuckDBPyConnection:
-        with self._lock:
-            if self._database is None or self._process != os.getpid():
-                self._database, self._process = self._opened(), os.getpid()
-            return self._database.cursor()
-
-    def _opened(self) -> duckdb.DuckDBPyConnection:
-        database = duckdb.connect()
-        for setting in (*_SETTINGS, *self._settings, *(_LOCKED if self._locked else ())):
-            database.execute(f"SET GLOBAL {setting}")
-        return database
 
 
 def bind(connection: duckdb.DuckDBPyConnection, ask: Callable[[], R], find: Find, watch: Watch, hint: str | None) -> R:

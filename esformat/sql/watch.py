@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
 from esformat.sql.table import Table
+
+Interrupt = Callable[[], None]
+Guard = Callable[[Interrupt], AbstractContextManager[None]]
+"""Gives a context in which DuckDB works for a statement, and in which that can be ended."""
+
+
+def unguarded(interrupt: Interrupt) -> AbstractContextManager[None]:
+    """No guard."""
+    return nullcontext()
 
 
 class Watch:
     """The scans that DuckDB makes of the tables of one statement."""
 
-    def __init__(self, *, dry: bool = False) -> None:
-        """dry: scans give no rows, and their blocks are counted instead."""
-        self.dry = dry
+    def __init__(self, interrupt: Interrupt = lambda: None, guard: Guard = unguarded) -> None:
+        """interrupt: ends the statement."""
+        self._interrupt, self._guard = interrupt, guard
+        self.dry = False
+        """Whether scans give no rows, and their blocks are counted instead."""
         self.tables: dict[str, Table] = {}
         """By the name that the statement has for each."""
         self.lines: list[str] = []
@@ -21,6 +35,10 @@ class Watch:
     def counted(self, name: str, values: int) -> None:
         """A table's values are known without reading its events."""
         self.lines.append(f"{name}: no block, {values:,} counts instead")
+
+    def guarded(self) -> AbstractContextManager[None]:
+        """A context in which DuckDB works for the statement."""
+        return self._guard(self._interrupt)
 
     def of(self, name: str) -> ScanWatch:
         """What a dataset tells of its scans."""

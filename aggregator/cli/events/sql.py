@@ -17,6 +17,7 @@ Examples:
   aggregator sql data "SELECT tags['app'] AS app, count(*) FROM streams GROUP BY 1" --format csv
   aggregator sql data "SELECT timestamp, decode(data) AS msg FROM streams LIMIT 3" --format jsonl
   aggregator sql data "FROM clicks" -o clicks.parquet
+  aggregator sql http://127.0.0.1:3030 "SELECT count(*) FROM clicks" --token-file token
 """
 
 
