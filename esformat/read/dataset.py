@@ -167,9 +167,9 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         times = self._events.extreme_times(count, newest=newest)
         return None if len(times) < count or not count else int(times.min() if newest else times.max())
 
-    def get_fragments(self, filter: pc.Expression | None = None) -> Any:
-        """Raises UsageError: blocks of a segment are nothing that pyarrow could read."""
-        raise UsageError("a dataset of esformat has no fragments", hint="use scanner() or to_batches()")
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[EventFragment]:
+        """The whole as one fragment, for engines that scan fragments from Python, as DataFusion does."""
+        yield EventFragment(self)
 
     def replace_schema(self, schema: pa.Schema) -> Any:
         """Raises UsageError."""
@@ -189,6 +189,21 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
 
     def _in_memory(self) -> ds.InMemoryDataset:
         return ds.InMemoryDataset(self.to_table())
+
+
+class EventFragment:
+    """All events of a dataset, where an engine asks for fragments."""
+
+    def __init__(self, dataset: EventDataset) -> None:
+        self._dataset = dataset
+        self.physical_schema: pa.Schema = dataset.schema
+
+    def __reduce__(self) -> Any:
+        return self._dataset.__reduce__()
+
+    def scanner(self, schema: pa.Schema | None = None, **options: Any) -> EventScanner | ds.Scanner:
+        """As `EventDataset.scanner`. schema: the dataset's own."""
+        return self._dataset.scanner(**options)
 
 
 class EventScanner:
@@ -276,10 +291,19 @@ class EventScanner:
             raise
 
     def _batches(self, *, lazily: bool) -> Iterator[pa.RecordBatch]:
+        if self._filter is None and not self.projected_schema.names:
+            yield from self._empty_rows(self._events.num_events)
+            return
         for batch in self._events.batches(self._bounds, self._names, lazily=lazily):
             for part in self._projected(batch):
                 for at in range(0, len(part), self._batch_size):
                     yield part.slice(at, self._batch_size)
+
+    def _empty_rows(self, count: int) -> Iterator[pa.RecordBatch]:
+        """So many rows without columns: nothing is read for them."""
+        for at in range(0, count, self._batch_size):
+            rows = pa.nulls(min(self._batch_size, count - at))
+            yield pa.RecordBatch.from_arrays([rows], ["nothing"]).select([])
 
     def _projected(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         """The rows of a batch that the filter is true of, with the columns that were asked for."""

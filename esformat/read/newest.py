@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from esformat.format.data_block import I64
-from esformat.read.ask.bounds import UNBOUNDED
+from esformat.read.ask.question import Query
+from esformat.read.blocks.plan import Stretch
 from esformat.read.blocks.reader import Reader
-from esformat.read.selection import select
+from esformat.read.scan import Scan
 
 
 def extreme_times(reader: Reader, count: int, *, newest: bool) -> I64:
@@ -34,11 +35,13 @@ def extreme_times(reader: Reader, count: int, *, newest: bool) -> I64:
             for at, end in enumerate(of_blocks):
                 heapq.heappush(queue, (sign * end, number, at))
             continue
-        rows = leaf.block_rows[block], leaf.block_rows[block + 1]
-        found = [_micros(batch) for batch in select(reader, UNBOUNDED, ["timestamp"], rows=rows, threads=1).batches()]
-        best = np.sort(np.concatenate([best, *(sign * times for times in found)]))[:count]
+        times = _times(reader, Stretch(number, leaf.block_rows[block], leaf.block_rows[block + 1], -1))
+        best = np.sort(np.concatenate([best, sign * times]))[:count]
     return sign * best
 
 
-def _micros(batch: pa.RecordBatch) -> I64:
-    return np.asarray(batch.column("timestamp").cast(pa.int64()))
+def _times(reader: Reader, stretch: Stretch) -> I64:
+    """The timestamps of the rows of one block."""
+    query = Query(columns=("timestamp",))
+    scan = Scan(reader, query, lambda: (stretch,), span=(stretch.first, stretch.last), threads=1)
+    return np.concatenate([np.asarray(batch.column(0).cast(pa.int64())) for batch in scan.batches()])

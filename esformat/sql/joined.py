@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from esformat.sql.table import Table
-from esformat.sql.tree import Node, alias_of, and_also, is_table, literal, parse, quoted, root
+from esformat.sql.tree import Node, alias_of, and_also, is_table, literal, quoted, select
 
 MOST_SPACES = 1_000
 """That are handed down; of more, most blocks are read anyway."""
@@ -29,10 +29,9 @@ def bounded(
     ours, other, key = sides
     if not pa.types.is_string(tables[ours["table_name"].casefold()].schema.field("space").type):
         return False
-    tree = parse(connection, f"SELECT DISTINCT {quoted(key)} FROM t LIMIT {MOST_SPACES + 1}")  # noqa: S608 - quoted
-    assert tree is not None
-    root(tree)["from_table"] = other
-    keys = [row[0] for row in ask(root(tree))]
+    of_other = select(connection, f"SELECT DISTINCT {quoted(key)} FROM t LIMIT {MOST_SPACES + 1}")  # noqa: S608 - quoted
+    of_other["from_table"] = other
+    keys = [row[0] for row in ask(of_other)]
     spaces = [key for key in keys if isinstance(key, str)]
     if len(keys) > MOST_SPACES or len(spaces) < len([key for key in keys if key is not None]):
         return False

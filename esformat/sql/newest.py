@@ -18,9 +18,8 @@ from esformat.sql.tree import (
     expressions,
     integer_of,
     is_table,
-    parse,
     quoted,
-    root,
+    select,
 )
 
 MOST_ROWS = 10_000
@@ -88,9 +87,7 @@ def _is_plain(node: Node) -> bool:
 def _nth(connection: duckdb.DuckDBPyConnection, node: Node, count: int, *, newest: bool) -> Node:
     """The SELECT of the time of the last row that is within the limit."""
     way = "DESC" if newest else "ASC"
-    tree = parse(connection, f"SELECT epoch_us(x) FROM t ORDER BY x {way} LIMIT 1 OFFSET {count - 1}")  # noqa: S608
-    assert tree is not None
-    nth = root(tree)
+    nth = select(connection, f"SELECT epoch_us(x) FROM t ORDER BY x {way} LIMIT 1 OFFSET {count - 1}")  # noqa: S608
     time = expression(connection, f"{quoted(alias_of(node['from_table']))}.timestamp")
     for each in list(expressions(nth)):
         if each["class"] == "COLUMN_REF":

@@ -12,7 +12,7 @@ import pyarrow as pa
 from esformat.sql import joined, newest, prefix
 from esformat.sql.summary import summarised
 from esformat.sql.table import Table
-from esformat.sql.tree import Node, nodes, parse, root, to_text
+from esformat.sql.tree import Node, nodes, root, to_text
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
 
@@ -26,15 +26,12 @@ class Rewritten(NamedTuple):
 
 
 def rewritten(
-    connection: duckdb.DuckDBPyConnection, text: str, tables: Mapping[str, Table], names: Sequence[str], ask: Ask
+    connection: duckdb.DuckDBPyConnection, tree: Node, tables: Mapping[str, Table], names: Sequence[str], ask: Ask
 ) -> Rewritten | None:
-    """The same question for less; None where there is nothing to change.
+    """The same question for less, its tree changed for that; None where there is nothing to change.
 
     tables: ours, by name. names: of the columns that the statement gives. ask: gives the rows of another statement.
     """
-    tree = parse(connection, text)
-    if tree is None:
-        return None
     ours = {name.casefold(): table for name, table in tables.items()}
     given = {entry["key"].casefold() for node in nodes(tree) if "cte_map" in node for entry in node["cte_map"]["map"]}
     for name in given & ours.keys():

@@ -123,17 +123,22 @@ class Session:
         self, connection: duckdb.DuckDBPyConnection, text: str, parameters: Parameters, watch: Watch
     ) -> tuple[str, duckdb.DuckDBPyRelation]:
         """A statement, bound, and its text: as it is, or rewritten."""
-        _check(connection, text)
-        for name in _addresses(connection, text):  # DuckDB would look for an extension that reads them
-            table = self._find(name)
-            if table is not None:
-                register(connection, name, table, watch)
+        tree = parse(connection, text)
+        if tree is None:
+            _check(connection, text)
+        else:
+            for name in table_names(tree):
+                table = self._find(name)
+                if table is not None:
+                    register(connection, name, table, watch)
         relation = bind(connection, lambda: connection.sql(text, params=parameters), self._find, watch, self._hint)
+        if tree is None or not watch.tables:
+            return text, relation
 
         def ask(other: str) -> list[tuple[Any, ...]]:
             return connection.sql(other).fetchall()
 
-        better = rewritten(connection, text, watch.tables, relation.columns, ask) if watch.tables else None
+        better = rewritten(connection, tree, watch.tables, relation.columns, ask)
         if better is None:
             return text, relation
         if better.summary is not None:
@@ -172,12 +177,6 @@ def register(connection: duckdb.DuckDBPyConnection, name: str, table: Table, wat
     """Make a table known to a connection by a name."""
     watch.tables[name] = table
     connection.register(name, table.dataset().watched(watch.of(name)))
-
-
-def _addresses(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
-    """The names of tables that are addresses in stores."""
-    tree = parse(connection, text) if "://" in text else None
-    return [] if tree is None else [name for name in table_names(tree) if "://" in name]
 
 
 def _check(connection: duckdb.DuckDBPyConnection, text: str) -> None:

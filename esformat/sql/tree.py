@@ -37,17 +37,37 @@ def root(tree: Node) -> Node:
 
 def expression(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
     """The node of an expression."""
-    tree = parse(connection, f"SELECT {text}")
-    assert tree is not None, text
-    node: Node = root(tree)["select_list"][0]
+    node: Node = _snippet(connection, f"SELECT {text}")["select_list"][0]
     return node
 
 
 def relation(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
     """The node of what stands behind FROM."""
-    tree = parse(connection, f"FROM {text}")
-    assert tree is not None, text
-    node: Node = root(tree)["from_table"]
+    node: Node = _snippet(connection, f"FROM {text}")["from_table"]
+    return node
+
+
+def select(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
+    """The node of a SELECT."""
+    return _snippet(connection, text)
+
+
+_snippets: dict[str, str] = {}
+"""Texts that were parsed, and their nodes as JSON."""
+_MOST_SNIPPETS = 1_000
+
+
+def _snippet(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
+    """The node of a SELECT, for the caller to change; the same few are asked for again and again."""
+    stored = _snippets.get(text)
+    if stored is None:
+        tree = parse(connection, text)
+        assert tree is not None, text
+        stored = json.dumps(root(tree))
+        if len(_snippets) >= _MOST_SNIPPETS:
+            _snippets.clear()
+        _snippets[text] = stored
+    node: Node = json.loads(stored)
     return node
 
 

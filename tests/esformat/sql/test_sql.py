@@ -212,8 +212,8 @@ def test_newest_reads_few_blocks(folder, monkeypatch):
         spaces = [f"day-{n // 1440:03d}" for n in range(40_000)]
         writer.add_table(pa.table({"space": spaces, "timestamp": days, "data": [b"x"] * 40_000}))
     read = []
-    select = newest.select
-    monkeypatch.setattr(newest, "select", lambda *given, **named: read.append(1) or select(*given, **named))
+    times = newest._times
+    monkeypatch.setattr(newest, "_times", lambda *given: read.append(1) or times(*given))
     with esformat.open(folder / "days" / "by-day.esdb") as segment:
         rows = segment.sql("SELECT timestamp FROM events ORDER BY timestamp DESC LIMIT 5").fetchall()
         assert [row[0] for row in rows] == [START + dt.timedelta(minutes=n) for n in range(39_999, 39_994, -1)]
