@@ -46,6 +46,7 @@ check: $(VENV)/dev.stamp  ## Format, lint and strict types; changes nothing.
 
 bench: $(VENV)/bench.stamp  ## Measure against the peers and rewrite docs/benchmarks.md.
 	$(BIN)/python -m benchmarks.run --write-docs
+	$(BIN)/python -m benchmarks.sql --write-docs
 	$(BIN)/python -m benchmarks.ingest --write-docs
 	$(BIN)/python -m benchmarks.spark --write-docs
 	$(BIN)/python -m benchmarks.lql --write-docs

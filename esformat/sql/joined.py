@@ -1,4 +1,4 @@
-"""Spaces of another table as a condition: of a join, what `space IN (…)` says, so that those spaces alone are read.
+"""Spaces of another table as those that matter: of a join, so that those spaces alone are read.
 
 DuckDB filters the larger side of a join by what it finds in the smaller one, but hands nothing of that to Arrow scans.
 """
@@ -12,32 +12,34 @@ import duckdb
 import pyarrow as pa
 
 from esformat.sql.table import Table
-from esformat.sql.tree import Node, alias_of, and_also, is_table, literal, quoted, select
+from esformat.sql.tree import Node, alias_of, is_table, nodes, quoted, root, select
 
 MOST_SPACES = 1_000
 """That are handed down; of more, most blocks are read anyway."""
 
 
-def bounded(
-    connection: duckdb.DuckDBPyConnection, node: Node, tables: Mapping[str, Table],
+def joined_spaces(
+    connection: duckdb.DuckDBPyConnection, tree: Node, tables: Mapping[str, Table],
     ask: Callable[[Node], list[tuple[Any, ...]]],
-) -> bool:  # fmt: skip
-    """Add to a SELECT over an inner join of one of our tables, by its spaces, with another one, what that implies."""
-    sides = _sides(node["from_table"], tables)
+) -> tuple[str, list[str]] | None:  # fmt: skip
+    """Of a SELECT over an inner join of one of our tables, by its spaces, with another one: our table's name, and the
+    only spaces of it that matter. None: that is not known, or they are many.
+    """
+    sides = _sides(root(tree)["from_table"], tables)
     if sides is None:
-        return False
+        return None
     ours, other, key = sides
-    if not pa.types.is_string(tables[ours["table_name"].casefold()].schema.field("space").type):
-        return False
+    name = ours["table_name"].casefold()
+    named = [node for node in nodes(tree) if node.get("table_name", "").casefold() == name]
+    if len(named) > 1 or not pa.types.is_string(tables[name].schema.field("space").type):
+        return None
     of_other = select(connection, f"SELECT DISTINCT {quoted(key)} FROM t LIMIT {MOST_SPACES + 1}")  # noqa: S608 - quoted
     of_other["from_table"] = other
     keys = [row[0] for row in ask(of_other)]
     spaces = [key for key in keys if isinstance(key, str)]
     if len(keys) > MOST_SPACES or len(spaces) < len([key for key in keys if key is not None]):
-        return False
-    column = f"{quoted(alias_of(ours))}.space"
-    and_also(connection, node, f"{column} IN ({', '.join(map(literal, spaces))})" if spaces else "FALSE")
-    return True
+        return None
+    return str(ours["table_name"]), spaces
 
 
 def _sides(join: Node, tables: Mapping[str, Table]) -> tuple[Node, Node, str] | None:

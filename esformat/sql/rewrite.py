@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import duckdb
 import pyarrow as pa
 
-from esformat.sql import joined, newest, prefix
+from esformat.sql import newest, prefix
+from esformat.sql.joined import joined_spaces
 from esformat.sql.summary import summarised
 from esformat.sql.table import Table
 from esformat.sql.tree import Node, nodes, root, to_text
@@ -18,11 +19,16 @@ Ask = Callable[[str], list[tuple[Any, ...]]]
 
 
 class Rewritten(NamedTuple):
-    """A statement, and where it asks the summary of a table, that and the table's name."""
+    """What is asked instead of a statement."""
 
-    text: str
+    text: str | None
+    """None: the same."""
     summary: pa.Table | None = None
+    """Of a table, which `text` asks instead of its events."""
     of: str = ""
+    """The table's name."""
+    spaces: Sequence[str] | None = None
+    """The only ones of a table that matter."""
 
 
 def rewritten(
@@ -49,14 +55,15 @@ def rewritten(
         whole = {**tree, "statements": [{**tree["statements"][0], "node": node}]}
         bounded = _bounded(connection, json.loads(json.dumps(whole)), ours, changed=True)
         assert bounded is not None
-        return ask(bounded.text)
+        return ask(str(bounded.text))
 
-    changed = False
     if name in ours:
-        changed = newest.bounded(connection, select, ours[name], ask_of)
-    elif not given:
-        changed = joined.bounded(connection, select, ours, ask_of)
-    return _bounded(connection, tree, ours, changed=changed)
+        return _bounded(connection, tree, ours, changed=newest.bounded(connection, select, ours[name], ask_of))
+    spaces = None if given else joined_spaces(connection, tree, ours, ask_of)
+    text = _bounded(connection, tree, ours, changed=False)
+    if spaces is None:
+        return text
+    return Rewritten(None if text is None else text.text, None, *spaces)
 
 
 def _bounded(

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from esformat.errors import UsageError
 from esformat.forked import unlock_in_forks
@@ -22,6 +23,8 @@ from esformat.sql.tree import parse, table_names
 from esformat.sql.watch import Guard, Watch, unguarded
 
 Parameters = Sequence[Any] | Mapping[str, Any] | None
+MOST_TEXT = 10_000
+"""Characters of a statement; in a longer one nothing is looked for: its tree would take longer than it saves."""
 R = TypeVar("R")
 _EXPLAIN = re.compile(r"\s*EXPLAIN\b(?!\s*(?:\(|ANALYZE\b))", re.IGNORECASE)
 _MISSING = (
@@ -123,7 +126,7 @@ class Session:
         self, connection: duckdb.DuckDBPyConnection, text: str, parameters: Parameters, watch: Watch
     ) -> tuple[str, duckdb.DuckDBPyRelation]:
         """A statement, bound, and its text: as it is, or rewritten."""
-        tree = parse(connection, text)
+        tree = parse(connection, text) if len(text) <= MOST_TEXT else None
         if tree is None:
             _check(connection, text)
         else:
@@ -144,7 +147,12 @@ class Session:
         if better.summary is not None:
             connection.register(NAME, better.summary)
             watch.counted(better.of, better.summary.num_rows)
-        return better.text, connection.sql(better.text, params=parameters)
+        if better.spaces is not None:
+            wanted = pc.field("space").isin(pa.array(better.spaces, pa.string()))
+            dataset = watch.tables[better.of].dataset().filter(wanted)
+            connection.register(better.of, dataset.watched(watch.of(better.of)))
+        text = text if better.text is None else better.text
+        return text, connection.sql(text, params=parameters)
 
 
 def bind(connection: duckdb.DuckDBPyConnection, ask: Callable[[], R], find: Find, watch: Watch, hint: str | None) -> R:
