@@ -70,6 +70,8 @@ CONDITIONS = [
     ~pl.col("paid"),
     pl.col("paid") == True,  # noqa: E712 - an expression, no comparison
     pl.col("timestamp") < hour(3),
+    pl.col("timestamp") <= START + dt.timedelta(seconds=100 * 7919 % 86_400, microseconds=100),
+    pl.col("timestamp") > START + dt.timedelta(seconds=200 * 7919 % 86_400, microseconds=200),
     pl.col("timestamp").is_between(hour(5), hour(6)),
     pl.col("timestamp").is_between(hour(5), hour(6), closed="none"),
     pl.col("price") > 3000,  # NaN is more than any number for Polars

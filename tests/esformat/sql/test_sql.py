@@ -154,7 +154,7 @@ STATEMENTS = [
     "SELECT type, row_number() OVER (ORDER BY type) FROM events GROUP BY type",
     "SELECT count(*) OVER (), timestamp FROM events ORDER BY timestamp DESC LIMIT 3",
     "SELECT sum(n), max(timestamp) FROM events ORDER BY max(timestamp) DESC LIMIT 3",
-    "SELECT mode(type), string_agg(DISTINCT type, ',' ORDER BY type) FROM events",
+    "SELECT string_agg(DISTINCT type, ',' ORDER BY type) FROM events",
     "SELECT count(*) FROM events WHERE (SELECT true)",
     "SELECT count(DISTINCT (type, space)) FROM events",
     "SELECT d.rank, count(*), max(e.timestamp) FROM events e JOIN '{folder}/dims.parquet' d USING (space) GROUP BY 1",
@@ -162,6 +162,8 @@ STATEMENTS = [
     "SELECT count(*) FROM events e JOIN '{folder}/dims.parquet' d ON e.space = d.space AND d.rank = 1",
     "SELECT count(*), count(d.rank) FROM events e LEFT JOIN '{folder}/dims.parquet' d USING (space)",
     "SELECT count(*) FROM events JOIN '{folder}/dims.parquet' d ON n = rank WHERE d.space IS NOT NULL",
+    "SELECT max(n), (SELECT max(n) FROM events) FROM events e JOIN '{folder}/dims.parquet' d ON e.space = d.space "
+    "WHERE n < 500",
     "SELECT rank, count(*) FROM events JOIN '{folder}/dims.parquet' USING (space) GROUP BY 1",
     "SELECT count(*) FROM events SEMI JOIN '{folder}/dims.parquet' USING (space)",
     "SELECT space, count(*) FROM events WHERE space IN (SELECT space FROM '{folder}/dims.parquet') GROUP BY 1",
@@ -234,8 +236,6 @@ def test_explain_counts_blocks(opened):
     for condition in ("space = 'b'", "space LIKE 'customer-2%'", "starts_with(space, 'é')"):
         read = int(blocks(segment, f"SELECT max(n) FROM events WHERE {condition}").split()[1])
         assert 0 < read < total / 2, condition
-    joined = "SELECT max(n) FROM events JOIN (VALUES ('none')) v(space) USING (space)"
-    assert blocks(segment, joined).startswith(f"events: {total} of {total}")  # DuckDB hands no join down
 
 
 def test_spaces_of_a_join_are_handed_down(folder, opened):
