@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from esformat.errors import UsageError
 from esformat.forked import unlock_in_forks
 from esformat.sql.errors import told
-from esformat.sql.rewrite import rewritten
+from esformat.sql.rewrite import Rewritten, rewritten
 from esformat.sql.rows import Bound, Rows
 from esformat.sql.summary import NAME
 from esformat.sql.table import Find, Table
@@ -23,6 +23,8 @@ from esformat.sql.tree import parse, table_names
 from esformat.sql.watch import Guard, Watch, unguarded
 
 Parameters = Sequence[Any] | Mapping[str, Any] | None
+MOST_KEPT = 1_000
+"""Statements of which it is kept what was found about them."""
 MOST_TEXT = 10_000
 """Characters of a statement; in a longer one nothing is looked for: its tree would take longer than it saves."""
 R = TypeVar("R")
@@ -73,10 +75,20 @@ class Database:
 class Session:
     """Statements over tables that are found by name. Safe to share between threads; they may run side by side."""
 
-    def __init__(self, find: Find, *, hint: str, database: Database | None = None, guard: Guard = unguarded) -> None:
+    def __init__(
+        self,
+        find: Find,
+        *,
+        hint: str,
+        database: Database | None = None,
+        guard: Guard = unguarded,
+        lasting: bool = False,
+    ) -> None:
         """find: gives the tables of names. hint: what to do about a name that is not found. database: None for one of
-        its own. guard: in which DuckDB works.
+        its own. guard: in which DuckDB works. lasting: a name is always the same table, whose events do not change;
+        then what was found about a statement is kept for the next time.
         """
+        self._kept: dict[str, _Known] | None = {} if lasting else None
         self._find = find
         self._hint = hint
         self._database = Database() if database is None else database
@@ -91,8 +103,8 @@ class Session:
         """
         plan = _EXPLAIN.match(text)
         if plan is not None:
-            return Rows(lambda: self._explained(text[plan.end() :], parameters))
-        return Rows(lambda: self._bound(text, parameters))
+            return Rows(lambda: self._explained(text[plan.end() :].strip(), parameters))
+        return Rows(lambda: self._bound(text.strip(), parameters))
 
     def close(self) -> None:
         """Let go of the database; rows that are being read end with an error."""
@@ -126,6 +138,19 @@ class Session:
         self, connection: duckdb.DuckDBPyConnection, text: str, parameters: Parameters, watch: Watch
     ) -> tuple[str, duckdb.DuckDBPyRelation]:
         """A statement, bound, and its text: as it is, or rewritten."""
+        known = None if self._kept is None else self._kept.get(text)
+        if known is None:
+            return self._looked_into(connection, text, parameters, watch)
+        for name in known.tables:
+            table = self._find(name)
+            assert table is not None, "names last"
+            register(connection, name, table, watch)
+        return _asked(connection, text, known.better, parameters, watch)
+
+    def _looked_into(
+        self, connection: duckdb.DuckDBPyConnection, text: str, parameters: Parameters, watch: Watch
+    ) -> tuple[str, duckdb.DuckDBPyRelation]:
+        """The same for a statement of which nothing is known."""
         tree = parse(connection, text) if len(text) <= MOST_TEXT else None
         if tree is None:
             _check(connection, text)
@@ -135,24 +160,43 @@ class Session:
                 if table is not None:
                     register(connection, name, table, watch)
         relation = bind(connection, lambda: connection.sql(text, params=parameters), self._find, watch, self._hint)
-        if tree is None or not watch.tables:
+        if not watch.tables:
             return text, relation
 
         def ask(other: str) -> list[tuple[Any, ...]]:
             return connection.sql(other).fetchall()
 
-        better = rewritten(connection, tree, watch.tables, relation.columns, ask)
-        if better is None:
-            return text, relation
-        if better.summary is not None:
-            connection.register(NAME, better.summary)
-            watch.counted(better.of, better.summary.num_rows)
-        if better.spaces is not None:
-            wanted = pc.field("space").isin(pa.array(better.spaces, pa.string()))
-            dataset = watch.tables[better.of].dataset().filter(wanted)
-            connection.register(better.of, dataset.watched(watch.of(better.of)))
-        text = text if better.text is None else better.text
-        return text, connection.sql(text, params=parameters)
+        better = None if tree is None else rewritten(connection, tree, watch.tables, relation.columns, ask)
+        if self._kept is not None and (better is None or better.spaces is None):
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            summed = better is not None and better.summary is not None
+            self._kept[text] = _Known(() if summed else tuple(watch.tables), better)
+        return (text, relation) if better is None else _asked(connection, text, better, parameters, watch)
+
+
+class _Known(NamedTuple):
+    """What is known of a statement that was asked before."""
+
+    tables: tuple[str, ...]
+    """Names that it needs."""
+    better: Rewritten | None
+
+
+def _asked(
+    connection: duckdb.DuckDBPyConnection, text: str, better: Rewritten | None, parameters: Parameters, watch: Watch
+) -> tuple[str, duckdb.DuckDBPyRelation]:
+    """A statement, bound, or what is asked instead; and its text."""
+    if better is not None and better.summary is not None:
+        connection.register(NAME, better.summary)
+        watch.counted(better.of, better.summary.num_rows)
+    if better is not None and better.spaces is not None:
+        wanted = pc.field("space").isin(pa.array(better.spaces, pa.string()))
+        dataset = watch.tables[better.of].dataset().filter(wanted)
+        connection.register(better.of, dataset.watched(watch.of(better.of)))
+    if better is not None and better.text is not None:
+        text = better.text
+    return text, connection.sql(text, params=parameters)
 
 
 def bind(connection: duckdb.DuckDBPyConnection, ask: Callable[[], R], find: Find, watch: Watch, hint: str | None) -> R:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import esformat
 from esformat.read import newest
+from esformat.sql import session
 
 START = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 SPACES = ["a", "ab", "a%", "a_c", "a'b", "aé", "a\U0010ffff", "b", "customer-1", "customer-10", "customer-2", "é", "Ab"]
@@ -162,7 +163,7 @@ STATEMENTS = [
     "SELECT count(*) FROM events e JOIN '{folder}/dims.parquet' d ON e.space = d.space AND d.rank = 1",
     "SELECT count(*), count(d.rank) FROM events e LEFT JOIN '{folder}/dims.parquet' d USING (space)",
     "SELECT count(*) FROM events JOIN '{folder}/dims.parquet' d ON n = rank WHERE d.space IS NOT NULL",
-    "SELECT max(n), (SELECT max(n) FROM events) FROM events e JOIN '{folder}/dims.parquet' d ON e.space = d.space "
+    "SELECT max(n), (SELECT count(n) FROM events) FROM events e JOIN '{folder}/dims.parquet' d ON e.space = d.space "
     "WHERE n < 500",
     "SELECT rank, count(*) FROM events JOIN '{folder}/dims.parquet' USING (space) GROUP BY 1",
     "SELECT count(*) FROM events SEMI JOIN '{folder}/dims.parquet' USING (space)",
@@ -242,6 +243,24 @@ def test_spaces_of_a_join_are_handed_down(folder, opened):
     joined = f"SELECT max(n) FROM events JOIN '{folder}/dims.parquet' d USING (space)"
     total = opened["one"].info()["blocks"]["data"]["count"]
     assert int(blocks(opened["one"], joined).split()[1]) < total
+
+
+def test_statements_that_are_asked_again(folder, monkeypatch):
+    """A statement is looked into once for each file, and gives the same again, also with other parameters."""
+    statements = [
+        "SELECT count(*) FROM events", "SELECT max(n) FROM events WHERE space LIKE 'customer%'",
+        "SELECT timestamp FROM events ORDER BY timestamp DESC LIMIT 3", "SELECT sum(n) FROM events", "SELECT 1",
+    ]  # fmt: skip
+    with esformat.open(folder / "one.esdb") as segment:
+        first = [segment.sql(statement).fetchall() for statement in statements]
+        some = [segment.sql("SELECT count(n) FROM events WHERE space = ?", [space]).fetchall() for space in ("a", "b")]
+        parsed = []
+        monkeypatch.setattr(session, "parse", lambda *given: parsed.append(given))
+        assert [segment.sql(statement).fetchall() for statement in statements] == first
+        assert segment.sql("SELECT count(n) FROM events WHERE space = ?", ["b"]).fetchall() == some[1] != some[0]
+        assert len(parsed) == 1  # what names no table
+        plan = dict(segment.sql("EXPLAIN SELECT count(*) FROM events"))
+        assert plan["blocks"] == "events: no block, 1 counts instead"
 
 
 def test_answers_in_every_form(opened):
