@@ -49,6 +49,7 @@ types:  ## Check the types of the page's JavaScript with TypeScript (needs Node)
 
 bench: $(VENV)/bench.stamp  ## Measure against the peers and rewrite docs/benchmarks.md.
 	$(BIN)/python -m benchmarks.run --write-docs
+	$(BIN)/python -m benchmarks.sql --write-docs
 	$(BIN)/python -m benchmarks.ingest --write-docs
 	$(BIN)/python -m benchmarks.spark --write-docs
 	$(BIN)/python -m benchmarks.lql --write-docs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +41,7 @@ from esformat.parts import html_facts, to_bound
 if TYPE_CHECKING:
     from aggregator.streams.selection import Selection
     from aggregator.streams.tail import Tail
+    from esformat.sql import Database, Parameters, Rows, Session
 
 
 def _open_copy(path: str) -> Catalog:
@@ -273,6 +274,32 @@ class Catalog(Closing):
             within = lql.TimeSpan(*bounds)
         return statements.run(self._backend, text, self._pipes, within)
 
+    @cached_property
+    def _session(self) -> Session:
+        from aggregator import sql  # needs the extra `sql`
+
+        return sql.session(self._backend)
+
+    def sql(self, statement: str, parameters: Parameters = None) -> Rows:
+        """Rows that answer a statement in SQL, of DuckDB's dialect. Topics are tables, unsealed events included.
+
+        The table `streams` has the records of streams, with their tags as a map: `WHERE tags['app'] = 'web'`. A
+        statement sees each topic as it is when it begins. Files of Parquet, CSV and JSON can be named, in quotes.
+        parameters: values for `?`, `$1` or `$name` in it. Needs the extra `sql`.
+        Raises esformat.UsageError for a statement that is wrong or does more than ask, at once.
+        """
+        self._check_open()
+        return self._session.ask(statement, parameters)
+
+    def sql_session(self, allowed: Callable[[str], bool], database: Database) -> Session:
+        """Statements of strangers: over topics that are allowed alone, in a database that should be locked, each held
+        to the `Allowance` of its thread.
+        """
+        from aggregator import sql  # needs the extra `sql`
+
+        self._check_open()
+        return sql.session(self._backend, allowed=allowed, database=database)
+
     @property
     def arrivals(self) -> Arrivals:
         """Word of what is appended, for who waits for it; of a catalog that only reads, none but that it closed."""
@@ -483,6 +510,9 @@ class Catalog(Closing):
         if not self._closed:
             self._closed = True
             closed(self)
+            session = self.__dict__.pop("_session", None)
+            if session is not None:
+                session.close()
             if self._backend.owner.is_here:
                 uninterrupted(self._end)
 

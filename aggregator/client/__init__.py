@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aggregator.client.http.retry import Retry
     from aggregator.client.log_handler import LogHandler
     from aggregator.client.plateau import PlateauClient, PlateauPage, PlateauRecords, PlateauTopic, Span
-    from aggregator.client.scan import RemoteScan, RemoteSelection
+    from aggregator.client.scan import RemoteRows, RemoteScan, RemoteSelection
     from aggregator.client.tail import Page, RemoteTail
     from aggregator.client.writing.async_writer import AsyncWriter
     from aggregator.client.writing.outbox import Unsent
@@ -37,7 +37,7 @@ else:
             "aggregator.client.writing.outbox": "Unsent",
             "aggregator.client.plateau": "PlateauClient PlateauPage PlateauRecords PlateauTopic Span",
             "aggregator.client.http.retry": "Retry",
-            "aggregator.client.scan": "RemoteScan RemoteSelection",
+            "aggregator.client.scan": "RemoteRows RemoteScan RemoteSelection",
             "aggregator.client.writing.sizing": "Sizing",
             "aggregator.client.tail": "Page RemoteTail",
             "aggregator.client.writing.writer": "Writer",
@@ -58,6 +58,7 @@ __all__ = [
     "PlateauPage",
     "PlateauRecords",
     "PlateauTopic",
+    "RemoteRows",
     "RemoteScan",
     "RemoteSelection",
     "RemoteTail",

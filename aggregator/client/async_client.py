@@ -154,6 +154,11 @@ class AsyncClient:
             return AsyncAnswer(self._connection, call, _no_facts)
         return await AsyncAnswer(self._connection, call, _no_facts).to_table()
 
+    async def sql(self, statement: str) -> pa.Table:
+        """The rows that answer a statement in SQL over the server's topics. As `Client.sql`."""
+        stream = await self._connection.stream(calls.sql(statement))
+        return pa.Table.from_batches([batch async for batch in stream.batches()], schema=stream.schema)
+
     async def page(self, text: str, position: str = "head", *, wait_s: float = 0.0, limit: int = 1000) -> Page:
         """Up to `limit` records of a SELECT behind a position, and the position behind them. As `Client.page`."""
         stream = await self._connection.stream(calls.page(text, position, wait_s, limit))

@@ -13,7 +13,7 @@ from aggregator.client.http import calls
 from aggregator.client.http.connection import Connection, Options
 from aggregator.client.http.retry import Retry
 from aggregator.client.questions import Questions
-from aggregator.client.scan import RemoteScan, RemoteSelection
+from aggregator.client.scan import RemoteRows, RemoteScan, RemoteSelection
 from aggregator.client.streams import records_table, tags_text
 from aggregator.client.tail import Page, RemoteTail
 from aggregator.client.writing.lanes import Lanes
@@ -158,6 +158,13 @@ class Client(Closing):
             return RemoteSelection(self._connection, text)
         stream = self._connection.stream(calls.query(text))
         return pa.Table.from_batches(stream, schema=stream.schema)
+
+    def sql(self, statement: str) -> RemoteRows:
+        """Rows that answer a statement in SQL over the server's topics; nothing is sent before they are asked for.
+
+        Raises, then, InvalidRequestError for a statement that is wrong, or that takes more than it may.
+        """
+        return RemoteRows(self._connection, statement)
 
     def page(self, text: str, position: str = "head", *, wait_s: float = 0.0, limit: int = 1000) -> Page:
         """Up to `limit` records of a SELECT behind a position, and the position behind them.

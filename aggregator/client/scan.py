@@ -13,6 +13,7 @@ from aggregator.client.http import calls
 from aggregator.client.http.connection import Connection, Stream
 from esformat import Event
 from esformat.parts import rows_of_batch
+from esformat.sql import RowAnswer
 
 Facts = Callable[[], tuple[tuple[str, ...], bool]]
 """Gives a topic's indexes, and whether its keys are binary."""
@@ -87,6 +88,32 @@ class RemoteSelection(Answer):
 
     def __iter__(self) -> Iterator[Event]:
         return events_of(self._open()[1], (), "")
+
+
+class RemoteRows(RowAnswer):
+    """Rows of a server that answer a statement in SQL, read when they are asked for. See `aggregator.Catalog.sql`.
+
+    An answer that breaks off raises TruncatedAnswerError: it is never a short one.
+    """
+
+    def __init__(self, connection: Connection, text: str) -> None:
+        """Made by `Client.sql`."""
+        self._connection, self._text = connection, text
+
+    def __repr__(self) -> str:
+        return f"<aggregator.client.RemoteRows {self._text}>"
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a pyarrow stream, read as it is consumed."""
+        stream = self._connection.stream(calls.sql(self._text))
+        return pa.RecordBatchReader.from_batches(stream.schema, stream)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Arrow schema of the columns."""
+        stream = self._connection.stream(calls.sql(self._text))
+        stream.close()
+        return stream.schema
 
 
 def events_of(batches: Iterator[pa.RecordBatch], indexes: tuple[str, ...], empty: str | bytes) -> Iterator[Event]:

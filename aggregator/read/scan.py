@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -25,14 +25,21 @@ from aggregator.read.query import Question, check_columns, check_conditions
 from aggregator.read.segment_source import count_segment, segment_batches, segment_part
 from aggregator.read.time_counts import histogram_of
 from aggregator.read.view import View
-from aggregator.storage.files.pins import Pin
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.tombstones import hidden_in
 from esformat import Event
 from esformat.parts import KEY_COLUMNS, EventSchema
 
-Snap = Callable[[str | None], tuple[Snapshot, Pin]]
+
+class Held(Protocol):
+    """What keeps the files of a snapshot: a `Pin`, or something that holds one for longer."""
+
+    def release(self) -> None:
+        """Let go. A second call does nothing."""
+
+
+Snap = Callable[[str | None], tuple[Snapshot, Held]]
 T = TypeVar("T")
 NO_PARTITION = -1
 """The number of none."""
@@ -174,10 +181,10 @@ class Scan(Answer):
             wanted = tuple(known.names[: -1 if self._question.by_index else -2])
         return pa.schema([known.field(name) for name in wanted])
 
-    def _batches(self, snapshot: Snapshot, pin: Pin) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    def _batches(self, snapshot: Snapshot, pin: Held) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         return self._read(snapshot, pin, self._target(snapshot))
 
-    def _read(self, snapshot: Snapshot, pin: Pin, target: pa.Schema) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    def _read(self, snapshot: Snapshot, pin: Held, target: pa.Schema) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         question = self._question
         inner = target
         for name, kind in (
@@ -228,7 +235,7 @@ def _counting(snapshot: Snapshot, question: Question) -> pa.Schema:
     return pa.schema([snapshot.schema_set.union.arrow.field("timestamp")])
 
 
-def _pinned(batches: Iterator[T], pin: Pin) -> Iterator[T]:
+def _pinned(batches: Iterator[T], pin: Held) -> Iterator[T]:
     """The batches or events; the files behind them stay until the last was given or nobody asks any more."""
     try:
         yield from batches

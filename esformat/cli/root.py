@@ -10,7 +10,20 @@ from esformat import __version__
 from esformat.cli.program import CONTEXT_SETTINGS, Group, Verbs, run_program
 
 _TOOLS = ("merge", "split", "erase", "reindex", "recompress", "repair", "diff")
-_COMMANDS = ("write", "info", "spaces", "values", "fields", "scan", "verify", "convert", *_TOOLS, "spark", "completion")
+_COMMANDS = (
+    "write",
+    "info",
+    "spaces",
+    "values",
+    "fields",
+    "scan",
+    "sql",
+    "verify",
+    "convert",
+    *_TOOLS,
+    "spark",
+    "completion",
+)
 
 
 @click.group("esdb", cls=Group, commands=Verbs("esformat.cli", _COMMANDS), context_settings=CONTEXT_SETTINGS)

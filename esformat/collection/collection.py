@@ -30,6 +30,7 @@ from esformat.read.scan import Scan
 
 if TYPE_CHECKING:
     from esformat.read.dataset import EventDataset
+    from esformat.sql import Parameters, Rows, Session
 
 OPENING_THREADS = 16  # files in stores that are opened, or looked into, side by side
 WHOLE_ORDER = ("space", "grouping", "timestamp")
@@ -176,10 +177,23 @@ class Collection(Opened[CollectionScan, "CollectionSpace"]):
 
         return EventDataset(CollectionEvents(self._members, self._schema))
 
+    @cached_property
+    def _session(self) -> Session:
+        from esformat.sql import Session, named  # needs the extra `sql`
+
+        return Session(named({"events": self}), hint="the events of the files are the table events", lasting=True)
+
+    def sql(self, statement: str, parameters: Parameters = None) -> Rows:
+        """Rows that answer a statement in SQL; the table `events` has the events of all files. As `Segment.sql`."""
+        return self._session.ask(statement, parameters)
+
     # ------------------------------------------------------------ life
 
     def close(self) -> None:
         """Let go of all files. Closing twice is fine; scans afterwards raise ClosedError."""
+        session = self.__dict__.pop("_session", None)
+        if session is not None:
+            session.close()
         self._members.close()
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)

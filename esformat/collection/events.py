@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from esformat.collection.members import Member, Members
 from esformat.collection.schema import fit
+from esformat.format.data_block import I64
 from esformat.format.schema import KEY_COLUMNS, EventSchema
 from esformat.read.ask.bounds import Bounds, Domain, admits_nothing
+from esformat.read.newest import extreme_times
 from esformat.read.selection import select
 
 
@@ -36,6 +39,26 @@ class CollectionEvents:
             segment = self._members.segment(member.number)
             for batch in select(segment._reader, narrowed, there or ["timestamp"], lazily=lazily).batches():
                 yield fit(batch, fields)
+
+    def blocks(self, bounds: Bounds) -> tuple[int, int]:
+        """How many data blocks are read for the events within bounds, and how many there are in all files."""
+        read = blocks = 0
+        for member in self._members.all:
+            reader = self._members.segment(member.number)._reader
+            blocks += reader.root.blocks[-1]
+            narrowed = self._narrowed(bounds, member)
+            if not admits_nothing(narrowed):
+                read += len(select(reader, narrowed, ["timestamp"]).blocks()[0])
+        return read, blocks
+
+    def extreme_times(self, count: int, *, newest: bool) -> I64:
+        """The `count` latest timestamps of each file, or the earliest, µs."""
+        found = [
+            extreme_times(self._members.segment(member.number)._reader, count, newest=newest)
+            for member in self._members.all
+        ]
+        times = np.sort(np.concatenate(found))
+        return times[-count:] if newest else times[:count]
 
     def _narrowed(self, bounds: Bounds, member: Member) -> Bounds:
         """The bounds less the times and spaces that a file cannot hold; little or nothing of it is read for that."""

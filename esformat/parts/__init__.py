@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from esformat.notebook import html_facts, html_time
     from esformat.quantity import parse_duration, parse_size
     from esformat.read.answer import Answer, Unpicklable
+    from esformat.read.ask.bounds import Bounds, admits_nothing, span_of_times
     from esformat.read.ask.question import can_hold
+    from esformat.read.dataset import EventDataset
     from esformat.read.decode.event_rows import rows_of_batch
     from esformat.read.payload_columns import with_fields
     from esformat.read.row_range import scan_rows
@@ -45,7 +47,9 @@ else:
             "esformat.read.decode.event_rows": "rows_of_batch",
             "esformat.write.lossless": "first_cut",
             "esformat.io.handles": "Handles SharedFile",
+            "esformat.read.ask.bounds": "Bounds admits_nothing span_of_times",
             "esformat.read.ask.question": "can_hold",
+            "esformat.read.dataset": "EventDataset",
             "esformat.write.intake": "EventRows check_table to_arrow",
             "esformat.format.json_text": "as_text",
             "esformat.format.json_values": "JsonValues",
@@ -73,6 +77,8 @@ __all__ = [
     "TIMESTAMP_TYPE",
     "UNIX_UNITS",
     "Answer",
+    "Bounds",
+    "EventDataset",
     "EventRows",
     "EventSchema",
     "Field",
@@ -80,6 +86,7 @@ __all__ = [
     "JsonValues",
     "SharedFile",
     "Unpicklable",
+    "admits_nothing",
     "as_text",
     "can_hold",
     "check_table",
@@ -103,6 +110,7 @@ __all__ = [
     "release_unused",
     "rows_of_batch",
     "scan_rows",
+    "span_of_times",
     "sync_directory",
     "to_arrow",
     "to_bound",

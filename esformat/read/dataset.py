@@ -17,13 +17,15 @@ from pyarrow import acero
 from pyarrow.fs import LocalFileSystem
 
 from esformat.errors import UsageError
+from esformat.format.data_block import I64
 from esformat.format.schema import EventSchema
 from esformat.read.ask.arrow_filter import Step, take_apart
 from esformat.read.ask.bounds import UNBOUNDED, Bounds, bounds_of, columns_of
 from esformat.read.blocks.reader import Reader
+from esformat.read.newest import extreme_times
 from esformat.read.selection import select
 
-__all__ = ["EventDataset", "EventScanner", "Events", "SegmentEvents"]
+__all__ = ["EventDataset", "EventScanner", "Events", "SegmentEvents", "Watch"]
 
 BATCH_ROWS = 131_072  # pyarrow's own default for `batch_size`
 
@@ -45,6 +47,31 @@ class Events(Protocol):
         """The named columns (at least one) of at least the events within bounds. lazily: as in `select`."""
         ...
 
+    def blocks(self, bounds: Bounds) -> tuple[int, int]:
+        """How many data blocks are read for the events within bounds, and how many there are."""
+        ...
+
+    def extreme_times(self, count: int, *, newest: bool) -> I64:
+        """The `count` latest timestamps, or the earliest, µs, in any order; all where there are fewer events."""
+        ...
+
+
+class Watch(Protocol):
+    """Who is told of the scans that an engine makes of a dataset."""
+
+    @property
+    def dry(self) -> bool:
+        """Whether scans give no rows, and tell what they would read instead."""
+        ...
+
+    def began(self, read: int, blocks: int, columns: list[str]) -> None:
+        """A dry scan would read some columns of so many of so many blocks."""
+        ...
+
+    def failed(self, error: Exception) -> None:
+        """A scan ends with an error."""
+        ...
+
 
 class SegmentEvents:
     """The events of one open segment."""
@@ -57,6 +84,15 @@ class SegmentEvents:
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
         """At least the events within bounds, in the order of the file."""
         return select(self._reader, bounds, columns, lazily=lazily).batches()
+
+    def blocks(self, bounds: Bounds) -> tuple[int, int]:
+        """How many data blocks are read for the events within bounds, and how many there are."""
+        found, blocks = select(self._reader, bounds, ["timestamp"]).blocks()
+        return len(found), blocks
+
+    def extreme_times(self, count: int, *, newest: bool) -> I64:
+        """The `count` latest timestamps, or the earliest, µs; reads the blocks that can hold them."""
+        return extreme_times(self._reader, count, newest=newest)
 
 
 _ELSEWHERE = "(none: a dataset of esformat is read with its scanner(), to_table() and to_batches() alone)"
@@ -72,7 +108,7 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
     the order of the file: by space, grouping, timestamp.
     """
 
-    def __init__(self, events: Events, filter: pc.Expression | None = None) -> None:
+    def __init__(self, events: Events, filter: pc.Expression | None = None, watch: Watch | None = None) -> None:
         schema = events.schema.arrow
         # What pyarrow's C++ finds where it does not ask Python: nothing to crash on, and nothing to answer from.
         nowhere = ds.FileSystemDataset.from_paths(
@@ -81,6 +117,7 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         super().__init__(schema, [nowhere])
         self._events = events
         self._filter = filter
+        self._watch = watch
 
     def __reduce__(self) -> Any:
         raise UsageError("a dataset of an open file cannot be pickled", hint="open the file where it is needed")
@@ -102,11 +139,15 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
             whole = EventScanner(self._events, None, self._filter, batch_size)
             return ds.Scanner.from_batches(whole.to_reader(), batch_size=batch_size, **options)
         columns = None if columns is _NOT_SAID else columns
-        return EventScanner(self._events, columns, self._with(filter), batch_size)
+        return EventScanner(self._events, columns, self._with(filter), batch_size, self._watch)
+
+    def watched(self, watch: Watch) -> EventDataset:
+        """The same events; somebody is told of each scan of them."""
+        return EventDataset(self._events, self._filter, watch)
 
     def filter(self, expression: pc.Expression) -> EventDataset:
         """The same events as far as an expression is true of them."""
-        return EventDataset(self._events, self._with(expression))
+        return EventDataset(self._events, self._with(expression), self._watch)
 
     def _with(self, filter: pc.Expression | None) -> pc.Expression | None:
         if self._filter is None:
@@ -121,9 +162,14 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         """How many rows a filter is true of; without one, the metadata tells."""
         return EventScanner(self._events, None, self._with(filter), BATCH_ROWS).count_rows()
 
-    def get_fragments(self, filter: pc.Expression | None = None) -> Any:
-        """Raises UsageError: blocks of a segment are nothing that pyarrow could read."""
-        raise UsageError("a dataset of esformat has no fragments", hint="use scanner() or to_batches()")
+    def nth_time(self, count: int, *, newest: bool) -> int | None:
+        """The time of the `count`-th event from the newest on, or from the oldest, µs; None where there are fewer."""
+        times = self._events.extreme_times(count, newest=newest)
+        return None if len(times) < count or not count else int(times.min() if newest else times.max())
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[EventFragment]:
+        """The whole as one fragment, for engines that scan fragments from Python, as DataFusion does."""
+        yield EventFragment(self)
 
     def replace_schema(self, schema: pa.Schema) -> Any:
         """Raises UsageError."""
@@ -145,10 +191,27 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         return ds.InMemoryDataset(self.to_table())
 
 
+class EventFragment:
+    """All events of a dataset, where an engine asks for fragments."""
+
+    def __init__(self, dataset: EventDataset) -> None:
+        self._dataset = dataset
+        self.physical_schema: pa.Schema = dataset.schema
+
+    def __reduce__(self) -> Any:
+        return self._dataset.__reduce__()
+
+    def scanner(self, schema: pa.Schema | None = None, **options: Any) -> EventScanner | ds.Scanner:
+        """As `EventDataset.scanner`. schema: the dataset's own."""
+        return self._dataset.scanner(**options)
+
+
 class EventScanner:
     """Some columns of the rows that a filter is true of. Each use reads anew."""
 
-    def __init__(self, events: Events, columns: Any, filter: pc.Expression | None, batch_size: int) -> None:
+    def __init__(
+        self, events: Events, columns: Any, filter: pc.Expression | None, batch_size: int, watch: Watch | None = None
+    ) -> None:
         """Made by `EventDataset.scanner`."""
         if batch_size < 1:
             raise UsageError(f"batch_size must be at least 1, not {batch_size}")
@@ -160,6 +223,7 @@ class EventScanner:
         self._events = events
         self._filter = filter
         self._batch_size = batch_size
+        self._watch = watch
         self._projection = columns if isinstance(columns, Mapping) else None
         steps = None if filter is None else take_apart(filter)
         self._bounds = UNBOUNDED if steps is None else bounds_of(steps, events.schema)
@@ -181,7 +245,7 @@ class EventScanner:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as record batches, in order, read as they are consumed."""
-        return self._batches(lazily=False)
+        return self._batches(lazily=False) if self._watch is None else self._watched(self._watch)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The same as a pyarrow stream."""
@@ -216,11 +280,30 @@ class EventScanner:
         counted = EventScanner(self._events, [], self._filter, self._batch_size)
         return sum(len(batch) for batch in counted.to_batches())
 
+    def _watched(self, watch: Watch) -> Iterator[pa.RecordBatch]:
+        try:
+            if watch.dry:
+                watch.began(*self._events.blocks(self._bounds), self._names)
+                return
+            yield from self._batches(lazily=False)
+        except Exception as error:
+            watch.failed(error)
+            raise
+
     def _batches(self, *, lazily: bool) -> Iterator[pa.RecordBatch]:
+        if self._filter is None and not self.projected_schema.names:
+            yield from self._empty_rows(self._events.num_events)
+            return
         for batch in self._events.batches(self._bounds, self._names, lazily=lazily):
             for part in self._projected(batch):
                 for at in range(0, len(part), self._batch_size):
                     yield part.slice(at, self._batch_size)
+
+    def _empty_rows(self, count: int) -> Iterator[pa.RecordBatch]:
+        """So many rows without columns: nothing is read for them."""
+        for at in range(0, count, self._batch_size):
+            rows = pa.nulls(min(self._batch_size, count - at))
+            yield pa.RecordBatch.from_arrays([rows], ["nothing"]).select([])
 
     def _projected(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         """The rows of a batch that the filter is true of, with the columns that were asked for."""

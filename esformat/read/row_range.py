@@ -52,11 +52,12 @@ def scan_rows(
     start: int | None = None,
     end: int | None = None,
     listed: I64 | None = None,
+    threads: int = 1,
 ) -> Scan:
     """A scan, in the order of the file, of at least those events of rows [first, last) that are within bounds.
 
     columns: those to read; None: all. start, end: only events with times [start, end), µs. listed: ascending rows among
-    these; no others are given, and no block without any is read.
+    these; no others are given, and no block without any is read. threads: that decode; each of many readers has one.
     Raises UsageError where the segment has no such rows or columns, at once.
     """
     reader = _reader(segment)
@@ -69,7 +70,7 @@ def scan_rows(
     if start is not None or end is not None:
         bounds = {**bounds, "timestamp": bounds.get("timestamp", Domain()).meet(Domain(None, start, end))}
     chosen = tuple(names if columns is None else columns)
-    return select(reader, bounds, chosen, rows=(first, last), listed=listed, threads=1)  # each reader has one processor
+    return select(reader, bounds, chosen, rows=(first, last), listed=listed, threads=threads)
 
 
 def runs_of_rows(

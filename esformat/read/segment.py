@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from esformat.read.space import Space
 
 if TYPE_CHECKING:
     from esformat.read.dataset import EventDataset
+    from esformat.sql import Parameters, Rows, Session
 
 
 def open_segment(path: Target, *, cache_bytes: int | None = None, storage_options: Options = None) -> Segment:
@@ -203,10 +205,28 @@ class Segment(Opened[Scan, Space]):
 
         return EventDataset(SegmentEvents(self._reader))
 
+    @cached_property
+    def _session(self) -> Session:
+        from esformat.sql import Session, named  # needs the extra `sql`
+
+        return Session(named({"events": self}), hint="the events of the file are the table events", lasting=True)
+
+    def sql(self, statement: str, parameters: Parameters = None) -> Rows:
+        """Rows that answer a statement in SQL, of DuckDB's dialect; the table `events` has the file's events.
+
+        parameters: values for `?`, `$1` or `$name` in it. Files of Parquet, CSV and JSON can be named as well, in
+        quotes. Times without a zone are UTC. Needs the extra `sql`.
+        Raises UsageError for a statement that is wrong or does more than ask, at once.
+        """
+        return self._session.ask(statement, parameters)
+
     # ------------------------------------------------------------ life
 
     def close(self) -> None:
         """Let go of the file. Closing twice is fine; scans afterwards raise ClosedError."""
+        session = self.__dict__.pop("_session", None)
+        if session is not None:
+            session.close()
         self._reader.close()
 
     # ------------------------------------------------------------ spaces

@@ -47,6 +47,8 @@ SIGNATURES = {
     "Segment.info": "self",
     "Segment.close": "self",
     "Segment.dataset": "self",
+    "Segment.sql": "self, statement, parameters=None",
+    "Collection.sql": "self, statement, parameters=None",
     "Segment.scan": f"self, {SCAN}",
     "Segment.scan_index": f"self, name, value=None, {SCAN}",
     "Space.scan": f"self, {SCAN}",

@@ -50,8 +50,9 @@ PYTHON = {
     "import esformat; esformat.open('memory://x')": "cloud",
     "import esformat; esformat.create('x.esdb', codec='lz4')": "lz4",
     "from esformat.customerio.crc import masked_crc; masked_crc(b'')": "customerio",
+    "import esformat.sql; esformat.sql.Session": "sql",
 }
-ESDB = {"spark verify x.esdb": "spark", "info memory://x": "cloud"}
+ESDB = {"spark verify x.esdb": "spark", "info memory://x": "cloud", "sql FROM": "sql"}
 AGGREGATOR = {
     "query data SELECT": "lql",
     "tail data SELECT": "lql",

@@ -14,6 +14,7 @@ from tests.aggregator.server.bodies.test_otlp import request
 TIMES = st.integers(0, 2**40)
 TEXTS = {
     "lql": ["SELECT FROM {app=web} LIMIT 3", "SELECT LIMIT 1"],
+    "sql": ["SELECT 1 AS one", "SELECT range AS n FROM range(3)"],
     "lql-select": ["SELECT FROM {app=web} LIMIT 0", "SELECT LIMIT 0"],
     "lql-source": ["{app=web}", "app = web"],
     "lql-condition": ['msg CONTAINS "a"', "fields:a = b"],

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 AnyCatalog: TypeAlias = "aggregator.Catalog | RemoteCatalog"
 """A catalog in a directory, or behind a server: the same verbs."""
-_ASKED_OF_SERVERS = "append, export, forward, query, scan, shell, stats, tail, topics"
+_ASKED_OF_SERVERS = "append, export, forward, query, scan, shell, sql, stats, tail, topics"
 _ACCESS = "aggregator.access"
 
 

@@ -174,6 +174,12 @@ def query(text: str) -> Call:
     return Call("POST", path("v1", "query"), headers, body, repeatable)
 
 
+def sql(text: str) -> Call:
+    """A statement in SQL with its whole answer; it only asks."""
+    headers = {"content-type": _JSON, "accept": arrow_stream.MEDIA_TYPE}
+    return Call("POST", path("v1", "sql"), headers, json.dumps({"query": text}).encode())
+
+
 def page(text: str, position: str, wait_s: float, limit: int) -> Call:
     """Records of a SELECT behind a position."""
     asked = {"query": text, "position": position, "wait": wait_s, "limit": limit}

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from esformat.cli.params import ColumnType, Hex, Limit, Moment, Names, Pair, Size
     from esformat.cli.program import CONTEXT_SETTINGS, Group, Verbs, completion_command, one_line, run_program
     from esformat.cli.question import Answer, give_answer, one_of, question_options, read_conditions, write_segment
+    from esformat.cli.rows import give_rows
     from esformat.cli.spark_jobs import job_options, run_job, spark_format
+    from esformat.cli.sql_shell import interact
     from esformat.cli.where import Filtered, Where, columns_with, is_path
 else:
     __getattr__, __dir__ = lazily(
@@ -50,6 +52,8 @@ else:
             "esformat.cli.params": "ColumnType Hex Limit Moment Names Pair Size",
             "esformat.cli.program": "CONTEXT_SETTINGS Group Verbs completion_command one_line run_program",
             "esformat.cli.question": "Answer give_answer one_of question_options read_conditions write_segment",
+            "esformat.cli.rows": "give_rows",
+            "esformat.cli.sql_shell": "interact",
             "esformat.cli.spark_jobs": "job_options run_job spark_format",
             "esformat.cli.where": "Filtered Where columns_with is_path",
         },
@@ -80,9 +84,11 @@ __all__ = [
     "finished_file",
     "format_option",
     "give_answer",
+    "give_rows",
     "input_format_option",
     "input_options",
     "input_options_of",
+    "interact",
     "is_path",
     "is_terminal",
     "job_options",

@@ -76,6 +76,12 @@ def admits_nothing(bounds: Bounds) -> bool:
     return any(domain.empty for domain in bounds.values())
 
 
+def span_of_times(bounds: Bounds) -> tuple[int | None, int | None]:
+    """The times [start, end), µs, that bounds which admit something leave; None: no bound."""
+    times = bounds.get("timestamp", Domain()).hull(lambda moment: moment + 1)
+    return times.low, times.high
+
+
 def columns_of(steps: Sequence[Step]) -> set[str]:
     """The columns that a filter looks at."""
     return {step.path[0] for step in steps if isinstance(step, Field)}
@@ -130,6 +136,10 @@ class _Evaluation:
                 return self._condition(field, wanted=False)
             case "is_in", [Field() as field] if call.options is not None:
                 return self._listed(field, call.options["value_set"].values)
+            case "starts_with", [Field() as field] if (
+                call.options is not None and not call.options["ignore_case"].as_py()
+            ):
+                return self._beginning(field, call.options["pattern"].as_py())
             case function, [Field() as field, Literal() as literal] if function in _FLIPPED:
                 return self._compared(field, function, literal.scalar)
             case function, [Literal() as literal, Field() as field] if function in _FLIPPED:
@@ -166,6 +176,15 @@ class _Evaluation:
             "greater_equal": Domain(None, at_least, None),
         }[function]
         return {field.path[0]: domain}
+
+    def _beginning(self, field: Field, pattern: str | bytes) -> Bounds:
+        """Keys that begin so."""
+        column = self._column(field)
+        prefix = pattern.encode() if isinstance(pattern, str) else pattern
+        if column is not _KEY or not prefix:
+            return UNBOUNDED
+        kept = prefix.rstrip(b"\xff")
+        return {field.path[0]: Domain(None, prefix, kept[:-1] + bytes([kept[-1] + 1]) if kept else None)}
 
     def _meet(self, one: Bounds, two: Bounds) -> Bounds:
         both = {name: domain.meet(two[name]) if name in two else domain for name, domain in one.items()}

@@ -81,7 +81,7 @@ def test_examples(command, clicks, name):
     Path("tuesday.csv.gz").write_bytes(gzip.compress(b"who,at\nann,2026-03-02\n"))
     with esformat.create("activity.esdb", indexes=["type"]) as writer:
         writer.add("ann", b"", timestamp=1, indexes={"type": "page"})
-    if name in ("query", "shell", "tail", "collect", "forward"):
+    if name in ("query", "shell", "tail", "collect", "forward", "sql"):
         _logs_and_streams(clicks)
     if name == "init":
         shutil.rmtree(clicks)

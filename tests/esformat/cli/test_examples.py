@@ -17,7 +17,7 @@ from esformat.cli import main
 from esformat.cli.root import _TOOLS
 from tests.esformat.cli.conftest import ROOT, environment
 
-NAMES = ["write", "info", "spaces", "values", "scan", "verify", "convert", *_TOOLS]
+NAMES = ["write", "info", "spaces", "values", "scan", "sql", "verify", "convert", *_TOOLS]
 CSV = "user,date,rating\nann,2024-03-01 12:00,5\nbob,2024-03-02 12:00,4\n"
 JSONL = '{"user":"ann","time":"2024-03-01T12:00:00Z","type":"view","x":1}\n'
 
@@ -36,6 +36,8 @@ def directory(tmp_path, activity):
     (tmp_path / "events.jsonl").write_text(JSONL)
     (tmp_path / "events.jsonl.gz").write_bytes(gzip.compress(JSONL.encode()))
     (tmp_path / "log.csv").write_text("host,at\na,01/Mar/2024:12:00:00 +0100\n")
+    (tmp_path / "users.csv").write_text("space,city\ncustomer-1,Lund\ncustomer-2,Oslo\n")
+    (tmp_path / "question.sql").write_text("SELECT count(*) FROM 'activity.esdb';\n")
     for month in ("january", "february"):
         table = pa.table({"user": ["ann"], "app": ["web"], "timestamp": ["2024-01-01"]})
         pyarrow.parquet.write_table(table, tmp_path / f"{month}.parquet")
@@ -72,7 +74,7 @@ def test_examples(directory, esdb, name):
     if name == "write":
         (directory / "activity.esdb").unlink()
     for number, line in enumerate(lines):
-        if "|" in line or (number == 0 and (ALL or name == "write")):
+        if set("|<") & set(line) or (number == 0 and (ALL or name == "write")):
             status, out, err = in_a_shell(directory, line)
         else:
             done = esdb(*shlex.split(line)[1:])

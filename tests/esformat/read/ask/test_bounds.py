@@ -75,6 +75,11 @@ CASES = [
     (flag, {"flag": values(True)}),
     (~flag, {"flag": values(False)}),
     (kind == pa.scalar(None, pa.string()), NOTHING),
+    # a beginning
+    (pc.starts_with(space, "a"), {"space": between(b"a", b"b")}),
+    (pc.starts_with(space, "") & (grouping == "g"), {"grouping": values(b"g")}),
+    (pc.starts_with(space, "a", ignore_case=True) & (grouping == "g"), {"grouping": values(b"g")}),
+    (pc.starts_with(kind, "a") & (grouping == "g"), {"grouping": values(b"g")}),
     # one of several
     (space.isin(["a", "b"]), {"space": values(b"a", b"b")}),
     (space.isin(["a", None]), {"space": values(b"a")}),
@@ -113,7 +118,7 @@ CASES = [
     (pc.field("nowhere") == 1, {}),
     (pc.field("type", "x") == "page", {}),
     (space == grouping, {}),
-    (pc.starts_with(space, "a"), {}),
+    (pc.ends_with(space, "a"), {}),
     (pc.utf8_lower(space) == "a", {}),
     (code.cast("int64") == 3, {}),
     (code == 3.0, {}),

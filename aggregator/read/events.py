@@ -1,0 +1,110 @@
+"""The events of a topic at one moment, as datasets read them: sealed and unsealed, in no order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from aggregator.model import RECORD_INDEX, SegmentInfo
+from aggregator.read.memtable_source import lookup_groups, unsealed_batches
+from aggregator.read.query import Question
+from aggregator.read.scan import Scan
+from aggregator.read.view import View
+from aggregator.storage.segments.pool import SegmentPool
+from aggregator.storage.state.state import Snapshot
+from aggregator.storage.state.tombstones import hidden_in
+from esformat.parts import KEY_COLUMNS, Bounds, EventSchema, admits_nothing, scan_rows, span_of_times
+
+I64 = npt.NDArray[np.int64]
+READING_THREADS = 2
+"""That decode a segment; several statements may run at once."""
+
+
+class Kept:
+    """What scans let go of where others keep it: nothing."""
+
+    def release(self) -> None:
+        """Do nothing."""
+
+
+class TopicEvents:
+    """What `EventDataset` reads of a topic."""
+
+    def __init__(self, snapshot: Snapshot, pool: SegmentPool) -> None:
+        self._snapshot = snapshot
+        self._pool = pool
+        self.schema: EventSchema = snapshot.schema_set.union
+
+    @property
+    def num_events(self) -> int:
+        """How many there are."""
+        return self._asked().count()
+
+    def _asked(self, **options: Any) -> Scan:
+        return Scan(lambda partition: (self._snapshot, Kept()), self._pool, Question(**options))
+
+    def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
+        """At least the events within bounds: of segments, then of memory. lazily: block by block."""
+        if admits_nothing(bounds):
+            return
+        names = dict(self._snapshot.partitions)
+        views = {number: self._view(number, bounds, columns) for number in names}
+        for info, kept in self._segments(bounds):
+            view = views[info.partition]
+            for batch in self._scan(info, kept, self._needed(info, view), 1 if lazily else READING_THREADS).batches():
+                yield view.shape(batch, names[info.partition])
+        for group in lookup_groups(self._snapshot, self._question(bounds)):
+            assert group.partition is not None, "they are not together"
+            yield from unsealed_batches(group, views[group.partition], names[group.partition])
+
+    def blocks(self, bounds: Bounds) -> tuple[int, int]:
+        """How many data blocks of segments are read for the events within bounds, and how many there are."""
+        blocks = sum(self._scan(info, {}, ["timestamp"]).blocks()[1] for info in self._snapshot.segments)
+        if admits_nothing(bounds):
+            return 0, blocks
+        found = (self._scan(info, kept, ["timestamp"]).blocks()[0] for info, kept in self._segments(bounds))
+        return sum(map(len, found)), blocks
+
+    def extreme_times(self, count: int, *, newest: bool) -> I64:
+        """The `count` latest timestamps, or the earliest, µs."""
+        scan = self._asked(reverse=newest, limit=count, columns=("timestamp",))
+        return np.asarray(scan.to_table().column("timestamp").cast(pa.int64()).to_numpy())
+
+    # ------------------------------------------------------------ segments
+
+    def _segments(self, bounds: Bounds) -> Iterator[tuple[SegmentInfo, Bounds]]:
+        """Segments that can hold events within bounds, each with the bounds that it can find them by."""
+        schemas = {info.number: info.schema for info in self._snapshot.schemas}
+        for info in self._snapshot.segments.select(self._question(bounds)):
+            held = schemas[info.schema]
+            if any(name not in KEY_COLUMNS and name not in held.positions for name in bounds):
+                continue  # a column that it lacks is null, which no bound admits
+            yield info, {name: domain for name, domain in bounds.items() if self._is_same(held, name)}
+
+    def _is_same(self, held: EventSchema, name: str) -> bool:
+        return name in KEY_COLUMNS or held.arrow.field(name).type == self.schema.arrow.field(name).type
+
+    def _scan(self, info: SegmentInfo, bounds: Bounds, columns: Sequence[str], threads: int = 1) -> Any:
+        segment = self._pool.get(info)
+        return scan_rows(segment, 0, segment.num_events, columns=columns, bounds=bounds, threads=threads)
+
+    def _needed(self, info: SegmentInfo, view: View) -> list[str]:
+        """Columns to read of a segment."""
+        wanted = set(view.target.names)
+        if view.hidden:
+            wanted |= {"space", "timestamp", RECORD_INDEX}
+        return [name for name in self._pool.get(info).schema.names if name in wanted] or ["timestamp"]
+
+    def _view(self, partition: int, bounds: Bounds, columns: Sequence[str]) -> View:
+        target = pa.schema([self.schema.arrow.field(name) for name in columns])
+        return View(self._question(bounds), target, hidden_in(self._snapshot.tombstones, partition))
+
+    def _question(self, bounds: Bounds) -> Question:
+        """What bounds say of time, and of the only space."""
+        start, end = span_of_times(bounds)
+        spaces = bounds["space"].listed if "space" in bounds else None
+        return Question(start=start, end=end, space=next(iter(spaces)) if spaces and len(spaces) == 1 else None)

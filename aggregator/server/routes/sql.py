@@ -1,0 +1,145 @@
+"""SQL over HTTP: a statement over the topics that a token may read, its answer streamed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, JSON, LINES, TEXT, media_of
+from aggregator.server.bodies.shared.problems import ProblemError
+from aggregator.server.bodies.shared.schemas import BINARY, shape
+from aggregator.server.config.settings import Work
+from aggregator.server.context import Context
+from aggregator.server.control.access import Access
+from aggregator.server.control.operation import bound, operation
+from aggregator.server.http.answers import media_for, stream_scan
+from aggregator.server.http.body import read_plain
+from aggregator.server.http.params import Params, wrong
+
+if TYPE_CHECKING:
+    from esformat.sql import Database, Rows
+
+_EXAMPLE = {"query": "SELECT type, count(*) AS events FROM activity GROUP BY type", "limit": 10}
+_SQL = {"type": "string", "format": "sql"}
+_ASKED = shape({"query": _SQL}, {
+    "limit": {"type": ["integer", "null"], "minimum": 1},
+})  # fmt: skip
+_ANSWERS: dict[str, Any] = {
+    "200": {
+        "description": "the rows, streamed",
+        "content": {LINES: {"example": '{"type": "page", "events": 17}\n'}, CSV: {}, ARROW_STREAM: BINARY},
+    },
+    "400": {"description": "a statement that is wrong, that does more than ask, or that takes more time or memory than "
+            "it may"},
+    "429": {"description": "too much to do, or too many slow queries: ask again after Retry-After seconds"},
+    "501": {"description": "the server lacks the package duckdb"},
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    text: str
+    limit: int | None = None
+
+
+def routes(context: Context) -> list[Route]:
+    """`POST /v1/sql`."""
+    return [Route("/v1/sql", bound(sql, context, Databases(context.settings.work)), methods=["POST"])]
+
+
+class Databases:
+    """The DuckDB of a server: made by the first statement, locked, within the limits of queries."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._made: Database | None = None
+
+    def get(self) -> Database:
+        """The database. Raises ProblemError: 501."""
+        if self._made is None:
+            try:
+                from esformat.sql import Database
+            except ModuleNotFoundError as error:
+                raise ProblemError(501, "not-installed", "this server does not have SQL", str(error)) from None
+            memory = f"memory_limit = '{self._work.query_bytes} bytes'"
+            self._made = Database(locked=True, settings=(memory, f"threads = {self._work.read_threads}"))
+        return self._made
+
+
+@operation(
+    "read", "Run a statement in SQL", tag="query", answers=_ANSWERS, checks_topics=True,
+    description="DuckDB's dialect. Topics are tables, unsealed events included; the table `streams` has the records of "
+    "streams, with their tags as a map. A statement sees each topic as it is when it begins. Nothing else can be "
+    "reached from it: no files, no network, no extensions. `limit`: rows at most.",
+    body={JSON: {"schema": _ASKED, "example": _EXAMPLE}, TEXT: {"schema": _SQL, "example": _EXAMPLE["query"]}},
+)  # fmt: skip
+async def sql(context: Context, databases: Databases, request: Request) -> Response:
+    Params(request, [])
+    asked = await _question(request, context)
+    access: Access = request.state.access
+
+    def make() -> Answer:
+        session = context.catalog.sql_session(lambda topic: access.allows("read", topic), databases.get())
+        return Answer(session.ask(asked.text), asked.limit)
+
+    return await stream_scan(context.reads, make, media_for(request))
+
+
+class Answer:
+    """The first rows of an answer."""
+
+    def __init__(self, rows: Rows, limit: int | None) -> None:
+        self._reader = rows.to_reader()
+        self._limit = limit
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the rows."""
+        return self._reader.schema
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, read once."""
+        left = self._limit
+        try:
+            for batch in self._reader:
+                yield batch if left is None else batch.slice(0, left)
+                left = None if left is None else left - min(left, len(batch))
+                if left == 0:
+                    return
+        finally:
+            self._reader.close()
+
+
+async def _question(request: Request, context: Context) -> _Question:
+    """What the body asks. Raises ProblemError: 400, 415."""
+    media = media_of(request.headers.get("content-type"))
+    if media not in (JSON, TEXT):
+        raise ProblemError(415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not taken here",
+                           f"send {JSON} or {TEXT}")  # fmt: skip
+    body = await read_plain(request, context)
+    try:
+        text = body.decode()
+        found = json.loads(text) if media == JSON else {"query": text}
+    except (ValueError, RecursionError):
+        raise ProblemError(400, "invalid-body", f"the body is not {media}") from None
+    if not isinstance(found, dict) or not isinstance(found.get("query"), str):
+        raise ProblemError(400, "invalid-body", "the body has no query", f"such as {json.dumps(_EXAMPLE)}")
+    odd = next((name for name in found if name not in ("query", "limit")), None)
+    if odd is not None:
+        raise wrong(f"{odd[:40]!r} is not known here", "known are query, limit")
+    return _Question(found["query"], _limit(found.get("limit")))
+
+
+def _limit(given: Any) -> int | None:
+    if isinstance(given, float) and given.is_integer():  # 5.0 is a whole number in JSON
+        given = int(given)
+    if given is not None and (isinstance(given, bool) or not isinstance(given, int) or not 1 <= given < 2**62):
+        raise wrong("limit must be a whole number", "give one from 1 on")
+    return given

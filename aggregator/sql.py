@@ -1,0 +1,192 @@
+"""Topics and streams as tables of statements in SQL, which see each topic as it was when they began."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from threading import Event, Lock, Thread
+from typing import Any, cast
+
+import pyarrow as pa
+
+from aggregator.base.allowance import current
+from aggregator.errors import AggregatorError
+from aggregator.lql import LqlError, TagSet
+from aggregator.model import STREAMS_TOPIC
+from aggregator.read.events import Kept, TopicEvents
+from aggregator.read.key_counts import counted_spaces, counted_values
+from aggregator.read.query import make_question
+from aggregator.read.scan import Held, Scan
+from aggregator.storage.segments.pool import SegmentPool
+from aggregator.storage.state.state import Snapshot
+from aggregator.topic import Backend, Topic
+from esformat import EsdbError
+from esformat.parts import Bounds, EventDataset, EventSchema, Field
+from esformat.sql import Database, Session, unguarded
+
+STREAMS = "streams"
+"""The table of the streams' records, with their tags as a map, where no topic is called so."""
+TAGS = "tags"
+_TAGS_TYPE = pa.map_(pa.string(), pa.string())
+LOOK_S = 0.05
+"""How often it is looked whether a statement may go on."""
+HINT = "tables are the catalog's topics, streams, and files in quotes"
+
+
+def session(
+    backend: Backend, *, allowed: Callable[[str], bool] = lambda topic: True, database: Database | None = None
+) -> Session:
+    """Statements over the topics of a catalog.
+
+    allowed: tells of a topic whether it can be asked for. database: one that others use as well; what is asked through
+    it is held to the `Allowance` of its thread.
+    """
+    guard = unguarded if database is None else guarded
+    return Session(lambda name: find_table(backend, name, allowed), hint=HINT, database=database, guard=guard)
+
+
+@contextmanager
+def guarded(interrupt: Callable[[], None]) -> Iterator[None]:
+    """Let DuckDB work as long as the allowance holds that does so here. Raises what that raises."""
+    allowance = current()
+    if allowance is None:
+        yield
+        return
+    allowance.check()
+    lock, done, errors = Lock(), Event(), list[AggregatorError]()
+
+    def watch() -> None:
+        while not done.wait(LOOK_S):
+            try:
+                allowance.check()
+            except AggregatorError as error:
+                with lock:
+                    if not done.is_set():
+                        errors.append(error)
+                        interrupt()
+                return
+
+    Thread(target=watch, name="sql-allowance", daemon=True).start()
+    try:
+        yield
+    except EsdbError as error:
+        raise (errors[0] if errors else error) from None
+    finally:
+        with lock:
+            done.set()
+
+
+def find_table(backend: Backend, name: str, allowed: Callable[[str], bool] = lambda topic: True) -> TopicTable | None:
+    """The topic of a name, as it is now; None where there is none that is allowed."""
+    backend.owner.check()
+    backend.refresh()
+    topics = backend.state.topics
+    folded = {each.casefold(): each for each in reversed(topics)}
+    known = name if name in topics else folded.get(name.casefold())
+    tagged = known is None and name.casefold() == STREAMS and STREAMS_TOPIC in topics
+    topic = topics.get(STREAMS_TOPIC if tagged else known or "")
+    if topic is None or not allowed(topic.info.name):
+        return None
+    snapshot, held = Topic(backend, topic)._snap(None)
+    return TopicTable(snapshot, held, backend.pool, tagged=tagged)
+
+
+class TopicTable:
+    """A topic at one moment; its files stay as long as this does."""
+
+    def __init__(self, snapshot: Snapshot, held: Held, pool: SegmentPool, *, tagged: bool) -> None:
+        """tagged: with the column TAGS."""
+        self._snapshot, self._held, self._pool = snapshot, held, pool
+        self._tagged = tagged and TAGS not in snapshot.schema_set.union.arrow.names
+
+    def _scan(self, **options: Any) -> Scan:
+        info = self._snapshot.topic
+        question = make_question(binary_keys=self._snapshot.binary_keys, indexes=info.indexes, **options)
+        return Scan(lambda partition: (self._snapshot, Kept()), self._pool, question)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the events."""
+        return self._events.schema.arrow
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """Indexed columns that have one type in every segment."""
+        types: dict[str, set[pa.DataType]] = {}
+        for info in self._snapshot.schemas:
+            for field in info.schema.fields:
+                types.setdefault(field.name, set()).add(field.type)
+        return tuple(name for name in self._snapshot.topic.indexes if len(types.get(name, ())) == 1)
+
+    @cached_property
+    def num_events(self) -> int:
+        """How many there are."""
+        return self._scan().count()
+
+    @property
+    def min_timestamp(self) -> int | None:
+        """The earliest timestamp, µs; None without events."""
+        return self._end(newest=False)
+
+    @property
+    def max_timestamp(self) -> int | None:
+        """The latest timestamp, µs; None without events."""
+        return self._end(newest=True)
+
+    def _end(self, *, newest: bool) -> int | None:
+        times = self._events.extreme_times(1, newest=newest)
+        return int(times[0]) if len(times) else None
+
+    def spaces(self, prefix: str | bytes | None = None) -> dict[str | bytes, int]:
+        """Spaces that begin so, and how many events each has."""
+        counts = counted_spaces(self._snapshot, self._pool, self._scan)
+        if prefix is None:
+            return counts
+        return {space: count for space, count in counts.items() if cast("str", space).startswith(cast("str", prefix))}
+
+    def index_values(self, name: str) -> dict[Any, int]:
+        """Values of an index, and how many events have each."""
+        return counted_values(self._snapshot, self._pool, name, self._scan)
+
+    @cached_property
+    def _events(self) -> TopicEvents:
+        return TaggedEvents(self._snapshot, self._pool) if self._tagged else TopicEvents(self._snapshot, self._pool)
+
+    def dataset(self) -> EventDataset:
+        """The events for DuckDB."""
+        return EventDataset(self._events)
+
+
+class TaggedEvents(TopicEvents):
+    """Records of streams, with their tags."""
+
+    def __init__(self, snapshot: Snapshot, pool: SegmentPool) -> None:
+        super().__init__(snapshot, pool)
+        stored = self.schema
+        self.schema = EventSchema((*stored.fields, Field(TAGS, _TAGS_TYPE, True, False)), stored.binary_keys)
+
+    def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
+        """At least the events within bounds."""
+        if TAGS not in columns:
+            yield from super().batches(bounds, columns, lazily=lazily)
+            return
+        read = list(dict.fromkeys([*(name for name in columns if name != TAGS), "space"]))
+        for batch in super().batches(bounds, read, lazily=lazily):
+            tagged = batch.append_column(pa.field(TAGS, _TAGS_TYPE), tags_of(batch.column("space")))
+            yield tagged.select(list(columns))
+
+
+def tags_of(spaces: pa.Array) -> pa.Array:
+    """The tags of each row by its space; null where that names no stream."""
+    coded = spaces.dictionary_encode()
+    return pa.array(list(map(_tags, coded.dictionary.to_pylist())), _TAGS_TYPE).take(coded.indices)
+
+
+def _tags(space: str) -> list[tuple[str, str]] | None:
+    if not space.startswith("{"):
+        return None
+    try:
+        return list(TagSet.parse(space).items)
+    except LqlError:
+        return None

@@ -1,0 +1,61 @@
+"""Answers to statements in SQL: a table on a terminal, or rows in many formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, TypeAlias
+
+import click
+
+from esformat import convert
+from esformat.cli.console import progress, say, warn
+from esformat.cli.output import TABLES, opened_output
+from esformat.cli.question import counted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from esformat.sql.rows import Rows
+
+Ask: TypeAlias = "Callable[[str], Rows]"
+"""Gives the rows that answer a statement."""
+
+
+def give_rows(ask: Ask, statement: str, chosen: str, output: str = "-", *, force: bool = False) -> None:
+    """Ask, and print or write what comes, in a format that is chosen."""
+    text = statement.strip().rstrip(";")
+    if not text:
+        raise click.UsageError("no statement: give one, such as \"SELECT count(*) FROM 'x.esdb'\"")
+    if chosen in TABLES and output != "-":
+        raise click.UsageError(f"--format {chosen} goes to standard output only: choose another format for -o")
+    rows = ask(text)
+    reader = rows.to_reader()
+    if chosen not in TABLES:
+        shown = nullcontext() if output == "-" else progress("writing", things=True)
+        with opened_output(output, force=force) as sink, shown as show:
+            convert.write_batches(counted(iter(reader), show), reader.schema, chosen, sink, warn)
+    elif reader.schema.names == ["explain_key", "explain_value"]:
+        for batch in reader:
+            say("\n".join(batch.column(1).to_pylist()))
+    else:
+        _print_table(reader, chosen)
+
+
+def _print_table(reader: pa.RecordBatchReader, layout: str) -> None:
+    from esformat.cli.table import ROWS_SHOWN, show_table  # here: rich is slow to import
+
+    seen = 0
+
+    def first() -> Iterator[pa.RecordBatch]:
+        nonlocal seen
+        for batch in reader:
+            yield batch.slice(0, max(0, ROWS_SHOWN - seen))
+            seen += len(batch)
+            if seen > ROWS_SHOWN:
+                return
+
+    show_table(first(), reader.schema, layout)
+    reader.close()
+    if seen > ROWS_SHOWN:
+        say(f"… and more than these {ROWS_SHOWN}: LIMIT chooses some, --format jsonl shows all")

@@ -1,0 +1,115 @@
+"""Statements in SQL typed one after the other, with history and completion."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from esformat.cli.console import say
+from esformat.cli.output import ROWS, TABLES
+from esformat.cli.rows import Ask, give_rows
+from esformat.errors import EsdbError
+
+_KEYWORDS = (
+    "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "HAVING", "JOIN", "USING", "count(*)", "DISTINCT",
+    "DESC", "AND", "OR", "NOT", "IN", "LIKE", "BETWEEN", "IS NULL", "EXPLAIN", "DESCRIBE", "SUMMARIZE", "space",
+    "grouping", "timestamp", "data",
+)  # fmt: skip
+_ENDS = ("exit", "quit", "\\q", "\\quit")
+_WORD = re.compile(r"[\w./*:-]*$")
+_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
+_HELP = """\
+A statement ends with a semicolon. FROM takes a file in quotes: SELECT count(*) FROM 'clicks.esdb';
+\\format NAME    how answers are printed: table, wide, vertical, jsonl, json, csv
+\\help           this text
+\\quit           end, as exit, quit and Ctrl-D do"""
+
+
+def interact(ask: Ask, program: str, format_: str | None, names: Iterable[str] = ()) -> None:
+    """Prompt until the user ends it. names: of tables, for completion, besides the segments of the directory.
+
+    Raises click.UsageError where prompt_toolkit is missing.
+    """
+    session = _session(program, names)
+    say("Statements end with a semicolon; \\help tells what else can be typed.")
+    shown = format_ or "table"
+    while True:
+        try:
+            text = session.prompt().strip()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        name, _, rest = text.rstrip(";").partition(" ")
+        if name.lower() in _ENDS:
+            return
+        if name == "\\format" and rest.strip() in (*TABLES, *ROWS):
+            shown = rest.strip()
+        elif text.startswith("\\") or name.lower() == "help":
+            say(_HELP)
+        elif text:
+            _try(ask, text, shown)
+
+
+def _try(ask: Ask, text: str, shown: str) -> None:
+    try:
+        give_rows(ask, text, shown)
+    except (EsdbError, OSError, click.UsageError) as error:
+        click.echo(str(error), err=True)
+    except KeyboardInterrupt:
+        click.echo("stopped", err=True)
+
+
+def is_whole(text: str) -> bool:
+    """Whether Enter runs what was typed: a statement with its semicolon, or a command."""
+    plain = _QUOTED.sub("", text).strip()
+    return plain.endswith(";") or plain.startswith("\\") or plain.lower() in ("", "help", *_ENDS)
+
+
+def completions(before: str, names: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """What the word at the end of `before` may become: each with how many characters of `before` it replaces."""
+    found = _WORD.search(before)
+    word = found[0] if found else ""
+    in_quotes = before[: len(before) - len(word)].count("'") % 2 == 1
+    candidates = sorted(names) if in_quotes else [*sorted(names), *_KEYWORDS]
+    for one in candidates:
+        if word and one.lower().startswith(word.lower()) and one != word:
+            yield one, len(word)
+
+
+def _session(program: str, names: Iterable[str]) -> Any:
+    try:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.completion import Completer, Completion
+        from prompt_toolkit.history import FileHistory
+        from prompt_toolkit.key_binding import KeyBindings
+    except ImportError:
+        raise click.UsageError('typing statements needs prompt_toolkit: pip install "esformat[shell]"') from None
+
+    class Completing(Completer):
+        def get_completions(self, document: Any, complete_event: Any) -> Iterator[Completion]:
+            known = [*names, *(path.name for path in Path().glob("*.esdb"))]
+            for text, length in completions(document.text_before_cursor, known):
+                yield Completion(text, -length)
+
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _enter(event: Any) -> None:
+        buffer = event.current_buffer
+        if is_whole(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / program
+    folder.mkdir(parents=True, exist_ok=True)
+    return PromptSession(
+        "sql> ", multiline=True, prompt_continuation="...> ", history=FileHistory(str(folder / "sql-history")),
+        completer=Completing(), complete_while_typing=False, key_bindings=keys,
+    )  # fmt: skip

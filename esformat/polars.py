@@ -1,0 +1,151 @@
+"""Polars over `.esdb` files: a lazy frame that reads the columns and the events that a query needs."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from functools import reduce
+from operator import and_, eq, ge, gt, le, lt, or_
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from polars.io.plugins import register_io_source
+
+from esformat.collection.collection import Collection, open_many
+from esformat.format.schema import KEY_COLUMNS
+from esformat.io.location import Options
+from esformat.read.segment import Segment
+
+__all__ = ["scan_esdb"]
+
+_COMPARED: dict[str, Callable[[Any, Any], Any]] = {"Eq": eq, "Lt": lt, "LtEq": le, "Gt": gt, "GtEq": ge}
+_UNITS = {"Milliseconds": "ms", "Microseconds": "us", "Nanoseconds": "ns"}
+_BETWEEN = {"Both": (ge, le), "Left": (ge, lt), "Right": (gt, le), "None": (gt, lt)}
+
+
+def scan_esdb(source: Any, *, storage_options: Options = None) -> pl.LazyFrame:
+    """The events of files as a lazy frame.
+
+    source: whatever `esformat.open_many` takes; or an open segment or collection, which the frame then reads as long as
+    it is open. storage_options: as for `esformat.open_many`.
+    Conditions on space, grouping, timestamp and indexed columns, columns and `head` decide what is read.
+    Raises what `esformat.open_many` does.
+    """
+    opened = source if isinstance(source, Segment | Collection) else open_many(source, storage_options=storage_options)
+    dataset = opened.dataset()
+    known = {*KEY_COLUMNS, *opened.indexes}
+    schema = pl.DataFrame(pa.table(dataset.schema.empty_table())).schema
+
+    def read(
+        columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch_rows: int | None
+    ) -> Iterator[pl.DataFrame]:
+        names = list(schema) if columns is None else columns
+        needed = names if predicate is None else list(dict.fromkeys([*names, *predicate.meta.root_names()]))
+        bounds = None if predicate is None else filter_of(predicate, known)
+        if rows is not None and predicate is None:
+            yield pl.DataFrame(dataset.head(rows, columns=needed))
+            return
+        left = rows
+        for batch in dataset.scanner(columns=needed, filter=bounds).to_batches():
+            frame = pl.DataFrame(batch)
+            frame = frame if predicate is None else frame.filter(predicate).select(names)
+            yield frame if left is None else frame.head(left)
+            left = None if left is None else left - min(left, frame.height)
+            if left == 0:
+                return
+
+    return register_io_source(read, schema=schema, is_pure=True)
+
+
+def filter_of(predicate: pl.Expr, known: set[str]) -> pc.Expression | None:
+    """What a predicate says of some columns, as far as it is understood; pyarrow's filter is true where that is.
+
+    known: columns without floats, which compare elsewise in pyarrow. None: it says nothing.
+    """
+    try:
+        return _expression(json.loads(predicate.meta.serialize(format="json")), known)
+    except (pl.exceptions.PolarsError, ValueError):
+        return None  # e.g. a function of Python, which has no JSON
+
+
+def _expression(node: Any, known: set[str]) -> pc.Expression | None:
+    if not isinstance(node, dict) or len(node) != 1:
+        return None
+    ((kind, facts),) = node.items()
+    if kind == "BinaryExpr":
+        return _binary(facts, known)
+    if kind == "Function":
+        return _function(facts, known)
+    return None
+
+
+def _binary(facts: Any, known: set[str]) -> pc.Expression | None:
+    op, left, right = facts["op"], facts["left"], facts["right"]
+    if op in ("And", "Or"):
+        sides = [_expression(side, known) for side in (left, right)]
+        found = [side for side in sides if side is not None]
+        if op == "Or" and len(found) < len(sides):
+            return None
+        return reduce(and_ if op == "And" else or_, found) if found else None
+    column, value = _column(left, known), _value(right)
+    if op not in _COMPARED or column is None or value is None:
+        return None
+    found_by: pc.Expression = _COMPARED[op](column, value)
+    return found_by
+
+
+def _function(facts: Any, known: set[str]) -> pc.Expression | None:
+    column, values = _column(facts["input"][0], known), facts["input"][1:]
+    if column is None:
+        return None
+    match facts["function"]:
+        case {"StringExpr": "StartsWith"}:
+            prefix = _value(values[0])
+            return None if prefix is None else pc.starts_with(column, prefix.as_py())
+        case {"Boolean": {"IsBetween": {"closed": closed}}}:
+            low, high = map(_value, values)
+            above, below = _BETWEEN[closed]
+            return None if low is None or high is None else above(column, low) & below(column, high)
+        case {"Boolean": {"IsIn": _}}:
+            listed = _listed(values[0])
+            return None if listed is None else column.isin(listed)
+    return None
+
+
+def _column(node: Any, known: set[str]) -> pc.Expression | None:
+    match node:
+        case {"Column": str(name)} if name in known:
+            return pc.field(name)
+    return None
+
+
+def _value(node: Any) -> pa.Scalar | None:
+    """A constant that is text, a whole number, a truth value or a time with a zone."""
+    match node:
+        case {"Literal": {"Scalar": {"String": str(text)}}}:
+            return pa.scalar(text)
+        case {"Literal": {"Scalar": {"Datetime": [int(time), str(unit), {"inner": str(zone)}]}}}:
+            return pa.scalar(time, pa.timestamp(_UNITS[unit], zone))
+        case {"Literal": {"Scalar": {"Boolean": bool(truth)}}}:
+            return pa.scalar(truth)
+        case {"Literal": {"Scalar": dict(held)}} if len(held) == 1 and next(iter(held)).startswith(("Int", "UInt")):
+            return pa.scalar(next(iter(held.values())))
+        case {"Literal": {"Dyn": {"Int": int(number)}}} if -(2**63) <= number < 2**63:
+            return pa.scalar(number)
+    return None
+
+
+def _listed(node: Any) -> pa.Array | None:
+    """A list of constants, which is stored as a stream of Arrow."""
+    match node:
+        case {"Literal": {"Scalar": {"List": list(stored)}}}:
+            table = pa.ipc.open_stream(io.BytesIO(bytes(stored))).read_all()
+            values = table.column(0).combine_chunks()
+            if len(values) == 1 and pa.types.is_list(values.type) | pa.types.is_large_list(values.type):
+                values = values.flatten()
+            plain = pa.types.is_string_view(values.type) or pa.types.is_large_string(values.type)
+            return values.cast(pa.string()) if plain else values
+    return None

@@ -1,0 +1,47 @@
+"""The latest or earliest times of a segment, found by reading the few blocks that can hold them."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+import pyarrow as pa
+
+from esformat.format.data_block import I64
+from esformat.read.ask.question import Query
+from esformat.read.blocks.plan import Stretch
+from esformat.read.blocks.reader import Reader
+from esformat.read.scan import Scan
+
+
+def extreme_times(reader: Reader, count: int, *, newest: bool) -> I64:
+    """The `count` latest timestamps of a segment, or the earliest, µs, in any order; all where it has fewer events.
+
+    Leaves and blocks are looked into in the order of their latest times, until what is left can only be earlier.
+    """
+    sign = -1 if newest else 1  # as if the smallest were asked for
+    root = reader.root
+    ends = root.max_timestamps if newest else root.min_timestamps
+    queue = [(sign * end, number, -1) for number, end in enumerate(ends)]
+    heapq.heapify(queue)
+    best: I64 = np.empty(0, np.int64)
+    while queue and count:
+        bound, number, block = heapq.heappop(queue)
+        if len(best) == count and bound >= best[-1]:
+            break
+        leaf = reader.leaf(number)
+        if block < 0:
+            of_blocks = leaf.block_max if newest else leaf.block_min
+            for at, end in enumerate(of_blocks):
+                heapq.heappush(queue, (sign * end, number, at))
+            continue
+        times = _times(reader, Stretch(number, leaf.block_rows[block], leaf.block_rows[block + 1], -1))
+        best = np.sort(np.concatenate([best, sign * times]))[:count]
+    return sign * best
+
+
+def _times(reader: Reader, stretch: Stretch) -> I64:
+    """The timestamps of the rows of one block."""
+    query = Query(columns=("timestamp",))
+    scan = Scan(reader, query, lambda: (stretch,), span=(stretch.first, stretch.last), threads=1)
+    return np.concatenate([np.asarray(batch.column(0).cast(pa.int64())) for batch in scan.batches()])

@@ -1,0 +1,60 @@
+"""What every answer to a statement in SQL can do, whether this process gives it or a server."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from esformat.errors import UsageError
+from esformat.notebook import html_events
+
+
+class RowAnswer(ABC):
+    """Rows that are read when they are asked for.
+
+    Take columns: `to_table`, `to_pandas`, `batches`, or hand it to anything that reads the Arrow C stream; or iterate
+    it for tuples. Each use asks again, from any thread.
+    """
+
+    @abstractmethod
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a pyarrow stream, read as it is consumed."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """Arrow schema of the columns."""
+
+    def __reduce__(self) -> Any:
+        raise UsageError("an answer cannot be pickled", hint="pickle its to_table()")
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows as record batches; what can be given piece by piece does not fill the memory."""
+        yield from self.to_reader()
+
+    def to_table(self) -> pa.Table:
+        """All rows as one table."""
+        return self.to_reader().read_all()
+
+    def to_pandas(self, **options: Any) -> Any:
+        """All rows as a pandas data frame; `options` go to `pyarrow.Table.to_pandas`."""
+        return self.to_table().to_pandas(**options)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows as an Arrow C stream, for Polars, pandas and others."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows as tuples."""
+        return list(zip(*(column.to_pylist() for column in self.to_table().columns), strict=True))
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.fetchall())
+
+    def _repr_html_(self) -> str:
+        """The first rows, as notebooks show them."""
+        reader = self.to_reader()
+        return html_events(repr(self), reader.schema.names, reader)

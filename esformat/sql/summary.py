@@ -1,0 +1,220 @@
+"""Questions that a few numbers answer: how many events there are, of each space, of each value of an index.
+
+Where all columns that a statement names are one that is counted without reading events, it is put to a small table of
+that column's values instead, each once, with how many events have it; `count(*)` becomes the sum of those. What tells
+rows of equal values apart from one another, as an average does, is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from esformat.sql.expressions import is_scalar
+from esformat.sql.prefix import beginning
+from esformat.sql.table import Table
+from esformat.sql.tree import (
+    Node,
+    alias_of,
+    arguments,
+    conjuncts,
+    expression,
+    expressions,
+    is_table,
+    quoted,
+    relation,
+    text_of,
+)
+
+EVENTS = "events\N{MIDDLE DOT}"
+"""The column of how many events a value has: a name that no column has."""
+NAME = "summary\N{MIDDLE DOT}"
+LEAST_EVENTS = 32
+"""For each value, that a summary pays: counting values takes longer than reading some events."""
+FEW_VALUES = 1_000
+_REPEATABLE = frozenset({"min", "max"})
+"""Aggregates that give the same where equal values come once."""
+
+
+def summarised(
+    connection: duckdb.DuckDBPyConnection, node: Node, table: Table, names: Sequence[str]
+) -> pa.Table | None:
+    """Change a SELECT so that it asks a summary, named NAME, of a table, and give that; None: it was left as it is.
+
+    names: of the columns that it gives, which stay the same.
+    """
+    if not _is_plain(node) or not _folds_rows(node):
+        return None
+    columns = _columns(node, table.schema)
+    summary = None if columns is None else _summary(columns, node, table)
+    if summary is None:
+        return None
+    for each, name in zip(node["select_list"], names, strict=True):
+        each["alias"] = each["alias"] or name
+    for each in list(expressions(_parts(node))):
+        _count_by_sum(connection, each)
+    node["from_table"] = relation(connection, f"{quoted(NAME)} AS {quoted(alias_of(node['from_table']))}")
+    return summary
+
+
+def _parts(node: Node) -> list[Any]:
+    return [node[part] for part in ("select_list", "where_clause", "group_expressions", "having", "modifiers")]
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether all of a SELECT is understood: one table, and expressions of a row or of a group."""
+    if node["type"] != "SELECT_NODE" or not is_table(node["from_table"]) or node["cte_map"]["map"]:
+        return False
+    if node["sample"] is not None or node["qualify"] is not None:
+        return False
+    if any(each.get("distinct_on_targets") for each in node["modifiers"]):
+        return False
+    return all(is_scalar(each) or _is_known(each) for each in expressions(_parts(node)))
+
+
+def _is_known(call: Node) -> bool:
+    """Whether an aggregate is one of those that a summary gives."""
+    if call["class"] != "FUNCTION" or call["schema"] or call["catalog"] or call["order_bys"]["orders"]:
+        return False
+    name = call["function_name"]
+    if name == "count_star":
+        return not call["distinct"]
+    if name == "count":
+        (argument,) = arguments(call) if len(arguments(call)) == 1 else (None,)
+        plain = argument is not None and argument["class"] == "COLUMN_REF"
+        return plain and (call["distinct"] or call["filter"] is None)
+    if name in _REPEATABLE:
+        return len(arguments(call)) == 1
+    return False
+
+
+def _folds_rows(node: Node) -> bool:
+    """Whether rows of equal values become one."""
+    aggregates = {"count", "count_star", *_REPEATABLE}
+    calls = (each.get("function_name") for each in expressions([node["select_list"], node["having"]]))
+    distinct = any(each["type"] == "DISTINCT_MODIFIER" for each in node["modifiers"])
+    return bool(node["group_expressions"]) or distinct or any(name in aggregates for name in calls)
+
+
+def _columns(node: Node, schema: pa.Schema) -> frozenset[str] | None:
+    """The table's columns that a SELECT names; None where a name is nothing that is known."""
+    folded = {name.casefold(): name for name in schema.names}
+    table = alias_of(node["from_table"]).casefold()
+    aliases = {each["alias"].casefold() for each in node["select_list"]}
+    found = set()
+    for each in expressions(_parts(node)):
+        if each["class"] != "COLUMN_REF":
+            continue
+        *of, name = (part.casefold() for part in each["column_names"])
+        if of not in ([], [table]) or (name not in folded and (of or name not in aliases)):
+            return None
+        if name in folded:
+            found.add(folded[name])
+    return frozenset(found)
+
+
+def _summary(columns: frozenset[str], node: Node, table: Table) -> pa.Table | None:
+    """Values of the columns and how many events have each; None where that takes reading events."""
+    if not columns:
+        return pa.table({EVENTS: [table.num_events]})
+    (name,) = columns if len(columns) == 1 else (None,)
+    if name == "timestamp":
+        return _ends(table) if _asks_for_ends(node) else None
+    if name is None or (name != "space" and name not in table.indexes):
+        return None
+    kind = table.schema.field(name).type
+    if not (pa.types.is_string(kind) or name in table.indexes):
+        return None  # keys that are bytes compare with text by rules of DuckDB's own
+    most = max(FEW_VALUES, table.num_events // LEAST_EVENTS)
+    pairs = list(islice(_pairs(name, node, table), most + 1))
+    if len(pairs) > most:
+        return None
+    return pa.table({name: pa.array([key for key, _ in pairs], kind), EVENTS: [count for _, count in pairs]})
+
+
+def _pairs(name: str, node: Node, table: Table) -> Iterator[tuple[Any, int]]:
+    """Values that the condition of a SELECT can be true of, and how many events have each."""
+    counts = table.spaces(_prefix(node)) if name == "space" else table.index_values(name)
+    wanted = _equal_to(name, node["where_clause"])
+    if wanted is not None and pa.types.is_string(table.schema.field(name).type):
+        return iter([(wanted, counts.get(wanted, 0))] if counts.get(wanted, 0) else [])
+    found: Iterable[tuple[Any, int]] = counts.items()
+    return iter(found) if name == "space" else _with_nulls(found, table.num_events)
+
+
+def _prefix(node: Node) -> str | None:
+    """What spaces must begin with."""
+    found = (beginning(each) for each in conjuncts(node["where_clause"]))
+    return next((prefix for reference, prefix in filter(None, found) if _names(reference, "space")), None)
+
+
+def _with_nulls(pairs: Iterable[tuple[Any, int]], events: int) -> Iterator[tuple[Any, int]]:
+    """The same, and the events that have no value."""
+    for value, count in pairs:
+        events -= count
+        yield value, count
+    if events:
+        yield None, events
+
+
+def _equal_to(name: str, condition: Node | None) -> str | None:
+    """The text that a column must be equal to."""
+    for each in conjuncts(condition):
+        if each["type"] == "COMPARE_EQUAL":
+            for one, other in ((each["left"], each["right"]), (each["right"], each["left"])):
+                text = text_of(other)
+                if text is not None and _names(one, name):
+                    return text
+    return None
+
+
+def _names(expression: Node, name: str) -> bool:
+    """Whether an expression is a column; that it is one of this table is known."""
+    return expression["class"] == "COLUMN_REF" and str(expression["column_names"][-1]).casefold() == name.casefold()
+
+
+def _asks_for_ends(node: Node) -> bool:
+    """Whether times are only asked for the first and the last of all."""
+    if node["where_clause"] is not None or node["group_expressions"] or not node["select_list"]:
+        return False
+    calls = [each for each in expressions(_parts(node)) if each.get("function_name") in _REPEATABLE]
+    inside = [each for call in calls for each in arguments(call) if each["class"] == "COLUMN_REF"]
+    named = [each for each in expressions(_parts(node)) if each["class"] == "COLUMN_REF"]
+    return len(inside) == len(named) and all(call["filter"] is None for call in calls)
+
+
+def _ends(table: Table) -> pa.Table:
+    """The first and the last event, as if the others were at the first one's time."""
+    kind = table.schema.field("timestamp").type
+    low, high, events = table.min_timestamp, table.max_timestamp, table.num_events
+    times, counts = ([low, high], [events - 1, 1]) if events > 1 else ([low], [1])
+    if not events:
+        times, counts = [], []
+    return pa.table({"timestamp": pa.array(times, pa.int64()).cast(kind), EVENTS: pa.array(counts, pa.int64())})
+
+
+def _count_by_sum(connection: duckdb.DuckDBPyConnection, call: Node) -> None:
+    """Make a count of rows the sum of what the summary counts."""
+    name = call.get("function_name")
+    if name == "count_star":
+        made = _sum(connection, "TRUE")
+    elif name == "count" and not call["distinct"]:
+        column = ".".join(map(quoted, arguments(call)[0]["column_names"]))
+        made = _sum(connection, f"{column} IS NOT NULL")
+    else:
+        return
+    if call["filter"] is not None:
+        (summed,) = (each for each in expressions(made) if each.get("function_name") == "sum")
+        summed["filter"] = call["filter"]
+    alias = call["alias"]
+    call.clear()
+    call.update(made, alias=alias)
+
+
+def _sum(connection: duckdb.DuckDBPyConnection, condition: str) -> Node:
+    text = f"CAST(COALESCE(sum({quoted(EVENTS)}) FILTER (WHERE {condition}), 0) AS BIGINT)"
+    return expression(connection, text)

@@ -1,0 +1,95 @@
+"""`esdb sql`: statements over files, their answers in every format, and what is wrong in one line."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from esformat.cli.sql_shell import completions, is_whole
+
+COUNTS = "SELECT type, count(*) AS n FROM 'activity.esdb' GROUP BY 1 ORDER BY 2"
+
+
+def test_formats(esdb, activity, tmp_path):
+    """One answer, in each format that rows have."""
+    expected = [{"type": None, "n": 1}, {"type": "purchase", "n": 7}, {"type": "view", "n": 21}]
+    assert esdb("sql", COUNTS).rows == expected
+    assert esdb("sql", COUNTS, "--format", "csv").lines == ['"type","n"', ",1", '"purchase",7', '"view",21']
+    assert esdb("sql", COUNTS, "--format", "table").lines[-1].split() == ["view", "21"]
+    assert (
+        pa.ipc.open_stream(io.BytesIO(esdb("sql", COUNTS, "--format", "arrow").out)).read_all().to_pylist() == expected
+    )
+    assert esdb("sql", COUNTS, "-o", "counts.parquet").status == 0
+    assert pq.read_table(tmp_path / "counts.parquet").to_pylist() == expected
+
+
+def test_many_files(esdb, activity, tmp_path):
+    """Directories, patterns, Parquet and CSV stand beside each other."""
+    (tmp_path / "parts").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "parts" / f"{name}.esdb").write_bytes(activity.read_bytes())
+    (tmp_path / "users.csv").write_text("space,city\ncustomer-1,Lund\n")
+    for source in ("'parts'", "'parts/*.esdb'", '"parts/"'):
+        assert esdb("sql", f"SELECT count(*) AS n FROM {source}").rows == [{"n": 58}]
+    joined = "SELECT city, count(*) AS n FROM 'parts/a.esdb' JOIN 'users.csv' USING (space) GROUP BY 1"
+    assert esdb("sql", joined).rows == [{"city": "Lund", "n": 10}]
+
+
+def test_statement_from_standard_input(esdb, activity):
+    for arguments in ((), ("-",)):
+        assert esdb("sql", *arguments, stdin=b"SELECT count(*) AS n\nFROM 'activity.esdb';\n").rows == [{"n": 29}]
+
+
+def test_explain_is_text(esdb, activity):
+    done = esdb("sql", "EXPLAIN SELECT max(timestamp) FROM 'activity.esdb' WHERE space = 'other'", "--format", "table")
+    assert done.lines[-1] == "activity.esdb: 1 of 1 blocks, columns space, timestamp"
+
+
+def test_long_answers_in_a_table(esdb, activity):
+    done = esdb("sql", "SELECT a.timestamp FROM 'activity.esdb' a, 'activity.esdb' b", "--format", "table")
+    assert len(done.lines) == 53
+    assert done.lines[-1].startswith("… and more than these 50")
+
+
+@pytest.mark.parametrize(
+    ("statement", "status", "said"),
+    [
+        ("SELECT * FROM 'nope.esdb'", 1, "nope.esdb: no such file"),
+        ("SELECT * FROM 'nope*.esdb'", 2, "nope*.esdb: no .esdb file"),
+        ("SELECT * FROM nope", 2, "no table 'nope'"),
+        ("SELECT * FROM 'nope.parquet'", 1, "No files found"),
+        ("SELEC", 2, "syntax error"),
+        ("DROP TABLE x", 2, "not DROP"),
+        (" ; ", 2, "no statement"),
+        ("SELECT * FROM 'activity.esdb' WHERE nope", 2, "nope"),
+    ],
+)
+def test_wrong_statements(esdb, activity, statement, status, said):
+    """What is wrong is one line, and the status tells whose turn it is."""
+    done = esdb("sql", statement)
+    assert (done.status, done.out) == (status, b"")
+    assert said in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_tables_are_not_written(esdb, activity):
+    done = esdb("sql", COUNTS, "--format", "table", "-o", "x.txt")
+    assert done.status == 2
+    assert "standard output only" in done.err
+
+
+def test_what_enter_runs():
+    """A statement that ends, or a command; a semicolon in quotes ends nothing."""
+    assert not is_whole("SELECT ';'")
+    assert is_whole("SELECT ';';")
+    assert is_whole("\\format csv")
+    assert is_whole("quit")
+
+
+def test_completions():
+    assert [text for text, _ in completions("SELECT * FROM 'cl", ["clicks.esdb", "other.esdb"])] == ["clicks.esdb"]
+    assert ("GROUP BY", 2) in list(completions("SELECT 1 GR", []))
+    assert list(completions("SELECT ", ["clicks"])) == []

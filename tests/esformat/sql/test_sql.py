@@ -1,0 +1,350 @@
+"""Statements in SQL give what DuckDB gives over Parquet of the same events, and read no more than they need."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+import threading
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+import esformat
+from esformat.read import newest
+from esformat.sql import session
+
+START = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
+SPACES = ["a", "ab", "a%", "a_c", "a'b", "aé", "a\U0010ffff", "b", "customer-1", "customer-10", "customer-2", "é", "Ab"]
+EVENTS = 25_000
+
+
+def events(first: int = 0) -> pa.Table:
+    """Events with times of their own, an index with nulls, and columns without an index."""
+    numbers = range(first, first + EVENTS)
+    types = ["page", "purchase", "pu", None, "refund"]
+    return pa.table(
+        {
+            "space": [SPACES[n * 31 % 97 % len(SPACES)] for n in numbers],
+            "grouping": ["" if n % 3 else "web" for n in numbers],
+            "timestamp": pa.array(
+                [START + dt.timedelta(seconds=n * 7919 % 86_400, microseconds=n) for n in numbers],
+                pa.timestamp("us", "UTC"),
+            ),
+            "data": [b'{"url": "/%d"}' % (n % 50) for n in numbers],
+            "type": [types[n * 31 % 17 % 5] for n in numbers],
+            "paid": pa.array([None if n % 11 == 0 else n % 2 == 0 for n in numbers]),
+            "n": pa.array([n % 1000 for n in numbers], pa.int64()),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two files of other events, and Parquet of each and of both."""
+    folder = tmp_path_factory.mktemp("sql")
+    for name, first in (("one", 0), ("two", EVENTS)):
+        table = events(first)
+        with esformat.create(folder / f"{name}.esdb", indexes=["type", "paid"]) as writer:
+            writer.add_table(table)
+        pq.write_table(table, folder / f"{name}.parquet")
+    pq.write_table(pa.concat_tables([events(), events(EVENTS)]), folder / "both.parquet")
+    pq.write_table(
+        pa.table({"space": ["a", "customer-2", None, "none"], "rank": [1, 2, 3, 4]}), folder / "dims.parquet"
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def opened(folder):
+    """A segment and a collection, each with Parquet of the same events."""
+    with (
+        esformat.open(folder / "one.esdb") as one,
+        esformat.open_many([folder / "one.esdb", folder / "two.esdb"]) as both,
+    ):
+        yield {"one": one, "both": both}
+
+
+def plain(folder, which: str, statement: str, parameters=None):
+    """What DuckDB gives over Parquet."""
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(f"CREATE VIEW events AS FROM '{folder / which}.parquet'")
+        relation = connection.sql(statement, params=parameters)
+        return tuple(relation.columns), sorted(relation.fetchall(), key=repr)
+
+
+def same(folder, opened, which: str, statement: str, parameters=None) -> None:
+    rows = opened[which].sql(statement, parameters)
+    assert (rows.column_names, sorted(rows.fetchall(), key=repr)) == plain(folder, which, statement, parameters)
+
+
+CONDITIONS = st.sampled_from(
+    [
+        "space = 'a'", "'customer-1' = space", "space LIKE 'a%'", "space LIKE 'customer-1%'", "space LIKE 'a_c%'",
+        "space LIKE '%b'", "space LIKE 'a\U0010ffff%'", "space LIKE 'a''%'", "space NOT LIKE 'a%'", "space ILIKE 'A%'",
+        "starts_with(space, 'customer')", "prefix(space, 'none')", "space IN ('a', 'b', 'none')", "space >= 'b'",
+        "grouping = 'web'", "grouping LIKE 'w%'", "type = 'purchase'", "type = 'none'", "type LIKE 'pu%'",
+        "type LIKE 'none%'", "type IS NULL", "type IS NOT NULL", "type <> 'page'", "type IN ('pu', 'refund')",
+        "(type = 'pu' OR type IS NULL)", "paid", "NOT paid", "paid IS NULL", "n > 500", "n % 7 = 3",
+        "length(space) > 2", "timestamp >= '2026-03-01 12:00:00'", "timestamp < '2026-03-01 00:10:00'",
+        "decode(data) LIKE '%/4%'", "timestamp BETWEEN '2026-03-01 05:00:00' AND '2026-03-01 05:05:00'",
+        "upper(type) = 'PAGE'",
+    ]
+)  # fmt: skip
+WHERE = st.lists(CONDITIONS, max_size=3).map(lambda some: f"WHERE {' AND '.join(some)}" if some else "")
+AGGREGATES = st.lists(
+    st.sampled_from(
+        [
+            "count(*)", "count(*) AS many", "count(type)", "count(DISTINCT type)", "min(type)", "max(space)",
+            "min(timestamp)", "max(timestamp) AS latest", "count(*) FILTER (WHERE type = 'page')", "sum(n)", "avg(n)",
+            "count(*) * 2", "count(DISTINCT space)", "max(length(space))", "count(paid)", "min(paid)",
+            "count(timestamp)", "count(DISTINCT timestamp)", "count(space) + 1 AS more", "min(n) FILTER (WHERE paid)",
+            "max(upper(type))",
+        ]
+    ),
+    min_size=1, max_size=3, unique=True,
+)  # fmt: skip
+GROUPS = st.lists(
+    st.sampled_from(["type", "space", "grouping", "paid", "upper(type)", "n % 3", "TYPE"]), max_size=2, unique=True
+)
+HAVING = st.sampled_from(["", "", "", "HAVING count(*) > 100", "HAVING count(type) > 10 OR min(type) IS NULL"])
+
+
+@examples(200)
+@given(which=st.sampled_from(["one", "both"]), where=WHERE, aggregates=AGGREGATES, groups=GROUPS, having=HAVING)
+def test_aggregates(folder, opened, which, where, aggregates, groups, having):
+    """Whatever is answered from counts, statistics or fewer blocks is what all rows give."""
+    keys = ", ".join(groups)
+    grouped = f"GROUP BY {keys} {having}" if groups else ""
+    shown = ", ".join([*groups, *aggregates])
+    same(folder, opened, which, f"SELECT {shown} FROM events {where} {grouped}")
+
+
+@examples(100)
+@given(
+    which=st.sampled_from(["one", "both"]), where=WHERE, way=st.sampled_from(["DESC", "ASC", ""]),
+    limit=st.integers(0, 30), offset=st.integers(0, 20),
+    shown=st.sampled_from(["*", "timestamp, space", "e.timestamp AS at, type", "n, timestamp::VARCHAR AS timestamp"]),
+)  # fmt: skip
+def test_newest(folder, opened, which, where, way, limit, offset, shown):
+    """Newest and oldest rows are the same ones as where all are sorted, also where a name means something else."""
+    order = f"ORDER BY timestamp {way} LIMIT {limit} OFFSET {offset}"
+    same(folder, opened, which, f"SELECT {shown} FROM events e {where} {order}")
+
+
+STATEMENTS = [
+    "SELECT * FROM events WHERE space = 'b'",
+    "SELECT DISTINCT type FROM events",
+    "SELECT DISTINCT ON (type) type FROM events",
+    "SELECT type FROM events GROUP BY ALL",
+    "SELECT type, count(*) FROM events GROUP BY ROLLUP (type)",
+    "SELECT type AS space, count(*) FROM events GROUP BY type",
+    "SELECT count(*) AS n FROM events HAVING count(*) > 5 ORDER BY n",
+    "SELECT count(*) FROM events TABLESAMPLE 100%",
+    "SELECT count(*) FROM (SELECT * FROM events WHERE space LIKE 'a%')",
+    "SELECT count(*) FROM events a, events b WHERE a.space LIKE 'customer-1%' AND a.timestamp = b.timestamp",
+    "WITH events AS (SELECT 'x' AS space, 'page' AS type) SELECT type, count(*) FROM events GROUP BY 1",
+    "WITH t AS (FROM events WHERE type LIKE 'p%') SELECT max(timestamp), count(*) FROM t",
+    "SELECT count(*) FROM events UNION ALL SELECT count(*) FROM events WHERE type = 'pu'",
+    "SELECT (SELECT count(*) FROM events), type FROM events GROUP BY type",
+    "SELECT type, row_number() OVER (ORDER BY type) FROM events GROUP BY type",
+    "SELECT count(*) OVER (), timestamp FROM events ORDER BY timestamp DESC LIMIT 3",
+    "SELECT sum(n), max(timestamp) FROM events ORDER BY max(timestamp) DESC LIMIT 3",
+    "SELECT string_agg(DISTINCT type, ',' ORDER BY type) FROM events",
+    "SELECT count(*) FROM events WHERE (SELECT true)",
+    "SELECT count(DISTINCT (type, space)) FROM events",
+    "SELECT d.rank, count(*), max(e.timestamp) FROM events e JOIN '{folder}/dims.parquet' d USING (space) GROUP BY 1",
+    "SELECT count(*) FROM '{folder}/dims.parquet' d JOIN events e ON e.space = d.space WHERE d.rank > 1",
+    "SELECT count(*) FROM events e JOIN '{folder}/dims.parquet' d ON e.space = d.space AND d.rank = 1",
+    "SELECT count(*), count(d.rank) FROM events e LEFT JOIN '{folder}/dims.parquet' d USING (space)",
+    "SELECT count(*) FROM events JOIN '{folder}/dims.parquet' d ON n = rank WHERE d.space IS NOT NULL",
+    "SELECT max(n), (SELECT count(n) FROM events) FROM events e JOIN '{folder}/dims.parquet' d ON e.space = d.space "
+    "WHERE n < 500",
+    "SELECT rank, count(*) FROM events JOIN '{folder}/dims.parquet' USING (space) GROUP BY 1",
+    "SELECT count(*) FROM events SEMI JOIN '{folder}/dims.parquet' USING (space)",
+    "SELECT space, count(*) FROM events WHERE space IN (SELECT space FROM '{folder}/dims.parquet') GROUP BY 1",
+]
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+@pytest.mark.parametrize("which", ["one", "both"])
+def test_statements(folder, opened, which, statement):
+    same(folder, opened, which, statement.replace("{folder}", str(folder)))
+
+
+def test_parameters(folder, opened):
+    """Values for `?` and names are DuckDB's to fill in, also in what is rewritten."""
+    same(folder, opened, "one", "SELECT count(*) FROM events WHERE type = ?", ["pu"])
+    same(folder, opened, "one", "SELECT * FROM events WHERE n < $n ORDER BY timestamp DESC LIMIT 2", {"n": 3})
+
+
+COUNTED = [
+    "SELECT count(*) FROM events",
+    "SELECT min(timestamp), max(timestamp), count(*) FROM events",
+    "SELECT type, count(*) FROM events GROUP BY 1 ORDER BY 2 DESC",
+    "SELECT count(*) FROM events WHERE type = 'purchase'",
+    "SELECT count(*) FROM events WHERE space LIKE 'customer%'",
+    "SELECT space, count(*) FROM events GROUP BY 1",
+]
+
+
+@pytest.mark.parametrize("statement", COUNTED)
+def test_counts_read_no_event(folder, statement):
+    """What the directory, the indexes and the statistics tell is answered from them alone."""
+    source = esformat.CountingSource(esformat.FileSource(folder / "one.esdb"))
+    with esformat.open(source) as segment:
+        sizes = segment.info()["blocks"]
+        opening = source.bytes_read
+        segment.sql(statement).fetchall()
+        read = source.bytes_read - opening
+        assert read <= sum(facts["bytes"] for kind, facts in sizes.items() if kind != "data")
+        (explained,) = [line for key, line in segment.sql(f"EXPLAIN {statement}") if key == "blocks"]
+        assert "no block" in explained
+
+
+def test_newest_reads_few_blocks(folder, monkeypatch):
+    """Where blocks differ in their times, the newest rows are looked for in the newest blocks alone."""
+    (folder / "days").mkdir()
+    with esformat.create(folder / "days" / "by-day.esdb") as writer:
+        days = pa.array([START + dt.timedelta(minutes=n) for n in range(40_000)])
+        spaces = [f"day-{n // 1440:03d}" for n in range(40_000)]
+        writer.add_table(pa.table({"space": spaces, "timestamp": days, "data": [b"x"] * 40_000}))
+    read = []
+    times = newest._times
+    monkeypatch.setattr(newest, "_times", lambda *given: read.append(1) or times(*given))
+    with esformat.open(folder / "days" / "by-day.esdb") as segment:
+        rows = segment.sql("SELECT timestamp FROM events ORDER BY timestamp DESC LIMIT 5").fetchall()
+        assert [row[0] for row in rows] == [START + dt.timedelta(minutes=n) for n in range(39_999, 39_994, -1)]
+        assert len(read) <= 2
+        rows = segment.sql("SELECT timestamp FROM events ORDER BY timestamp LIMIT 5").fetchall()
+        assert [row[0] for row in rows] == [START + dt.timedelta(minutes=n) for n in range(5)]
+
+
+def blocks(segment, statement: str) -> str:
+    return next(value for key, value in segment.sql(f"EXPLAIN {statement}") if key == "blocks")
+
+
+def test_explain_counts_blocks(opened):
+    """EXPLAIN tells how many blocks are read of how many, after all that a condition implies."""
+    segment = opened["one"]
+    total = segment.info()["blocks"]["data"]["count"]
+    assert blocks(segment, "SELECT max(n) FROM events") == f"events: {total} of {total} blocks, columns n"
+    for condition in ("space = 'b'", "space LIKE 'customer-2%'", "starts_with(space, 'é')"):
+        read = int(blocks(segment, f"SELECT max(n) FROM events WHERE {condition}").split()[1])
+        assert 0 < read < total / 2, condition
+
+
+def test_spaces_of_a_join_are_handed_down(folder, opened):
+    joined = f"SELECT max(n) FROM events JOIN '{folder}/dims.parquet' d USING (space)"
+    total = opened["one"].info()["blocks"]["data"]["count"]
+    assert int(blocks(opened["one"], joined).split()[1]) < total
+
+
+def test_statements_that_are_asked_again(folder, monkeypatch):
+    """A statement is looked into once for each file, and gives the same again, also with other parameters."""
+    statements = [
+        "SELECT count(*) FROM events", "SELECT max(n) FROM events WHERE space LIKE 'customer%'",
+        "SELECT timestamp FROM events ORDER BY timestamp DESC LIMIT 3", "SELECT sum(n) FROM events", "SELECT 1",
+    ]  # fmt: skip
+    with esformat.open(folder / "one.esdb") as segment:
+        first = [segment.sql(statement).fetchall() for statement in statements]
+        some = [segment.sql("SELECT count(n) FROM events WHERE space = ?", [space]).fetchall() for space in ("a", "b")]
+        parsed = []
+        monkeypatch.setattr(session, "parse", lambda *given: parsed.append(given))
+        assert [segment.sql(statement).fetchall() for statement in statements] == first
+        assert segment.sql("SELECT count(n) FROM events WHERE space = ?", ["b"]).fetchall() == some[1] != some[0]
+        assert len(parsed) == 1  # what names no table
+        plan = dict(segment.sql("EXPLAIN SELECT count(*) FROM events"))
+        assert plan["blocks"] == "events: no block, 1 counts instead"
+
+
+def test_answers_in_every_form(opened):
+    rows = opened["one"].sql("SELECT space, n FROM events WHERE space = 'b' ORDER BY n LIMIT 3")
+    table = rows.to_table()
+    assert table.schema == rows.schema == pa.schema([("space", pa.string()), ("n", pa.int64())])
+    assert rows.to_pandas()["n"].tolist() == table["n"].to_pylist()
+    assert pa.table(rows) == table
+    assert [dict(zip(rows.column_names, row, strict=True)) for row in rows] == table.to_pylist()
+    assert pa.Table.from_batches(rows.batches()) == table
+    assert "<td>b</td>" in rows._repr_html_()
+
+
+def test_answers_are_streamed(opened):
+    """The first rows come before the last are read, and whoever stops early ends the reading."""
+    reader = opened["one"].sql("SELECT * FROM events, range(10)").to_reader()
+    assert 0 < len(reader.read_next_batch()) < EVENTS * 5
+    other = opened["one"].sql("SELECT count(n) FROM events").fetchall()  # beside it
+    assert other == [(EVENTS,)]
+    reader.close()
+
+
+def test_threads_share_a_segment(opened):
+    found = []
+
+    def ask() -> None:
+        found.append(opened["one"].sql("SELECT sum(n) FROM events").fetchall())
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert found.count(found[0]) == 4
+
+
+WRONG = [
+    ("SELECT FROM", "syntax error"),
+    ("SELECT nope FROM events", "Candidate bindings"),
+    ("SELECT * FROM nope", "no table 'nope'"),
+    ("SELECT 1; SELECT 2", "one statement, not 2"),
+    ("", "one statement, not 0"),
+    ("CREATE TABLE x AS SELECT 1", "not CREATE"),
+    ("COPY (SELECT 1) TO 'x.csv'", "not COPY"),
+    ("SELECT * FROM opened", "no table 'opened'"),
+    ("SELECT type::INT FROM events", "Could not convert"),
+    ("EXPLAIN SELECT FROM", "syntax error"),
+]
+
+
+@pytest.mark.parametrize(("statement", "said"), WRONG)
+def test_wrong_statements(opened, statement, said):
+    """What is wrong is said in one line, and nothing but questions is taken; names are no variables of a program."""
+    with pytest.raises(esformat.UsageError) as caught:
+        opened["one"].sql(statement).fetchall()
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there(opened):
+    with pytest.raises(OSError, match="No files found"):
+        opened["one"].sql("SELECT * FROM 'nope.parquet'")
+
+
+def test_damage_is_told_as_itself(folder):
+    """An error of a file comes through DuckDB as the error that it is."""
+    damaged = folder / "damaged" / "x.esdb"
+    damaged.parent.mkdir()
+    stored = bytearray((folder / "one.esdb").read_bytes())
+    for at in range(1000, len(stored) // 2, 500):
+        stored[at] ^= 0xFF
+    damaged.write_bytes(stored)
+    with esformat.open(damaged) as segment, pytest.raises(esformat.CorruptSegmentError, match=r"x\.esdb"):
+        segment.sql("SELECT sum(n), max(data), max(space) FROM events").fetchall()
+
+
+def test_closed_files(folder):
+    with esformat.open(folder / "one.esdb") as segment:
+        rows = segment.sql("SELECT sum(n) FROM events")
+    with pytest.raises(esformat.EsdbError):
+        rows.fetchall()
+
+
+def test_answers_are_not_pickled(opened):
+    with pytest.raises(esformat.UsageError, match="to_table"):
+        pickle.dumps(opened["one"].sql("SELECT 1"))

@@ -1,0 +1,193 @@
+"""Engines by their own doors: the same rows as from all events in memory, and no more read than they need."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+import esformat
+import esformat.duckdb
+from esformat.pandas import read_esdb
+from esformat.polars import filter_of, scan_esdb
+
+START = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
+EVENTS = 20_000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two files with an index of text, one of truth values and a column of floats with NaN."""
+    folder = tmp_path_factory.mktemp("engines")
+    for part in range(2):
+        numbers = range(part * EVENTS, (part + 1) * EVENTS)
+        table = pa.table(
+            {
+                "space": [f"user-{n * 31 % 997 % 40}" for n in numbers],
+                "timestamp": [START + dt.timedelta(seconds=n * 7919 % 86_400, microseconds=n) for n in numbers],
+                "data": [b"%d" % n for n in numbers],
+                "type": [["page", "purchase", None][n % 7 % 3] for n in numbers],
+                "paid": [n % 3 == 0 for n in numbers],
+                "price": [float("nan") if n % 5 == 0 else n / 10 for n in numbers],
+            }
+        )
+        with esformat.create(folder / f"part-{part}.esdb", indexes=["type", "paid"]) as writer:
+            writer.add_table(table)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def everything(folder):
+    with esformat.open_many(folder) as files:
+        return pl.DataFrame(files.dataset().to_table())
+
+
+def hour(number: int) -> dt.datetime:
+    return START + dt.timedelta(hours=number)
+
+
+# ---------------------------------------------------------------- Polars
+
+CONDITIONS = [
+    pl.col("space") == "user-7",
+    pl.lit("user-7") == pl.col("space"),
+    pl.col("space").is_in(["user-1", "user-2", "none"]),
+    pl.col("space").str.starts_with("user-1"),
+    pl.col("space") >= "user-5",
+    pl.col("type") == "purchase",
+    pl.col("type").is_null(),
+    pl.col("type").is_in(["page"]),
+    pl.col("type") != "page",
+    pl.col("paid"),
+    ~pl.col("paid"),
+    pl.col("paid") == True,  # noqa: E712 - an expression, no comparison
+    pl.col("timestamp") < hour(3),
+    pl.col("timestamp") <= START + dt.timedelta(seconds=100 * 7919 % 86_400, microseconds=100),
+    pl.col("timestamp") > START + dt.timedelta(seconds=200 * 7919 % 86_400, microseconds=200),
+    pl.col("timestamp").is_between(hour(5), hour(6)),
+    pl.col("timestamp").is_between(hour(5), hour(6), closed="none"),
+    pl.col("price") > 3000,  # NaN is more than any number for Polars
+    (pl.col("space") == "user-3") | (pl.col("space") == "user-4"),
+    (pl.col("space") == "user-3") | (pl.col("price") < 5),
+    pl.col("data").bin.starts_with(b"1"),
+    pl.col("timestamp").dt.hour() == 3,
+]
+
+
+@examples(150)
+@given(
+    conditions=st.lists(st.sampled_from(CONDITIONS), max_size=3),
+    columns=st.sampled_from([None, ["timestamp"], ["price", "space"], ["data", "type", "paid"]]),
+)
+def test_polars(folder, everything, conditions, columns):
+    """Any condition gives the rows that it gives in memory, whatever of it was understood."""
+    frames = [scan_esdb(folder), everything.lazy()]
+    for condition in conditions:
+        frames = [frame.filter(condition) for frame in frames]
+    if columns is not None:
+        frames = [frame.select(columns) for frame in frames]
+    found, expected = (frame.collect() for frame in frames)
+    assert found.equals(expected)
+    assert found.schema == expected.schema
+
+
+def test_polars_without_columns(folder, everything):
+    assert scan_esdb(folder).select(pl.len()).collect().item() == everything.height
+    first = scan_esdb(folder).head(7).collect()
+    assert first.equals(everything.head(7))
+    few = scan_esdb(folder).filter(pl.col("type") == "purchase").head(7).collect()
+    assert few.equals(everything.filter(pl.col("type") == "purchase").head(7))
+
+
+def test_polars_reads_what_it_needs(folder):
+    """A condition on spaces reads their blocks alone."""
+    source = esformat.CountingSource(esformat.FileSource(folder / "part-0.esdb"))
+    with esformat.open(source) as segment:
+        frame = scan_esdb(segment)
+        opening = source.bytes_read
+        frame.filter(pl.col("space") == "user-7").select("price").collect()
+        assert source.bytes_read - opening < source.size / 4
+
+
+def test_predicates_as_filters():
+    """What is understood of a predicate; a side that is not leaves an AND, and takes an OR away."""
+    known = {"space", "timestamp", "type"}
+    space, other = pl.col("space") == "a", pl.col("price") == 1.0
+    assert filter_of(space & other, known).equals(pc.field("space") == "a")
+    assert filter_of(space | other, known) is None
+    assert filter_of(pl.col("type").map_elements(bool, return_dtype=pl.Boolean), known) is None
+    assert filter_of(pl.col("space").is_in(["a", "b"]), known).equals(pc.field("space").isin(pa.array(["a", "b"])))
+
+
+# ---------------------------------------------------------------- DuckDB
+
+
+def test_duckdb_finds_files(folder, monkeypatch):
+    """Statements of every kind name segments, patterns and directories; what is not there is DuckDB's error."""
+    monkeypatch.chdir(folder)
+    with esformat.duckdb.connect() as connection:
+        connection.sql("CREATE TABLE paid AS FROM 'part-0.esdb' WHERE paid")
+        assert connection.sql("SELECT count(*) FROM paid").fetchall() == [((EVENTS + 2) // 3,)]
+        assert connection.execute("SELECT count(*) FROM 'part-*.esdb' WHERE space = ?", ["none"]).fetchall() == [(0,)]
+        assert connection.sql(f"SELECT count(*) FROM '{folder}'").fetchall() == [(2 * EVENTS,)]
+        with pytest.raises(duckdb.CatalogException):
+            connection.sql("FROM nope")
+        with pytest.raises(FileNotFoundError):
+            connection.sql("FROM 'nope.esdb'")
+
+
+def test_files_for_a_connection_that_is_there(folder):
+    name = str(folder / "part-1.esdb")
+    with duckdb.connect() as connection, esformat.duckdb.register(connection, name):
+        assert connection.sql(f"SELECT count(*) FROM '{name}'").fetchall() == [(EVENTS,)]
+        with pytest.raises(esformat.UsageError):
+            esformat.duckdb.register(connection, "nope.csv")
+
+
+# ---------------------------------------------------------------- DataFusion, pandas
+
+
+def test_datafusion(folder, everything):
+    """A dataset is a table: columns and conditions are pushed down, and no column at all."""
+    datafusion = pytest.importorskip("datafusion")
+    context = datafusion.SessionContext()
+    with esformat.open_many(folder) as files:
+        context.register_dataset("events", files.dataset())
+        asked = "SELECT type, count(*) AS n, max(price) AS most FROM events WHERE space = 'user-7' GROUP BY 1"
+        found = pl.DataFrame(pa.table(context.sql(asked))).sort("type")
+        expected = everything.filter(pl.col("space") == "user-7").group_by("type").len()
+        assert found.select("type", "n").rows() == expected.sort("type").rows()
+        assert pa.table(context.sql("SELECT count(*) AS n FROM events")).to_pylist() == [{"n": 2 * EVENTS}]
+
+
+def test_pandas(folder, everything):
+    expected = everything.filter(pl.col("space") == "user-7", pl.col("type") == "page")
+    filters = [("space", "==", "user-7"), ("type", "in", ["page"])]
+    frame = read_esdb(folder, columns=["timestamp", "price"], filters=filters)
+    pd.testing.assert_frame_equal(frame, expected.select("timestamp", "price").to_arrow().to_pandas())
+    same = read_esdb(
+        folder, columns=["timestamp", "price"], filters=(pc.field("space") == "user-7") & (pc.field("type") == "page")
+    )
+    pd.testing.assert_frame_equal(same, frame)
+
+
+# ---------------------------------------------------------------- no columns
+
+
+def test_no_columns_are_counted_from_metadata(folder):
+    """Rows without columns are as many as there are, and no block is read for them."""
+    source = esformat.CountingSource(esformat.FileSource(folder / "part-0.esdb"))
+    with esformat.open(source) as segment:
+        opening = source.bytes_read
+        batches = list(segment.dataset().scanner(columns=[]).to_batches())
+        assert source.bytes_read == opening
+    assert sum(batch.num_rows for batch in batches) == EVENTS
+    assert all(batch.num_columns == 0 for batch in batches)
