@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.cli.shared.feeding import showing
 from aggregator.cli.shared.opened import asking, catalog_or_server, topic_argument
 from esformat import convert
 from esformat.cli.parts import (
@@ -31,7 +31,7 @@ from esformat.cli.parts import (
 )
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 _FORMATS = ("esdb", "parquet", "arrow", "csv", "jsonl", "json")
 _NAMES = {".esdb": "esdb", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
@@ -88,20 +88,13 @@ def export(
         if question["where"]:
             scan = Filtered(scan, question["where"], None, None)
 
-        def batches() -> Iterator[pa.RecordBatch]:
-            done = 0
-            for batch in scan.batches():
-                yield batch
-                done += batch.num_rows
-                if show is not None:
-                    show(done, total)
-
+        batches = showing(scan.batches(), show, total)
         if chosen == "esdb":
             with finished_file(file) as made_at:
-                events = write_segment(batches(), schema, exported.indexes, exported.keys, made_at, force=force)
+                events = write_segment(batches, schema, exported.indexes, exported.keys, made_at, force=force)
         else:
             with opened_output(file, force=force) as sink:
-                events = convert.write_batches(batches(), schema, chosen_format(chosen, file), sink, warn)
+                events = convert.write_batches(batches, schema, chosen_format(chosen, file), sink, warn)
     seconds = perf_counter() - started
     if as_json:
         say_json({"path": shown_name(file), "events": events, "seconds": round(seconds, 6)}, teller(file))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ import click
 
 import esformat
 from aggregator.cli.events.append import feeding_options, report
-from aggregator.cli.shared.feeding import Fed, NewTopic, feed, feed_files
+from aggregator.cli.shared.feeding import Fed, NewTopic, feed, feed_files, showing
 from aggregator.cli.shared.opened import catalog_argument, topic_argument, writing
 from esformat import convert
 from esformat.cli.parts import InputCommand, input_options, json_option, progress
@@ -101,18 +101,8 @@ def _feed_segments(topic: Topic, paths: Sequence[convert.Input], options: dict[s
     with progress("importing", things=True) as show:
         for path in paths:
             with esformat.open(path) as segment:
-                scan = segment.scan()
-
-                def batches(scan: esformat.Scan = scan, total: int = segment.num_events) -> Iterator[pa.RecordBatch]:
-                    done = 0
-                    for batch in scan.batches():
-                        yield batch
-                        done += batch.num_rows
-                        if show is not None:
-                            show(done, total)
-
                 feed(
-                    topic, batches(), options["partition"],
+                    topic, showing(segment.scan().batches(), show, segment.num_events), options["partition"],
                     batch_rows=options["batch_rows"], producer=options["producer"], fed=fed,
                     receipts=options["receipts"],
                 )  # fmt: skip

@@ -163,3 +163,15 @@ def _roles(topic: AnyTopic | NewTopic, options: dict[str, Any]) -> convert.Roles
     fresh = not topic.stats()["schemas"]
     null_data = fresh or "data" not in schema.names or schema.field("data").nullable
     return replace(roles, known=known, null_data=null_data)
+
+
+def showing(
+    batches: Iterable[pa.RecordBatch], show: Callable[[int, int], None] | None, total: int
+) -> Iterator[pa.RecordBatch]:
+    """The batches, while `show`, of `progress`, counts their events."""
+    done = 0
+    for batch in batches:
+        yield batch
+        done += batch.num_rows
+        if show is not None:
+            show(done, total)

@@ -5,17 +5,16 @@ Names begin with `aggregator_` and keep to what `promtool check metrics` asks fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from aggregator.server.context import Context
 from aggregator.server.control.requests import BUCKETS_S
-from aggregator.server.metrics.figures import CatalogFigures, labelled
+from aggregator.server.metrics.figures import CatalogFigures, Figures, labelled
 from aggregator.server.metrics.plateau_figures import PlateauFigures
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -38,15 +37,8 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-class RequestFigures(Collector):
-    """Requests that ended and those that are open, as they are when it is asked."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing: routes are known when they are asked."""
-        return ()
+class RequestFigures(Figures):
+    """Requests that ended and those that are open."""
 
     def collect(self) -> Iterator[Metric]:
         """All figures."""

@@ -45,8 +45,8 @@ _OF_PIPES: tuple[tuple[_Family, str, str, Callable[[_Facts], int]], ...] = (
 )
 
 
-class CatalogFigures(Collector):
-    """What a catalog holds, as it is when it is asked."""
+class Figures(Collector):
+    """Figures of one application, as they are when they are asked for."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -54,6 +54,10 @@ class CatalogFigures(Collector):
     def describe(self) -> Iterable[Metric]:
         """Nothing: names are known when they are read."""
         return ()
+
+
+class CatalogFigures(Figures):
+    """What a catalog holds."""
 
     def collect(self) -> Iterator[Metric]:
         """All figures."""

@@ -5,27 +5,18 @@ They break rules that Prometheus has for names (`promtool check metrics`), and s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 
-from aggregator.server.context import Context
-from aggregator.server.metrics.figures import MAX_LABELLED, largest_partitions
+from aggregator.server.metrics.figures import MAX_LABELLED, Figures, largest_partitions
 
 _SYSTEM = {"system": "plateau"}
 
 
-class PlateauFigures(Collector):
+class PlateauFigures(Figures):
     """The figures of a catalog as plateau names them."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing: names are known when they are read."""
-        return ()
 
     def collect(self) -> Iterator[Metric]:
         """All of them. Its counters have no suffix, so they have no type here."""
