@@ -100,6 +100,17 @@ class TopicTable:
         self._snapshot, self._held, self._pool = snapshot, held, pool
         self._tagged = tagged and TAGS not in snapshot.schema_set.union.arrow.names
 
+    def __eq__(self, other: object) -> bool:
+        """Whether it is of the same topic."""
+        return isinstance(other, TopicTable) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    @property
+    def _identity(self) -> tuple[int, bool]:
+        return self._snapshot.topic.number, self._tagged
+
     def _scan(self, **options: Any) -> Scan:
         info = self._snapshot.topic
         question = make_question(binary_keys=self._snapshot.binary_keys, indexes=info.indexes, **options)

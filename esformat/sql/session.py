@@ -226,9 +226,15 @@ def _missing(error: duckdb.Error) -> str | None:
 
 
 def register(connection: duckdb.DuckDBPyConnection, name: str, table: Table, watch: Watch) -> None:
-    """Make a table known to a connection by a name."""
-    watch.tables[name] = table
-    connection.register(name, table.dataset().watched(watch.of(name)))
+    """Make a table known to a connection by a name. Raises UsageError for two that capitals tell apart."""
+    known = next((each for other, each in watch.tables.items() if other.casefold() == name.casefold()), None)
+    if known is not None and known != table:
+        raise UsageError(
+            f"the statement names two tables that are {name!r} but for capitals", hint="ask for one at a time"
+        )
+    watch.tables[name] = table if known is None else known
+    if known is None:
+        connection.register(name, table.dataset().watched(watch.of(name)))
 
 
 def _check(connection: duckdb.DuckDBPyConnection, text: str) -> None:

@@ -118,6 +118,18 @@ def test_one_moment(catalog):
     assert sorted(catalog.sql("SELECT type, count(*) FROM growing GROUP BY 1"), key=repr) == [("x", 1), (None, 1)]
 
 
+def test_names_that_differ_in_capitals(catalog):
+    """Topics have any name; two that SQL cannot tell apart are never taken for each other."""
+    for name in ('a "b" c', "Twins", "twins"):
+        catalog.create_topic(name).append([{"space": "a", "timestamp": 1, "data": name.encode()}])
+    assert catalog.sql('SELECT decode(max(data)) FROM "a ""b"" c"').fetchall() == [('a "b" c',)]
+    for name in ("Twins", "twins"):
+        assert catalog.sql(f"SELECT decode(max(data)) FROM {name}").fetchall() == [(name,)]
+    with pytest.raises(esformat.UsageError, match="but for capitals"):
+        catalog.sql("SELECT a.data, b.data FROM Twins a, twins b")
+    assert catalog.sql("SELECT count(a.space) FROM CLICKS a JOIN clicks b USING (timestamp)").fetchall()[0][0] >= 8500
+
+
 def test_an_index_of_several_types(catalog):
     """A column whose type changed is read as the common one, in bounds and in counts."""
     topic = catalog.create_topic("mixed", pa.schema([("code", pa.int64())]), indexes=["code"])
