@@ -14,7 +14,6 @@ import certifi
 import effort  # noqa: F401 - loads the profile of Hypothesis
 import pytest
 from clicks import click_table, in_file_order, write_clicks
-from rewriting import rewrite_ahead
 from still import guard_walks, no_background
 
 import esformat
@@ -30,11 +29,6 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
 # What a script starts in the background ignores interrupts, and so would every process that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Before the processes of xdist start."""
-    rewrite_ahead(config, Path(__file__).parent)
 
 
 @pytest.hookimpl(wrapper=True)
