@@ -231,6 +231,14 @@ def run_events(
     return made
 
 
+@cython.cfunc
+@cython.inline
+def _at(values: list[Any], place: cython.Py_ssize_t) -> object:
+    if not 0 <= place < len(values):
+        raise IndexError(place)
+    return values[place]
+
+
 def row_events(
     spaces: list[Any],
     space_of: cython.const[cython.longlong][::1],
@@ -281,15 +289,9 @@ def row_events(
             shown = block
         key = space_of[i]
         if key != held or not n:
-            if not 0 <= key < len(spaces):
-                raise IndexError(key)
-            space = spaces[key]
-            held = key
+            space, held = _at(spaces, key), key
         if several or not n:
-            key = grouping_of[i] if several else 0
-            if not 0 <= key < len(groupings):
-                raise IndexError(key)
-            grouping = groupings[key]
+            grouping = _at(groupings, grouping_of[i] if several else 0)
         if data is not None:
             payload = data[i - first]
         event: Event = _event(space, grouping, times[i], payload, row - starts[block], current)
