@@ -67,7 +67,7 @@ def with_condition(select: Select, text: str, *, without: bool) -> Select:
 
 
 def is_open(select: Select) -> bool:
-    """Whether the statement leaves it to who asks where to begin, how many to give and in which order."""
+    """Whether the statement does not say where to begin, how many to give or in which order, so that a caller may."""
     return select.position is None and select.offset is None and select.limit is None and not select.newest_first
 
 
