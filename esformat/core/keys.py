@@ -1,99 +1,130 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Keys in ascending order, found by halving."""
+"""Keys in ascending order: read, found by halving, compared."""
+
+from collections.abc import Iterator
+from typing import Any
 
 import cython
+from cython.cimports.cpython import array
+from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
 from cython.cimports.libc.string import memcmp
 
-
-def find_key(data: bytes, edges: cython.const[cython.longlong][::1], key: bytes) -> tuple[int, int]:
-    """Where a key stands among ascending keys: [first, last), empty at the place where it would stand.
-
-    Key i is data[edges[i]:edges[i + 1]]. Raises ValueError where an edge that was looked at lies outside.
-    """
-    first: cython.Py_ssize_t = _bound(data, edges, key, False)
-    if first + 1 >= edges.shape[0] or _order(data, edges, first, key) != 0:
-        return first, first
-    return first, _bound(data, edges, key, True)
+from esformat.core.bytes_nodes import read_values
 
 
-@cython.cfunc
-@cython.exceptval(-1)
-def _bound(
-    data: bytes, edges: cython.const[cython.longlong][::1], key: bytes, behind: cython.bint
-) -> cython.Py_ssize_t:
-    """The first place whose key is not below `key`, or is above it where `behind`."""
-    low: cython.Py_ssize_t = 0
-    high: cython.Py_ssize_t = edges.shape[0] - 1
-    middle: cython.Py_ssize_t
-    order: cython.int
-    if high < 0:
-        raise ValueError("no edges")
-    while low < high:  # so that each place looked at is from 0 to the last one of a key
-        middle = low + (high - low) // 2
-        order = _order(data, edges, middle, key)
-        if order < 0 or (behind and order == 0):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+@cython.final
+@cython.cclass
+class Keys:
+    """Keys side by side in some bytes: looked up there, and given as a list or as memory of an Arrow array."""
 
+    edges = cython.declare(array.array, visibility="readonly")  # type: Any
+    """Where each key begins in `data`, and where the last ends: int64."""
+    data = cython.declare(bytes, visibility="readonly")  # type: bytes
+    _count: cython.Py_ssize_t
 
-@cython.cfunc
-@cython.exceptval(-2)
-def _order(data: bytes, edges: cython.const[cython.longlong][::1], place: cython.Py_ssize_t, key: bytes) -> cython.int:
-    """-1, 0 or 1 as the key at a place is below, is or is above another."""
-    begin: cython.Py_ssize_t = edges[place]
-    end: cython.Py_ssize_t = edges[place + 1]
-    if not 0 <= begin <= end <= len(data):
-        raise ValueError("a key lies outside of its bytes")
-    size: cython.Py_ssize_t = end - begin
-    at: cython.p_char = data
-    other: cython.p_char = key
-    order: cython.int = memcmp(at + begin, other, min(size, len(key)))
-    if order == 0:
-        return (size > len(key)) - (size < len(key))
-    return 1 if order > 0 else -1
-
-
-def pairs_ascend(
-    data: bytes,
-    edges: cython.const[cython.longlong][::1],
-    more: bytes,
-    more_edges: cython.const[cython.longlong][::1],
-) -> bool:
-    """Whether pairs of keys ascend strictly, pair i being key i of `data` and key i of `more`, cut as in `find_key`.
-
-    Raises ValueError where an edge lies outside, or where the two have different numbers of keys.
-    """
-    count: cython.Py_ssize_t = edges.shape[0] - 1
-    if count != more_edges.shape[0] - 1:
-        raise ValueError("different numbers of keys")
-    _check_edges(edges, len(data))
-    _check_edges(more_edges, len(more))
-    first: cython.p_char = data
-    second: cython.p_char = more
-    i: cython.Py_ssize_t
-    order: cython.int = -1
-    with cython.nogil:
-        for i in range(count - 1):  # i + 2 is at most the last edge
-            order = _compare(first, edges[i], edges[i + 1], edges[i + 2])
-            if order == 0:
-                order = _compare(second, more_edges[i], more_edges[i + 1], more_edges[i + 2])
-            if order >= 0:
-                break
-    return order < 0
-
-
-@cython.cfunc
-@cython.exceptval(-1)
-def _check_edges(edges: cython.const[cython.longlong][::1], size: cython.Py_ssize_t) -> cython.int:
-    i: cython.Py_ssize_t
-    last: cython.longlong = 0
-    for i in range(edges.shape[0]):
-        if edges[i] < last or edges[i] > size:
+    def __init__(self, edges: Any, data: bytes) -> None:
+        """edges: an array of int64. Raises ValueError where they do not ascend from 0 to the end of `data`."""
+        self.edges, self.data = edges, data
+        self._count = len(self.edges) - 1
+        if self.edges.typecode != "q" or self._count < 0:
+            raise ValueError("no edges of keys")
+        i: cython.Py_ssize_t
+        last: cython.longlong = 0
+        edge: cython.p_longlong = self.edges.data.as_longlongs
+        for i in range(self._count + 1):
+            if edge[i] < last or (i == 0 and edge[i]):
+                raise ValueError("a key lies outside of its bytes")
+            last = edge[i]
+        if last != len(data):
             raise ValueError("a key lies outside of its bytes")
-        last = edges[i]
-    return 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.as_list())
+
+    @property
+    def size_bytes(self) -> int:
+        """What they take."""
+        return 8 * self._count + len(self.data)
+
+    @property
+    def all_empty(self) -> bool:
+        """Whether no key has a byte."""
+        return not self.data
+
+    def at(self, place: cython.Py_ssize_t) -> bytes:
+        """One key. Raises IndexError."""
+        if not 0 <= place < self._count:
+            raise IndexError("there is no such key")
+        edge: cython.p_longlong = self.edges.data.as_longlongs
+        return self.data[edge[place] : edge[place + 1]]
+
+    def as_list(self) -> list[bytes]:
+        """The keys as Python bytes."""
+        edge: cython.p_longlong = self.edges.data.as_longlongs
+        data: cython.p_char = self.data
+        return [PyBytes_FromStringAndSize(data + edge[i], edge[i + 1] - edge[i]) for i in range(self._count)]
+
+    def places_of(self, key: bytes) -> tuple[int, int]:
+        """Where a key stands among ascending keys: [first, last), empty at the place where it would stand."""
+        first: cython.Py_ssize_t = self._bound(key, False)
+        if first == self._count or self._order(first, key) != 0:
+            return first, first
+        return first, self._bound(key, True)
+
+    @cython.cfunc
+    def _bound(self, key: bytes, behind: cython.bint) -> cython.Py_ssize_t:
+        """The first place whose key is not below `key`, or is above it where `behind`."""
+        low: cython.Py_ssize_t = 0
+        high: cython.Py_ssize_t = self._count
+        middle: cython.Py_ssize_t
+        order: cython.int
+        while low < high:  # so that each place looked at is from 0 to the last one of a key
+            middle = low + (high - low) // 2
+            order = self._order(middle, key)
+            if order < 0 or (behind and order == 0):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    @cython.cfunc
+    def _order(self, place: cython.Py_ssize_t, key: bytes) -> cython.int:
+        """-1, 0 or 1 as the key at a place is below, is or is above another."""
+        edge: cython.p_longlong = self.edges.data.as_longlongs
+        size: cython.Py_ssize_t = edge[place + 1] - edge[place]
+        data: cython.p_char = self.data
+        other: cython.p_char = key
+        order: cython.int = memcmp(data + edge[place], other, min(size, len(key)))
+        if order == 0:
+            return (size > len(key)) - (size < len(key))
+        return 1 if order > 0 else -1
+
+    def ascend_with(self, others: Any) -> bool:
+        """Whether pairs of these keys and the others, place by place, ascend strictly.
+
+        Raises ValueError where there are not as many others.
+        """
+        them: Keys = others
+        if self._count != them._count:
+            raise ValueError("different numbers of keys")
+        one: cython.p_longlong = self.edges.data.as_longlongs
+        two: cython.p_longlong = them.edges.data.as_longlongs
+        first: cython.p_char = self.data
+        second: cython.p_char = them.data
+        count: cython.Py_ssize_t = self._count
+        i: cython.Py_ssize_t
+        order: cython.int = -1
+        with cython.nogil:
+            for i in range(count - 1):  # i + 2 is at most the last edge
+                order = _compare(first, one[i], one[i + 1], one[i + 2])
+                if order == 0:
+                    order = _compare(second, two[i], two[i + 1], two[i + 2])
+                if order >= 0:
+                    break
+        return order < 0
 
 
 @cython.cfunc
@@ -105,3 +136,9 @@ def _compare(data: cython.p_char, begin: cython.longlong, middle: cython.longlon
     if order == 0:
         return (middle - begin > end - middle) - (middle - begin < end - middle)
     return 1 if order > 0 else -1
+
+
+def read_keys(body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, plain: Any, framed: Any) -> tuple[Keys, int]:
+    """The node of `count` keys at a byte of a body, as `read_values` reads it; also the byte after it."""
+    edges, data, end = read_values(body, at, count, plain, framed)
+    return Keys(edges, data), end

@@ -8,7 +8,7 @@ the planes that are not raw, compressed. `esformat/format/packing.py` writes the
 
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cython.cimports.esformat.core.packs import PackHead, read_pack_head, unpack_bits
+from cython.cimports.esformat.core.packs import PackHead, join_number_planes, read_pack_head, unpack_bits
 from cython.cimports.libc.string import memcpy, memset
 
 from esformat.errors import CorruptSegmentError
@@ -116,7 +116,6 @@ def _join(
     raw: cython.Py_ssize_t = pack.raw
     width: cython.Py_ssize_t = pack.width
     raw_at: cython.Py_ssize_t = pack.raw_at
-    base: cython.longlong = pack.base
     packed: cython.Py_ssize_t = width - raw
     # The pack may be of another body: what follows proves every index of the loops.
     if width > 8 or low < 0 or size < 0 or at < 0 or rest_at < 0:
@@ -137,21 +136,15 @@ def _join(
         raise ValueError("the bytes of packed numbers end early")
     if packed and (rest_at > rest.shape[0] or count > (rest.shape[0] - rest_at) // packed):
         raise ValueError("the bytes of packed numbers end early")
-    i: cython.Py_ssize_t
-    k: cython.Py_ssize_t
-    first: cython.Py_ssize_t
-    with cython.nogil:
-        for i in range(size):
-            out[at + i] = base
-        for k in range(width):
-            if k < raw:
-                first = raw_at + k * count + low
-                for i in range(size):
-                    out[at + i] = _added(out[at + i], body[first + i], k)
-            else:
-                first = rest_at + (k - raw) * count + low
-                for i in range(size):
-                    out[at + i] = _added(out[at + i], rest[first + i], k)
+    head = cython.declare(PackHead)
+    head.width, head.raw, head.base = width, raw, pack.base
+    if size:
+        with cython.nogil:
+            join_number_planes(
+                cython.address(body[raw_at]) if raw else cython.NULL,
+                cython.address(rest[rest_at]) if packed else cython.NULL,
+                cython.address(head), count, low, cython.address(out[at]), size,
+            )  # fmt: skip
     return 0
 
 
@@ -194,16 +187,6 @@ def pack_bits(numbers: cython.const[cython.longlong][::1], base: cython.longlong
         if held:
             out[at] = word & 255
     return made
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _added(number: cython.longlong, byte: cython.uchar, place: cython.Py_ssize_t) -> cython.longlong:
-    """A byte at a place of its own, added modulo 2^64."""
-    shifted: cython.ulonglong = cython.cast(cython.ulonglong, byte) << (8 * place)
-    return cython.cast(cython.longlong, cython.cast(cython.ulonglong, number) + shifted)
 
 
 def sum_steps(

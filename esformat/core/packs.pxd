@@ -115,3 +115,46 @@ cdef inline void unpack_bits(
     for i in range(whole, size):
         out[i] = <long long>(few_bits(stored, place >> 3, place & 7, bits) + <word>base)
         place += bits
+
+
+cdef inline void join_number_planes(
+    const byte* raw, const byte* rest, PackHead* pack, Py_ssize_t count,
+    Py_ssize_t low, long long* out, Py_ssize_t size,
+) noexcept nogil:
+    """Write numbers [low, low + size) of a pack of planes, modulo 2^64; `rest`: the planes that are not raw."""
+    cdef Py_ssize_t i, k
+    cdef const byte* plane
+    for i in range(size):
+        out[i] = pack.base
+    for k in range(pack.width):
+        plane = (raw + k * count if k < pack.raw else rest + (k - pack.raw) * count) + low
+        for i in range(size):
+            out[i] = <long long>(<word>out[i] + (<word>plane[i] << (8 * k)))
+
+
+cdef inline int fill_numbers(
+    object body, const byte* data, PackHead* pack, Py_ssize_t count, object decompressor, long long* out
+) except -1:
+    """Write all `count` numbers of a pack that `read_pack_head` found in `body`, whose bytes are `data`.
+
+    Raises what the decompressor does, and ValueError where it gives another number of bytes than asked for.
+    """
+    cdef Py_ssize_t planes = pack.width - pack.raw
+    cdef bytes rest = b""
+    cdef const byte* more
+    if pack.bits:
+        with nogil:
+            unpack_bits(data + pack.stored_at, pack.end - pack.stored_at, pack.bits, pack.base, 0, out, count)
+        return 0
+    if planes and not pack.codec and pack.end - pack.stored_at == planes * count:
+        more = data + pack.stored_at
+    elif planes:
+        rest = decompressor.decompress(pack.codec, body[pack.stored_at : pack.end], planes * count)
+        if len(rest) != planes * count:
+            raise ValueError("the planes of packed numbers have another size")
+        more = rest
+    else:
+        more = data
+    with nogil:
+        join_number_planes(data + pack.raw_at, more, pack, count, 0, out, count)
+    return 0

@@ -10,18 +10,16 @@ Timestamps are differences within a run; the first row of each run counts from t
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.core.keys import find_key, pairs_ascend
+from esformat.core.keys import Keys, read_keys
 from esformat.core.numbers import sum_steps
-from esformat.core.values import cut
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import bytes_of
 from esformat.format.bytes_node import BytesNode
@@ -68,48 +66,10 @@ def encode_runs_of_keys(runs: Runs, context: EncodeContext) -> bytes:
     )
 
 
-class Keys:
-    """Decoded keys: their bytes side by side, looked up there, and given as a list or as an array for scans."""
-
-    __slots__ = ("_data", "_edges", "all_empty")
-
-    def __init__(self, lengths: npt.NDArray[Any], data: bytes) -> None:
-        edges = np.zeros(len(lengths) + 1, dtype=np.int64)
-        np.add.accumulate(lengths, dtype=np.int64, out=edges[1:])
-        self._data, self._edges = data, edges.data
-        self.all_empty = not data
-
-    def __len__(self) -> int:
-        return len(self._edges) - 1
-
-    @property
-    def size_bytes(self) -> int:
-        """What they take."""
-        return self._edges.nbytes + len(self._data)
-
-    def places_of(self, key: bytes) -> tuple[int, int]:
-        """Where a key stands among ascending keys: [first, last), empty at the place where it would stand."""
-        return find_key(self._data, self._edges, key)
-
-    def ascend_with(self, others: Keys) -> bool:
-        """Whether pairs of these keys and the others, place by place, ascend strictly."""
-        return pairs_ascend(self._data, self._edges, others._data, others._edges)
-
-    def at(self, place: int) -> bytes:
-        """One key."""
-        return self._data[self._edges[place] : self._edges[place + 1]]
-
-    def as_list(self) -> list[bytes]:
-        """The keys as Python bytes."""
-        return cut(self._data, self._edges, 0, len(self), 0)
-
-    def as_array(self) -> pa.Array:
-        """The keys as an Arrow binary array."""
-        offsets = pa.py_buffer(np.asarray(self._edges).astype(np.int32))
-        return pa.Array.from_buffers(pa.binary(), len(self), [None, offsets, pa.py_buffer(self._data)])
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self.as_list())
+def keys_array(keys: Keys) -> pa.Array:
+    """Keys as an Arrow binary array."""
+    offsets = pa.py_buffer(np.asarray(keys.edges).astype(np.int32))
+    return pa.Array.from_buffers(pa.binary(), len(keys), [None, offsets, pa.py_buffer(keys.data)])
 
 
 class RunKeys(NamedTuple):
@@ -118,10 +78,6 @@ class RunKeys(NamedTuple):
     rows: I64
     spaces: Keys
     groupings: Keys
-
-    def ascend(self) -> bool:
-        """Whether each run's key is above that of the run before it."""
-        return self.spaces.ascend_with(self.groupings)
 
 
 def decode_runs_of_keys(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[RunKeys, int]:
@@ -137,12 +93,7 @@ def decode_runs_of_keys(body: memoryview, at: int, count: int, context: DecodeCo
 
 def decode_keys(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[Keys, int]:
     """A node of keys; also the byte after it. Raises CorruptSegmentError."""
-    node = BytesNode(body, at, count, context)
-    if node.head.valid is not None:
-        raise CorruptSegmentError("a key is null")
-    if not node.lengths.width and not node.lengths.base:  # no grouping anywhere: the usual case
-        return Keys(np.zeros(count, dtype=np.int64), b""), node.end
-    return Keys(*node.all_values(context)), node.end
+    return read_keys(body, at, count, context.plain, context.framed)
 
 
 def encode_timestamps(

@@ -18,12 +18,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from esformat.core.leaves import MOST_BLOCKS, Leaf
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Codec, Decompressor, make_compressor
-from esformat.format.data_block import Runs, decode_keys, decode_runs_of_keys, encode_runs_of_keys
+from esformat.format.data_block import Runs, decode_keys, encode_runs_of_keys
 from esformat.format.encoding import encode_node
 from esformat.format.frame import Block, check_length, encode_block
-from esformat.format.layout import MAX_PAGE_ENTRIES, BlockHandle, BlockKind
+from esformat.format.layout import BlockHandle, BlockKind
 from esformat.format.node import DecodeContext, EncodeContext
 from esformat.format.packing import decode_columns, encode_ints, read_packs, uncompressed_number
 
@@ -31,9 +32,10 @@ _LEAF = struct.Struct(
     "<I"  # data blocks that the leaf covers
 )
 LEAF_RUNS = 256  # a leaf ends at the block with which it holds so many runs …
-LEAF_BLOCKS = 256  # … or so many blocks
+LEAF_BLOCKS = MOST_BLOCKS  # … or so many blocks
 GROWTH_LEAVES = 1024  # after so many leaves of one size the next ones may hold twice the runs
 MAX_LEAF_RUNS = 4096
+MOST_ROWS = 1 << 60  # of a file: what sums of them may reach
 
 _RAW = make_compressor(Codec.NONE)
 
@@ -84,84 +86,22 @@ def encode_leaf(runs: Runs, spans: list[BlockSpan], context: EncodeContext) -> b
     return encode_block(BlockKind.DIRECTORY, body, count=len(runs.rows))
 
 
-class Leaf:
-    """A decoded leaf. Rows and blocks are numbered as in the whole segment.
+def open_leaf(block: Block, first_row: int, first_block: int, data_offset: int, context: DecodeContext) -> Leaf:
+    """A leaf whose checksum was verified. Raises CorruptSegmentError where it contradicts itself."""
+    try:
+        leaf = Leaf(block.body, block.count, first_row, first_block, data_offset, context.plain, context.framed)
+    except CorruptSegmentError as error:
+        error.offset = block.offset
+        raise
+    for length in (leaf.least_block_bytes, leaf.most_block_bytes):
+        check_length(length, block.offset)
+    return leaf
 
-    `run_keys`: the runs; `run_rows[i]`…`run_rows[i + 1]`: rows of the i-th; `run_edges`: the same as an array.
-    `block_rows[j]`…`block_rows[j + 1]`: rows of the leaf's j-th block; `block_offsets[j]`…`[j + 1]`: its bytes.
-    """
 
-    __slots__ = (
-        "block_checks", "block_max", "block_min", "block_offsets", "block_rows", "first_block", "first_row",
-        "has_groupings", "last_row", "run_edges", "run_keys", "run_rows", "size_bytes",
-    )  # fmt: skip
-
-    def __init__(
-        self, block: Block, first_row: int, first_block: int, data_offset: int, context: DecodeContext
-    ) -> None:
-        """Raises CorruptSegmentError where the leaf contradicts itself."""
-        body = block.body
-        if len(body) < _LEAF.size:
-            raise CorruptSegmentError("a directory leaf is cut short", offset=block.offset)
-        (block_count,) = _LEAF.unpack_from(body)
-        if not 0 < block_count <= LEAF_BLOCKS or not 0 < block.count <= MAX_PAGE_ENTRIES:
-            raise CorruptSegmentError("a directory leaf's counts are out of bounds", offset=block.offset)
-        self.run_keys, at = decode_runs_of_keys(body, _LEAF.size, block.count, context)
-        columns, at = decode_columns(body, at, block_count, 5, context.plain)
-        high = columns[3] + columns[4]  # modulo 2^64, as they were written
-        wrapped = high < columns[3]
-        columns[4] = high
-        rows, lengths, self.block_checks, self.block_min, self.block_max = columns.tolist()
-        self.run_edges: I64 = np.empty(block.count + 1, dtype=np.int64)
-        self.run_edges[0] = first_row
-        np.add.accumulate(self.run_keys.rows, out=self.run_edges[1:])
-        self.run_edges[1:] += first_row
-        self.run_rows = self.run_edges.data  # gives Python's integers, and copies nothing
-        self.block_rows: list[int] = list(accumulate(rows, initial=first_row))
-        self.block_offsets: list[int] = list(accumulate(lengths, initial=data_offset))
-        self.last_row = self.run_rows[-1]
-        if at != len(body) or min(rows) < 1 or self.block_rows[-1] != self.last_row or wrapped.any():
-            raise CorruptSegmentError("a directory leaf contradicts itself", offset=block.offset)
-        if not self.run_keys.ascend():
-            raise CorruptSegmentError("the runs of a directory leaf do not ascend", offset=block.offset)
-        for length in (min(lengths), max(lengths)):
-            check_length(length, block.offset)
-        self.has_groupings = not self.run_keys.groupings.all_empty
-        self.first_row, self.first_block = first_row, first_block
-        keys = self.run_keys
-        self.size_bytes = 16 * block.count + keys.spaces.size_bytes + keys.groupings.size_bytes + 190 * block_count
-
-    @property
-    def spaces(self) -> list[bytes]:
-        """The space of each run."""
-        return self.run_keys.spaces.as_list()
-
-    @property
-    def groupings(self) -> list[bytes]:
-        """The grouping of each run."""
-        return self.run_keys.groupings.as_list()
-
-    def grouping(self, run: int) -> bytes:
-        """The grouping of one run."""
-        return self.run_keys.groupings.at(run)
-
-    @property
-    def block_count(self) -> int:
-        """Data blocks that the leaf covers."""
-        return len(self.block_checks)
-
-    def handle(self, block: int) -> BlockHandle:
-        """Where the leaf's `block`-th data block lies."""
-        offset = self.block_offsets[block]
-        return BlockHandle(offset, self.block_offsets[block + 1] - offset, self.block_checks[block])
-
-    def runs_of(self, space: bytes) -> tuple[int, int]:
-        """The runs [first, last) of a space in this leaf; an empty range where it has none."""
-        return self.run_keys.spaces.places_of(space)
-
-    def block_of(self, row: int) -> int:
-        """The leaf's block that holds a row of the segment."""
-        return bisect_right(self.block_rows, row) - 1
+def block_handle(leaf: Leaf, block: int) -> BlockHandle:
+    """Where the leaf's `block`-th data block lies."""
+    offset = leaf.block_offsets[block]
+    return BlockHandle(offset, leaf.block_offsets[block + 1] - offset, leaf.block_checks[block])
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +163,12 @@ class Root:
         self._first_spaces, at = decode_keys(body, 0, count, context)
         self._packs = read_packs(body, at, count, 9)
         rows, blocks = decode_columns(body, self._packs[0].end, count, 2, context.plain)[0].tolist()
-        if self._packs[-1].end != len(body) or min(rows, default=1) < 1 or min(blocks, default=1) < 1:
-            raise self._contradiction()
         self.rows: list[int] = list(accumulate(rows, initial=0))
         self.blocks: list[int] = list(accumulate(blocks, initial=0))
+        if self._packs[-1].end != len(body) or min(rows, default=1) < 1 or min(blocks, default=1) < 1:
+            raise self._contradiction()
+        if max(self.rows[-1], self.blocks[-1]) > MOST_ROWS:
+            raise self._contradiction()
         self._asked = False
         self._leaves: _Leaves | None = None
 
@@ -291,7 +233,7 @@ class Root:
         return (
             leaf.last_row == self.rows[number + 1]
             and leaf.first_block + leaf.block_count == self.blocks[number + 1]
-            and leaf.run_keys.spaces.at(0) == self._first_spaces.at(number)
+            and leaf.spaces.at(0) == self._first_spaces.at(number)
         )
 
     def leaves_of(self, space: bytes) -> range:

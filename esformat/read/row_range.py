@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from esformat.errors import CorruptSegmentError, UsageError
 from esformat.event import MAX_TIMESTAMP, MIN_TIMESTAMP
-from esformat.format.data_block import I64
+from esformat.format.data_block import I64, keys_array
 from esformat.format.layout import BlockKind
 from esformat.format.postings import Posting
 from esformat.format.schema import EventSchema
@@ -87,13 +87,13 @@ def runs_of_rows(
         if begin >= end:
             continue
         leaf = reader.leaf(number)
-        edges, held = leaf.run_edges, leaf.run_keys
+        edges = np.asarray(leaf.run_rows)
         a = int(np.searchsorted(edges, begin, side="right")) - 1
         b = int(np.searchsorted(edges, end, side="left"))
         counts = np.diff(np.clip(edges[a : b + 1], begin, end))
         try:
             arrays = [
-                (held.spaces if name == "space" else held.groupings).as_array().slice(a, b - a).cast(kind)
+                keys_array(leaf.spaces if name == "space" else leaf.groupings).slice(a, b - a).cast(kind)
                 for name in keys
             ]
         except pa.ArrowInvalid as error:
@@ -161,7 +161,7 @@ def _runs_of_spaces(segment: Segment, spaces: Domain | None) -> Iterator[tuple[i
             first, last = root.rows[number], root.rows[number + 1]
             if spaces is not None and number in (begin, end - 1):  # the others lie in the range as a whole
                 leaf = reader.leaf(number)
-                held = leaf.spaces
+                held = leaf.spaces.as_list()
                 first = first if spaces.low is None else leaf.run_rows[bisect_left(held, spaces.low)]
                 last = last if spaces.high is None else leaf.run_rows[bisect_left(held, spaces.high)]
             if first < last:

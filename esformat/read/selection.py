@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
+from esformat.core.leaves import Leaf
 from esformat.event import MAX_TIMESTAMP, MIN_TIMESTAMP
 from esformat.format.data_block import I64
-from esformat.format.directory import Leaf, Root
+from esformat.format.directory import Root
 from esformat.read.ask.bounds import Bounds, Domain, admits_nothing
 from esformat.read.ask.question import Query
 from esformat.read.blocks.plan import Stretch
@@ -89,7 +90,7 @@ def _leaves(root: Root, spaces: Domain | None, keys: list[bytes] | None) -> Iter
 
 def _runs(leaf: Leaf, spaces: Domain | None, keys: list[bytes] | None) -> Iterator[tuple[int, int]]:
     """Runs [first, last) of a leaf whose spaces are within bounds, ascending."""
-    held = leaf.run_keys.spaces
+    held = leaf.spaces
     if keys is not None:
         for key in keys[bisect_left(keys, held.at(0)) : bisect_right(keys, held.at(len(held) - 1))]:
             first, last = leaf.runs_of(key)
@@ -110,5 +111,5 @@ def _runs_with(leaf: Leaf, groupings: Domain | None, first: int, last: int) -> I
         if groupings.holds(b""):
             yield first, last
     else:
-        held = leaf.groupings
+        held = leaf.groupings.as_list()
         yield from ((run, run + 1) for run in range(first, last) if groupings.holds(held[run]))

@@ -12,10 +12,11 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from esformat.core.leaves import Leaf
 from esformat.errors import CorruptSegmentError, EsdbError
-from esformat.format.data_block import I64, DataBlock, Runs
+from esformat.format.data_block import I64, DataBlock, Runs, keys_array
 from esformat.format.dictionary import ColumnDictionary
-from esformat.format.directory import BlockSpan, Leaf, LeafEntry
+from esformat.format.directory import BlockSpan, LeafEntry, block_handle
 from esformat.format.frame import Block, decode_block
 from esformat.format.layout import BlockHandle, BlockKind
 from esformat.format.metadata import Metadata
@@ -154,7 +155,7 @@ class OpenOriginal:
     def stored_leaf(self, number: int) -> Iterator[bytes]:
         """A leaf's data blocks and the leaf itself as they are stored, each verified. Raises CorruptSegmentError."""
         leaf, handle = self.reader.leaf(number), self.reader.root.handle(number)
-        handles = [leaf.handle(place) for place in range(leaf.block_count)]
+        handles = [block_handle(leaf, place) for place in range(leaf.block_count)]
         kinds = [BlockKind.DATA] * len(handles) + [BlockKind.DIRECTORY]
         if handles[-1].end != handle.offset:
             raise CorruptSegmentError("a leaf does not follow its data blocks", path=self.name, offset=handle.offset)
@@ -197,17 +198,17 @@ class OpenOriginal:
 
 def leaf_blocks(leaf: Leaf) -> Iterator[BlockRef]:
     """The data blocks of a leaf."""
-    spaces, groupings = leaf.run_keys.spaces.as_array(), leaf.run_keys.groupings.as_array()
-    edges = np.asarray(leaf.block_rows)
-    firsts = (np.searchsorted(leaf.run_edges, edges[:-1], side="right") - 1).tolist()
-    lasts = np.searchsorted(leaf.run_edges, edges[1:], side="left").tolist()
-    whole = Runs(spaces, groupings, leaf.run_keys.rows)
+    spaces, groupings = keys_array(leaf.spaces), keys_array(leaf.groupings)
+    edges, run_edges = np.asarray(leaf.block_rows), np.asarray(leaf.run_rows)
+    firsts = (np.searchsorted(run_edges, edges[:-1], side="right") - 1).tolist()
+    lasts = np.searchsorted(run_edges, edges[1:], side="left").tolist()
+    whole = Runs(spaces, groupings, np.diff(run_edges))
     for place in range(leaf.block_count):
         a, b, first, last = firsts[place], lasts[place], leaf.block_rows[place], leaf.block_rows[place + 1]
-        cut = np.clip(leaf.run_edges[a : b + 1], first, last)
+        cut = np.clip(run_edges[a : b + 1], first, last)
         rows: I64 = cut[1:] - cut[:-1]
         yield BlockRef(
-            leaf.handle(place), leaf.first_block + place, first, last - first, whole.slice(a, b, rows),
+            block_handle(leaf, place), leaf.first_block + place, first, last - first, whole.slice(a, b, rows),
             leaf.block_min[place], leaf.block_max[place],
         )  # fmt: skip
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from esformat.errors import CorruptSegmentError
-from esformat.format.data_block import DataBlock, Runs
+from esformat.format.data_block import DataBlock, Runs, keys_array
 from esformat.format.dictionary import ColumnDictionary, context_of
 from esformat.format.frame import Block
 from esformat.format.layout import BlockHandle, BlockKind
@@ -120,7 +120,7 @@ class SavedBlocks:
             block = self._wreck.read(saved.handle, BlockKind.DATA)
             data = DataBlock(block, len(self.metadata.schema.fields))
             keys = data.runs(own)
-            runs = Runs(keys.spaces.as_array(), keys.groupings.as_array(), keys.rows)
+            runs = Runs(keys_array(keys.spaces), keys_array(keys.groupings), keys.rows)
             times = decode_timestamps(data, keys.rows, own.plain)
             low, high = int(times.min()), int(times.max())
             yield BlockRef(saved.handle, number, first_row, saved.rows, runs, low, high)

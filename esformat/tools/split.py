@@ -177,7 +177,7 @@ def _starts(original: OpenOriginal, first: int, last: int) -> Iterator[tuple[int
     last_space = None
     for number in range(bisect_right(root.rows, first) - 1, bisect_left(root.rows, last)):
         leaf = original.reader.leaf(number)
-        bytes_before = np.interp(leaf.run_edges, leaf.block_rows, leaf.block_offsets) - leaf.block_offsets[0] + before
+        bytes_before = np.interp(leaf.run_rows, leaf.block_rows, leaf.block_offsets) - leaf.block_offsets[0] + before
         for space, row, at in zip(leaf.spaces, leaf.run_rows, bytes_before.tolist(), strict=False):  # the end is no run
             if space != last_space and first < row < last:
                 yield row, at
@@ -198,7 +198,7 @@ def _first_row(original: OpenOriginal, space: bytes) -> int:
     root = original.reader.root
     for number in root.leaves_of(space):
         leaf = original.reader.leaf(number)
-        run = bisect_left(leaf.spaces, space)
+        run = leaf.runs_of(space)[0]
         if run < len(leaf.spaces):
             return leaf.run_rows[run]
     return root.rows[root.leaves_of(space).stop]

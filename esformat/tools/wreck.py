@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from esformat.core.leaves import Leaf
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.format.codec import Decompressor
 from esformat.format.dictionary import ColumnDictionary, decode_dictionary
-from esformat.format.directory import Leaf
+from esformat.format.directory import open_leaf
 from esformat.format.frame import Block, decode_block
 from esformat.format.layout import HEADER_BYTES, TRAILER_BYTES, BlockHandle, BlockKind
 from esformat.format.metadata import Metadata
@@ -166,7 +167,7 @@ def _regions(opening: Opening, walk: _Walk, own: DecodeContext) -> tuple[list[Re
     regions = []
     for each in reversed(leaves.values()):
         try:
-            leaf = Leaf(walk.read(each), 0, 0, 0, own)
+            leaf = open_leaf(walk.read(each), 0, 0, 0, own)
         except BAD_BYTES:
             continue
         start = each.handle.offset - leaf.block_offsets[-1]
@@ -178,7 +179,7 @@ def _region(walk: _Walk, entry: RootEntry, own: DecodeContext, *, in_place: bool
     """What a leaf says. `in_place`: handles still tell where blocks are, as nothing was put in or left out."""
     block = walk.find(entry.handle, BlockKind.DIRECTORY)
     try:
-        leaf = None if block is None else Leaf(block, 0, 0, 0, own)
+        leaf = None if block is None else open_leaf(block, 0, 0, 0, own)
     except BAD_BYTES:
         leaf = None
     span = (entry.data_offset, entry.handle.offset) if in_place else (0, walk.source.size)
@@ -188,7 +189,11 @@ def _region(walk: _Walk, entry: RootEntry, own: DecodeContext, *, in_place: bool
 def _expected(leaf: Leaf, start: int) -> list[tuple[BlockHandle, int]]:
     return [
         (
-            BlockHandle(start + leaf.block_offsets[place], leaf.handle(place).length, leaf.block_checks[place]),
+            BlockHandle(
+                start + leaf.block_offsets[place],
+                leaf.block_offsets[place + 1] - leaf.block_offsets[place],
+                leaf.block_checks[place],
+            ),
             leaf.block_rows[place + 1] - leaf.block_rows[place],
         )
         for place in range(leaf.block_count)

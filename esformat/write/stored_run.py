@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from esformat.format.codec import Decompressor
-from esformat.format.data_block import DataBlock
+from esformat.format.data_block import DataBlock, keys_array
 from esformat.format.dictionary import ColumnDictionary, context_of
 from esformat.format.frame import decode_block
 from esformat.format.layout import BlockKind
@@ -66,7 +66,7 @@ class StoredRun:
         edges = np.append(0, np.cumsum(runs.rows))
         spans = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
         times = np.concatenate([block.run_times(first, first, last, self._context.plain) for first, last in spans])
-        spaces, groupings = runs.spaces.as_array(), runs.groupings.as_array()
+        spaces, groupings = keys_array(runs.spaces), keys_array(runs.groupings)
         return slice_rows(SortedRows(times, edges[:-1], spaces, groupings, (), continues=False), *self._rows[chunk])
 
     def columns(self, chunk: int) -> Sequence[pa.Array]:

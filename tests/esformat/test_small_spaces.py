@@ -12,8 +12,8 @@ import pytest
 from effort import share_of
 
 import esformat
+from esformat.core.leaves import Leaf
 from esformat.format.data_block import DataBlock
-from esformat.format.directory import Leaf
 from esformat.format.postings import Page
 from esformat.read.decode.block_group import BlockGroup
 

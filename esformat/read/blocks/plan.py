@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from esformat.core.leaves import Leaf
 from esformat.format.data_block import I64
-from esformat.format.directory import Leaf
 from esformat.read.ask.question import Query
 from esformat.read.blocks.index import Index
 from esformat.read.blocks.reader import Reader

@@ -10,13 +10,14 @@ from typing import Any
 import pyarrow as pa
 
 from esformat.cache import Budgets, Cache
+from esformat.core.leaves import Leaf
 from esformat.core.templates import Templates
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.forked import unlock_in_forks
 from esformat.format.codec import Decompressor
 from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
 from esformat.format.dictionary import ColumnDictionary, StoredDictionary, open_dictionary, with_null, zstd_of
-from esformat.format.directory import Leaf, Root
+from esformat.format.directory import Root, open_leaf
 from esformat.format.footer import Key, check_opening, decode_footer
 from esformat.format.frame import Block, decode_block
 from esformat.format.layout import HEADER_BYTES, HEADER_MAGIC, TRAILER_MAGIC, BlockHandle, BlockKind, Trailer
@@ -257,7 +258,7 @@ class Reader:
         handle, data_offset = root.place(number)
         block = self.read(handle, BlockKind.DIRECTORY)
         with self.named:
-            leaf = Leaf(block, root.rows[number], root.blocks[number], data_offset, self.own())
+            leaf = open_leaf(block, root.rows[number], root.blocks[number], data_offset, self.own())
         if not root.describes(number, leaf):
             raise CorruptSegmentError("a directory leaf and the root disagree", path=self.name, offset=block.offset)
         return leaf

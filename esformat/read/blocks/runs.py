@@ -61,6 +61,6 @@ def joined(stretches: list[Stretch]) -> list[Stretch]:
 def _same_run(reader: Reader, before: Stretch, after: Stretch) -> bool:
     if before.leaf == after.leaf:
         return False
-    left, right = reader.leaf(before.leaf).run_keys, reader.leaf(after.leaf).run_keys
-    last = len(left.rows) - 1
-    return left.spaces.at(last) == right.spaces.at(0) and left.groupings.at(last) == right.groupings.at(0)
+    left, right = reader.leaf(before.leaf), reader.leaf(after.leaf)
+    last = len(left.spaces) - 1
+    return bool(left.spaces.at(last) == right.spaces.at(0) and left.groupings.at(last) == right.groupings.at(0))

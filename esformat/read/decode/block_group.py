@@ -21,7 +21,7 @@ from esformat.core.numbers import sum_runs
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import Values, bytes_array, is_bytes, numbers_array, repeated_key
 from esformat.format.bytes_node import BytesNode, check_lengths
-from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, TIMESTAMPS_CHUNK, DataBlock
+from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, TIMESTAMPS_CHUNK, DataBlock, keys_array
 from esformat.format.layout import MAX_FRAME_BYTES
 from esformat.format.node import NodeHead, Shape, read_head, shape_of
 from esformat.format.packing import decode_many, decode_many_narrow, read_pack
@@ -51,7 +51,7 @@ class BlockGroup:
         self._starts: I64 = np.cumsum(self._counts) - self._counts  # of each block within the group
         self._origins: I64 = np.array([p.leaf.block_rows[p.block] for p in portions])  # within the segment
         self._leaves = list({p.leaf.first_row: p.leaf for p in portions}.values())  # a leaf may be decoded twice
-        edges = [leaf.run_edges[:-1] for leaf in self._leaves] + [self._leaves[-1].run_edges[-1:]]
+        edges = [leaf.run_rows[:-1] for leaf in self._leaves] + [self._leaves[-1].run_rows[-1:]]
         self._edges: I64 = np.concatenate(edges)  # first row of each run of the leaves, within the segment
         self._times: I64 | None = None
         self._numbers: dict[int, npt.NDArray[np.integer[Any]]] = {}
@@ -201,8 +201,8 @@ class BlockGroup:
 
     def _run_keys(self, name: str) -> pa.Array:
         """The keys of all runs of the group's leaves."""
-        runs = [leaf.run_keys for leaf in self._leaves]
-        keys = pa.concat_arrays([(run.spaces if name == "space" else run.groupings).as_array() for run in runs])
+        of_leaves = [leaf.spaces if name == "space" else leaf.groupings for leaf in self._leaves]
+        keys = pa.concat_arrays(list(map(keys_array, of_leaves)))
         try:
             return keys.cast(self._reader.schema.key_type)
         except pa.ArrowInvalid as error:

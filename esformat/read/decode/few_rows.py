@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from esformat.format.directory import Leaf
+from esformat.core.leaves import Leaf
 from esformat.read.ask.question import Query
 from esformat.read.blocks.plan import Narrowed, Portion
 from esformat.read.blocks.reader import Reader
@@ -40,7 +40,7 @@ def few_rows(
 def _by_run(portion: Portion, *, reverse: bool) -> Iterator[tuple[Portion, int]]:
     """The listed rows of a portion by the run of its leaf that they lie in, and that run."""
     assert portion.rows is not None
-    edges = portion.leaf.run_edges
+    edges = np.asarray(portion.leaf.run_rows)
     run_of = np.searchsorted(edges, portion.rows, side="right") - 1
     for run in sorted(set(run_of.tolist()), reverse=reverse):
         start, end = portion.leaf.run_rows[run], portion.leaf.run_rows[run + 1]
@@ -49,5 +49,5 @@ def _by_run(portion: Portion, *, reverse: bool) -> Iterator[tuple[Portion, int]]
 
 
 def _keys(reader: Reader, leaf: Leaf, run: int) -> tuple[str | bytes, str | bytes]:
-    grouping = leaf.grouping(run) if leaf.has_groupings else b""
-    return reader.shown(leaf.run_keys.spaces.at(run)), reader.shown(grouping)
+    grouping = leaf.groupings.at(run) if leaf.has_groupings else b""
+    return reader.shown(leaf.spaces.at(run)), reader.shown(grouping)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Generic, Protocol, TypeVar
 
+from esformat.core.leaves import Leaf
 from esformat.format.data_block import DataBlock
-from esformat.format.directory import Leaf
 from esformat.read.ask.question import Query
 from esformat.read.blocks.plan import Narrowed, Portion, Stretch, narrow, portions
 from esformat.read.blocks.prefetch import announce_of, each_ahead, stretches_ahead

@@ -25,6 +25,7 @@ from small_pieces import Pieces, cut_small
 
 import esformat
 import esformat.read.dataset
+from esformat.format.directory import block_handle
 from esformat.read.blocks.reader import Reader
 
 SPACE, TYPE, TIME = pc.field("space"), pc.field("type"), pc.field("timestamp")
@@ -142,7 +143,7 @@ class Watched:
     def __init__(self, path: Path) -> None:
         reader = Reader(esformat.FileSource(path))
         leaves = [reader.leaf(number) for number in range(len(reader.root))]
-        self.data = [leaf.handle(number) for leaf in leaves for number in range(leaf.block_count)]
+        self.data = [block_handle(leaf, number) for leaf in leaves for number in range(leaf.block_count)]
         self.times = [pair for leaf in leaves for pair in zip(leaf.block_min, leaf.block_max, strict=True)]
         self.leaves = [reader.root.handle(number) for number in range(len(reader.root))]
         self.others = [*reader.table.values(), *self.leaves]

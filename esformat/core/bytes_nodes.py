@@ -1,0 +1,130 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""Nodes of strings and binary that are read as a whole: keys, and the texts of templates.
+
+A node is: u8 shape, u8 flags, u16 values of a frame; the packed lengths of all values; u8 codec of the frames, u8 bytes
+of an entry of the frame table; the table, which has the stored bytes of each frame; the frames. Blocks' columns, of
+which questions need a part, are opened by `esformat/format/bytes_node.py`.
+"""
+
+import array as arrays
+from typing import Any
+
+import cython
+from cython.cimports.cpython import array
+from cython.cimports.esformat.core.packs import PackHead, fill_numbers, read_pack_head
+
+from esformat.errors import CorruptSegmentError, UnsupportedVersionError
+
+MAX_FRAME_ROWS = 1024
+MAX_FRAME_BYTES = (1 << 31) - 1
+LAST_CODEC = 2
+_SHAPE = 4  # of strings and binary
+_VALIDITY, _DICTIONARY = 1, 2  # flags
+_FEW_FRAMES: cython.Py_ssize_t = 4  # up to here a call for each is quicker than one for all
+_LONGS = cython.declare(array.array, arrays.array("q"))
+_BYTES = cython.declare(array.array, arrays.array("B"))
+
+
+def read_values(
+    body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, plain: Any, framed: Any
+) -> tuple[Any, bytes, int]:
+    """The node of `count` values at a byte of a body, none of which may be null.
+
+    plain, framed: decompressors without and with the dictionary. Gives the edges of the values, an array of int64,
+    their bytes, of which value i has edges[i] to edges[i + 1], and the byte after the node. The caller bounds `count`.
+    Raises CorruptSegmentError, UnsupportedVersionError.
+    """
+    view: cython.const[cython.uchar][::1] = body
+    size: cython.Py_ssize_t = view.shape[0]
+    if at < 0 or count < 0 or at > size - 4:
+        raise CorruptSegmentError("a column node is cut short")
+    data: cython.p_const_uchar = cython.address(view[0])
+    flags: cython.int = data[at + 1]
+    rows: cython.Py_ssize_t = data[at + 2] | data[at + 3] << 8
+    if flags & ~(_VALIDITY | _DICTIONARY):
+        raise CorruptSegmentError(f"a column node has unknown flags {flags:#x}")
+    if data[at] != _SHAPE or not 0 < rows <= MAX_FRAME_ROWS:
+        raise CorruptSegmentError(f"a column node has shape {data[at]}, expected {_SHAPE}")
+    if flags & _VALIDITY:
+        raise CorruptSegmentError("a key or a text is null")
+    head = cython.declare(PackHead)
+    if not read_pack_head(data, size, at + 4, count, cython.address(head)):
+        raise CorruptSegmentError("the header of packed numbers breaks the format, or they are cut short")
+    edges: array.array = array.clone(_LONGS, count + 1, False)
+    _read_edges(body, data, cython.address(head), count, plain, edges.data.as_longlongs)
+    at = head.end
+    frames: cython.Py_ssize_t = (count + rows - 1) // rows
+    if at > size - 2:
+        raise CorruptSegmentError("a frame table is cut short")
+    codec: cython.int = data[at]
+    width: cython.Py_ssize_t = data[at + 1]
+    if codec > LAST_CODEC:
+        raise UnsupportedVersionError(f"unknown codec {codec}", hint="read the file with a newer esformat")
+    if width != 2 and width != 4:
+        raise CorruptSegmentError(f"a frame table has entries of {width} bytes")
+    if frames > (size - at - 2) // width:
+        raise CorruptSegmentError("a frame table is cut short")
+    table: list[int] = _entries(data + at + 2, frames, width)
+    at += 2 + width * frames
+    end: cython.Py_ssize_t = at + sum(table)
+    if end > size:
+        raise CorruptSegmentError("frames reach beyond their block")
+    sizes: list[int] = [
+        edges.data.as_longlongs[min((i + 1) * rows, count)] - edges.data.as_longlongs[i * rows] for i in range(frames)
+    ]
+    return edges, _frames(framed if flags & _DICTIONARY else plain, codec, body[at:end], table, sizes), end
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _read_edges(
+    body: object,
+    data: cython.p_const_uchar,
+    head: cython.pointer(PackHead),
+    count: cython.Py_ssize_t,
+    plain: object,
+    edges: cython.p_longlong,
+) -> cython.int:
+    """Where each value begins, and the last ends, from their packed lengths."""
+    i: cython.Py_ssize_t
+    total: cython.longlong = 0
+    edges[0] = 0
+    fill_numbers(body, data, head, count, plain, edges + 1)
+    for i in range(1, count + 1):  # no sum overflows: each is within bounds before the next is added
+        if edges[i] < 0 or edges[i] > MAX_FRAME_BYTES:
+            raise CorruptSegmentError("a stored length is out of bounds")
+        total += edges[i]
+        if total > MAX_FRAME_BYTES:
+            raise CorruptSegmentError("the lengths of a block's values are out of bounds")
+        edges[i] = total
+    return 0
+
+
+@cython.cfunc
+def _entries(table: cython.p_const_uchar, frames: cython.Py_ssize_t, width: cython.Py_ssize_t) -> list[int]:
+    """The numbers of a frame table."""
+    i: cython.Py_ssize_t
+    entries: list[int] = []
+    number: cython.ulonglong
+    for i in range(frames):
+        number = table[width * i] | table[width * i + 1] << 8
+        if width == 4:
+            number |= cython.cast(cython.ulonglong, table[4 * i + 2]) << 16
+            number |= cython.cast(cython.ulonglong, table[4 * i + 3]) << 24
+        entries.append(number)
+    return entries
+
+
+@cython.cfunc
+def _frames(decompressor: object, codec: cython.int, stored: Any, table: list[int], sizes: list[int]) -> bytes:
+    """The bytes of all frames. Raises CorruptSegmentError."""
+    if len(table) > _FEW_FRAMES:
+        whole: array.array = array.clone(_BYTES, sum(sizes), False)  # not zeroed: lengths may only claim so much
+        decompressor.decompress_run(codec, stored, table, sizes, memoryview(whole))
+        return whole.tobytes()
+    pieces: list[bytes] = []
+    at: cython.Py_ssize_t = 0
+    for length, size in zip(table, sizes, strict=True):
+        pieces.append(decompressor.decompress(codec, stored[at : at + length], size))
+        at += length
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

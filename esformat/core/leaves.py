@@ -1,0 +1,167 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""Leaves of the directory, opened: their runs, and the blocks that hold the runs' rows.
+
+A leaf's body is: u32 blocks; the packed rows of its runs; the nodes of their spaces and groupings; for each block, in
+packs one after another: rows, bytes, check, smallest timestamp, and how far the largest lies above it.
+`esformat/format/directory.py` writes them.
+"""
+
+import array as arrays
+from typing import Any
+
+import cython
+from cython.cimports.cpython import array
+from cython.cimports.esformat.core.packs import PackHead, fill_numbers, read_pack_head
+
+from esformat.core.keys import read_keys
+from esformat.errors import CorruptSegmentError
+
+MOST_BLOCKS = 256  # of a leaf
+MOST_RUNS = 1 << 17
+_MOST: cython.longlong = 1 << 61  # rows, or bytes: no sum of two overflows
+_COLUMNS: cython.Py_ssize_t = 5
+_LONGS = cython.declare(array.array, arrays.array("q"))
+
+
+@cython.final
+@cython.cclass
+class Leaf:
+    """A decoded leaf. Rows and blocks are numbered as in the whole segment; arrays are of int64.
+
+    `spaces`, `groupings`: those of the runs; `run_rows[i]`…`run_rows[i + 1]`: rows of the i-th.
+    `block_rows[j]`…`block_rows[j + 1]`: rows of the leaf's j-th block; `block_offsets[j]`…`[j + 1]`: its bytes.
+    """
+
+    spaces = cython.declare(object, visibility="readonly")  # type: Any
+    groupings = cython.declare(object, visibility="readonly")  # type: Any
+    run_rows = cython.declare(array.array, visibility="readonly")  # type: arrays.array[int]
+    block_rows = cython.declare(array.array, visibility="readonly")  # type: arrays.array[int]
+    block_offsets = cython.declare(array.array, visibility="readonly")  # type: arrays.array[int]
+    block_checks = cython.declare(array.array, visibility="readonly")  # type: arrays.array[int]
+    block_min = cython.declare(array.array, visibility="readonly")  # type: arrays.array[int]
+    block_max = cython.declare(array.array, visibility="readonly")  # type: arrays.array[int]
+    block_count = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
+    """Data blocks that the leaf covers."""
+    first_row = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    last_row = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    first_block = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    has_groupings = cython.declare(cython.bint, visibility="readonly")  # type: bool
+    size_bytes = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    """What it takes in memory."""
+    least_block_bytes = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    most_block_bytes = cython.declare(cython.longlong, visibility="readonly")  # type: int
+
+    def __init__(
+        self, body: Any, runs: cython.Py_ssize_t, first_row: cython.longlong, first_block: cython.longlong,
+        data_offset: cython.longlong, plain: Any, framed: Any,
+    ) -> None:  # fmt: skip
+        """plain, framed: decompressors without and with a dictionary. Raises CorruptSegmentError where the leaf
+        contradicts itself.
+        """
+        view: cython.const[cython.uchar][::1] = body
+        size: cython.Py_ssize_t = view.shape[0]
+        if size < 4:
+            raise CorruptSegmentError("a directory leaf is cut short")
+        data: cython.p_const_uchar = cython.address(view[0])
+        blocks: cython.ulonglong = data[0] | data[1] << 8 | data[2] << 16 | cython.cast(cython.ulonglong, data[3]) << 24
+        if not 0 < blocks <= MOST_BLOCKS or not 0 < runs <= MOST_RUNS:
+            raise CorruptSegmentError("a directory leaf's counts are out of bounds")
+        self.first_row, self.first_block, self.block_count = first_row, first_block, blocks
+        head = cython.declare(PackHead)
+        self.run_rows = array.clone(_LONGS, runs + 1, False)
+        _read_pack(body, view, 4, runs, cython.address(head), plain, self.run_rows.data.as_longlongs + 1)
+        self.last_row = _summed(self.run_rows.data.as_longlongs, runs, first_row)
+        self.spaces, at = read_keys(body, head.end, runs, plain, framed)
+        self.groupings, at = read_keys(body, at, runs, plain, framed)
+        self.has_groupings = not self.groupings.all_empty
+        end: cython.Py_ssize_t = self._read_blocks(body, view, at, data_offset, plain)
+        if end != size or self.block_rows.data.as_longlongs[blocks] != self.last_row:
+            raise CorruptSegmentError("a directory leaf contradicts itself")
+        if not self.spaces.ascend_with(self.groupings):
+            raise CorruptSegmentError("the runs of a directory leaf do not ascend")
+        self.size_bytes = 1200 + 8 * runs + 40 * self.block_count + self.spaces.size_bytes + self.groupings.size_bytes
+
+    @cython.cfunc
+    def _read_blocks(
+        self, body: object, view: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, data_offset: cython.longlong,
+        plain: object,
+    ) -> cython.Py_ssize_t:  # fmt: skip
+        """The facts of the blocks; gives the byte after them."""
+        count: cython.Py_ssize_t = self.block_count
+        self.block_rows = array.clone(_LONGS, count + 1, False)
+        self.block_offsets = array.clone(_LONGS, count + 1, False)
+        self.block_checks = array.clone(_LONGS, count, False)
+        self.block_min = array.clone(_LONGS, count, False)
+        self.block_max = array.clone(_LONGS, count, False)
+        head = cython.declare(PackHead)
+        head.end = at
+        columns = cython.declare(cython.p_longlong[5])
+        columns[0] = self.block_rows.data.as_longlongs + 1
+        columns[1] = self.block_offsets.data.as_longlongs + 1
+        columns[2] = self.block_checks.data.as_longlongs
+        columns[3] = self.block_min.data.as_longlongs
+        columns[4] = self.block_max.data.as_longlongs
+        column: cython.Py_ssize_t
+        for column in range(_COLUMNS):
+            _read_pack(body, view, head.end, count, cython.address(head), plain, columns[column])
+        i: cython.Py_ssize_t
+        high: cython.longlong
+        self.least_block_bytes = self.most_block_bytes = columns[1][0]
+        for i in range(count):
+            self.least_block_bytes = min(self.least_block_bytes, columns[1][i])
+            self.most_block_bytes = max(self.most_block_bytes, columns[1][i])
+            high = cython.cast(  # modulo 2^64, as it was written
+                cython.longlong,
+                cython.cast(cython.ulonglong, columns[3][i]) + cython.cast(cython.ulonglong, columns[4][i]),
+            )
+            if high < columns[3][i]:
+                raise CorruptSegmentError("a directory leaf contradicts itself")
+            columns[4][i] = high
+        _summed(self.block_rows.data.as_longlongs, count, self.first_row)
+        _summed(self.block_offsets.data.as_longlongs, count, data_offset)
+        return head.end
+
+    def runs_of(self, space: bytes) -> tuple[int, int]:
+        """The runs [first, last) of a space in this leaf; an empty range where it has none."""
+        return self.spaces.places_of(space)
+
+    def block_of(self, row: cython.longlong) -> int:
+        """The leaf's block that holds a row of the segment."""
+        rows: cython.p_longlong = self.block_rows.data.as_longlongs
+        low: cython.Py_ssize_t = 0
+        high: cython.Py_ssize_t = self.block_count + 1
+        middle: cython.Py_ssize_t
+        while low < high:
+            middle = low + (high - low) // 2
+            if rows[middle] <= row:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _read_pack(
+    body: object, view: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, count: cython.Py_ssize_t,
+    head: cython.pointer(PackHead), plain: object, out: cython.p_longlong,
+) -> cython.int:  # fmt: skip
+    """The numbers of a pack at a byte; its header tells the byte after it."""
+    if not read_pack_head(cython.address(view[0]), view.shape[0], at, count, head):
+        raise CorruptSegmentError("the header of packed numbers breaks the format, or they are cut short")
+    return fill_numbers(body, cython.address(view[0]), head, count, plain, out)
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=True)
+def _summed(numbers: cython.p_longlong, count: cython.Py_ssize_t, first: cython.longlong) -> cython.longlong:
+    """Make numbers[1:] sums from `first` on; gives the last. None of them may be below 1, and no sum too large."""
+    i: cython.Py_ssize_t
+    total: cython.longlong = first
+    numbers[0] = first
+    for i in range(1, count + 1):
+        if not 0 < numbers[i] <= _MOST or total > _MOST:
+            raise CorruptSegmentError("a count of a directory leaf is out of bounds")
+        total += numbers[i]
+        numbers[i] = total
+    return total
