@@ -10,7 +10,7 @@ Timestamps are differences within a run; the first row of each run counts from t
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ from esformat.format.codec import Decompressor
 from esformat.format.encoding import decode_node, encode_node
 from esformat.format.frame import Block, encode_block
 from esformat.format.layout import MAX_BLOCK_ROWS, BlockKind
-from esformat.format.node import DecodeContext, EncodeContext, NodeHead, Shape, read_head
+from esformat.format.node import WHOLE_BYTES, DecodeContext, EncodeContext, NodeHead, Shape, read_head
 from esformat.format.packing import decode_ints, encode_int_runs, encode_ints, plane_bytes, read_pack
 from esformat.format.template_node import TemplateNode
 
@@ -61,9 +61,8 @@ class Runs:
 
 def encode_runs_of_keys(runs: Runs, context: EncodeContext) -> bytes:
     """The keys of runs: rows, spaces, groupings."""
-    return (
-        encode_ints(runs.rows, context.plain) + encode_node(runs.spaces, context) + encode_node(runs.groupings, context)
-    )
+    whole = replace(context, frame_bytes=WHOLE_BYTES)  # all keys are read at once
+    return encode_ints(runs.rows, context.plain) + encode_node(runs.spaces, whole) + encode_node(runs.groupings, whole)
 
 
 def keys_array(keys: Keys) -> pa.Array:

@@ -51,6 +51,7 @@ FRAMES = struct.Struct(
 )
 VALIDITY, NEEDS_DICTIONARY = 1, 2
 MAX_FRAME_ROWS = 1024
+WHOLE_BYTES = 1 << 20  # of a frame of values that are always read together
 
 
 @dataclass(frozen=True, slots=True)

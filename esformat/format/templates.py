@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from esformat.core.bytes_nodes import read_values
 from esformat.core.templates import DATE_FORMS, MOST_SLOTS, Templates
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
-from esformat.format.arrays import bytes_of
-from esformat.format.encoding import decode_node, encode_node
+from esformat.format.encoding import encode_node
 from esformat.format.layout import MAX_PAGE_ENTRIES
-from esformat.format.node import DecodeContext, EncodeContext
-from esformat.format.packing import decode_ints, encode_ints, read_pack
+from esformat.format.node import WHOLE_BYTES, DecodeContext, EncodeContext
+from esformat.format.packing import decode_columns, decode_ints, encode_ints, read_pack
 
 MAX_TEMPLATES = 4096
 MAX_VARIABLES = 4096
@@ -31,6 +33,7 @@ _HEAD = struct.Struct(
     "I"  # variables
 )
 HEAD_BYTES = _HEAD.size
+_MOST_FACTS = np.array([0xFF, 0xFF, MAX_PAGE_ENTRIES])  # of a variable: its kind, parameter and how many values it has
 
 I64 = npt.NDArray[np.int64]
 
@@ -95,13 +98,14 @@ class TemplateTable:
         ]
         values = [value for variable in variables for value in variable.values]
         literals = [literal for template in self.templates for literal in template.literals]
+        whole = replace(context, frame_bytes=WHOLE_BYTES)  # all texts are read at once
         body = b"".join(
             [
                 *(encode_ints(_array(column), plain) for column in numbers),
-                encode_node(pa.array(values, pa.binary()), context),
+                encode_node(pa.array(values, pa.binary()), whole),
                 encode_ints(_array([len(template.slots) for template in self.templates]), plain),
                 encode_ints(_array([slot for template in self.templates for slot in template.slots]), plain),
-                encode_node(pa.array(literals, pa.binary()), context),
+                encode_node(pa.array(literals, pa.binary()), whole),
             ]
         )
         return _HEAD.pack(len(body), len(variables)) + body
@@ -111,6 +115,10 @@ def _array(numbers: list[int]) -> I64:
     return np.array(numbers, dtype=np.int64)
 
 
+Texts = tuple[I64, bytes]
+"""The lengths of texts, and their bytes side by side."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredTemplates:
     """The parts of a table of templates as arrays, each number within its bounds."""
@@ -118,21 +126,20 @@ class StoredTemplates:
     kinds: I64
     parameters: I64
     value_counts: I64
-    values: pa.Array
+    values: Texts
     slot_counts: I64
     slots: I64
-    literals: pa.Array
+    literals: Texts
 
     def compiled(self) -> Templates:
         """For the loops over rows. Raises CorruptSegmentError where the parts do not fit each other."""
         return _compiled(
-            self.kinds, self.parameters, self.value_counts, _lengths_and_bytes(self.values),
-            self.slot_counts, self.slots, _lengths_and_bytes(self.literals),
+            self.kinds, self.parameters, self.value_counts, self.values, self.slot_counts, self.slots, self.literals,
         )  # fmt: skip
 
     def table(self) -> TemplateTable:
         """The same as plain objects, for whoever changes it."""
-        values, literals = iter(self.values.to_pylist()), iter(self.literals.to_pylist())
+        values, literals = _each(self.values), _each(self.literals)
         slots = iter(self.slots.tolist())
         facts = zip(self.kinds.tolist(), self.parameters.tolist(), self.value_counts.tolist(), strict=True)
         return TemplateTable(
@@ -144,14 +151,14 @@ class StoredTemplates:
         )
 
 
-def _lengths_and_bytes(array: pa.Array) -> tuple[I64, bytes]:
-    offsets, data = bytes_of(array)
-    return np.diff(offsets), bytes(data)
+def _each(texts: Texts) -> Iterator[bytes]:
+    ends = accumulate(texts[0].tolist(), initial=0)
+    return (texts[1][start:end] for start, end in pairwise(ends))
 
 
 def _compiled(
-    kinds: I64, parameters: I64, value_counts: I64, values: tuple[I64, bytes],
-    slot_counts: I64, slots: I64, literals: tuple[I64, bytes],
+    kinds: I64, parameters: I64, value_counts: I64, values: Texts,
+    slot_counts: I64, slots: I64, literals: Texts,
 ) -> Templates:  # fmt: skip
     try:
         return Templates(kinds, parameters, value_counts, *values, slot_counts, slots, *literals)
@@ -178,13 +185,14 @@ def decode_templates(body: memoryview, templates: int, context: DecodeContext) -
     variables = _HEAD.unpack_from(body)[1]
     if variables > MAX_VARIABLES or not 0 < templates <= MAX_TEMPLATES:
         raise CorruptSegmentError(f"a column has {templates} templates of {variables} variables")
-    kinds, at = _numbers(body, _HEAD.size, variables, 0xFF, context)
-    parameters, at = _numbers(body, at, variables, 0xFF, context)
+    facts, at = decode_columns(body, _HEAD.size, variables, 3, context.plain)
+    if variables and (facts.min() < 0 or (facts.max(axis=1) > _MOST_FACTS).any()):
+        raise CorruptSegmentError("a number of a variable of templates is out of bounds")
+    kinds, parameters, counts = facts
     if bool(((kinds > Kind.DATE) | ((kinds == Kind.DATE) & (parameters >= DATE_FORMS))).any()):
         raise UnsupportedVersionError(
             "templates have a variable of an unknown kind", hint="read the file with a newer esformat"
         )
-    counts, at = _numbers(body, at, variables, MAX_PAGE_ENTRIES, context)
     values, at = _texts(body, at, int(counts.sum()), context)
     slot_counts, at = _numbers(body, at, templates, MOST_SLOTS, context)
     total = int(slot_counts.sum())
@@ -205,10 +213,8 @@ def _numbers(body: memoryview, at: int, count: int, most: int, context: DecodeCo
     return numbers, pack.end
 
 
-def _texts(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[pa.Array, int]:
+def _texts(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[Texts, int]:
     if count > 2 * MAX_PAGE_ENTRIES:
         raise CorruptSegmentError(f"the templates of a column have {count} texts")
-    texts, at = decode_node(body, at, count, pa.binary(), context)
-    if texts.null_count:
-        raise CorruptSegmentError("a text of a template is null")
-    return texts, at
+    edges, stored, end = read_values(body, at, count, context.plain, context.framed)
+    return (np.diff(np.asarray(edges)), stored), end
