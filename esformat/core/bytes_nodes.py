@@ -18,9 +18,10 @@ from esformat.errors import CorruptSegmentError, UnsupportedVersionError
 MAX_FRAME_ROWS = 1024
 MAX_FRAME_BYTES = (1 << 31) - 1
 LAST_CODEC = 2
+_MOST = cython.declare(cython.longlong, MAX_FRAME_BYTES)
 _SHAPE = 4  # of strings and binary
 _VALIDITY, _DICTIONARY = 1, 2  # flags
-_FEW_FRAMES: cython.Py_ssize_t = 4  # up to here a call for each is quicker than one for all
+_FEW_FRAMES = cython.declare(cython.Py_ssize_t, 4)  # up to here a call for each is quicker than one for all
 _LONGS = cython.declare(array.array, arrays.array("q"))
 _BYTES = cython.declare(array.array, arrays.array("B"))
 
@@ -91,10 +92,10 @@ def _read_edges(
     edges[0] = 0
     fill_numbers(body, data, head, count, plain, edges + 1)
     for i in range(1, count + 1):  # no sum overflows: each is within bounds before the next is added
-        if edges[i] < 0 or edges[i] > MAX_FRAME_BYTES:
+        if edges[i] < 0 or edges[i] > _MOST:
             raise CorruptSegmentError("a stored length is out of bounds")
         total += edges[i]
-        if total > MAX_FRAME_BYTES:
+        if total > _MOST:
             raise CorruptSegmentError("the lengths of a block's values are out of bounds")
         edges[i] = total
     return 0

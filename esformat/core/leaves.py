@@ -18,8 +18,8 @@ from esformat.errors import CorruptSegmentError
 
 MOST_BLOCKS = 256  # of a leaf
 MOST_RUNS = 1 << 17
-_MOST: cython.longlong = 1 << 61  # rows, or bytes: no sum of two overflows
-_COLUMNS: cython.Py_ssize_t = 5
+_MOST = cython.declare(cython.longlong, 1 << 61)  # rows, or bytes: no sum of two overflows
+_COLUMNS = cython.declare(cython.Py_ssize_t, 5)
 _LONGS = cython.declare(array.array, arrays.array("q"))
 
 

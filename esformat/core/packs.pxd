@@ -117,19 +117,46 @@ cdef inline void unpack_bits(
         place += bits
 
 
+cdef inline const byte* plane_of(
+    const byte* raw, const byte* rest, PackHead* pack, Py_ssize_t count, Py_ssize_t k
+) noexcept nogil:
+    """Where plane k of a pack begins; `rest`: the planes that are not raw."""
+    return raw + k * count if k < pack.raw else rest + (k - pack.raw) * count
+
+
 cdef inline void join_number_planes(
     const byte* raw, const byte* rest, PackHead* pack, Py_ssize_t count,
     Py_ssize_t low, long long* out, Py_ssize_t size,
 ) noexcept nogil:
     """Write numbers [low, low + size) of a pack of planes, modulo 2^64; `rest`: the planes that are not raw."""
-    cdef Py_ssize_t i, k
-    cdef const byte* plane
+    cdef Py_ssize_t i, k, width = pack.width
+    cdef word base = <word>pack.base
+    cdef const byte* a
+    cdef const byte* b
+    cdef const byte* c
+    if width < 3:
+        a = b = NULL
+        if width:
+            a = plane_of(raw, rest, pack, count, 0) + low
+        if width == 2:
+            b = plane_of(raw, rest, pack, count, 1) + low
+            for i in range(size):
+                out[i] = <long long>(base + (a[i] | <word>b[i] << 8))
+        elif width:
+            for i in range(size):
+                out[i] = <long long>(base + a[i])
+        else:
+            for i in range(size):
+                out[i] = <long long>base
+        return
+    a, b, c = (plane_of(raw, rest, pack, count, 0) + low, plane_of(raw, rest, pack, count, 1) + low,
+               plane_of(raw, rest, pack, count, 2) + low)
     for i in range(size):
-        out[i] = pack.base
-    for k in range(pack.width):
-        plane = (raw + k * count if k < pack.raw else rest + (k - pack.raw) * count) + low
+        out[i] = <long long>(base + (a[i] | <word>b[i] << 8 | <word>c[i] << 16))
+    for k in range(3, width):
+        a = plane_of(raw, rest, pack, count, k) + low
         for i in range(size):
-            out[i] = <long long>(<word>out[i] + (<word>plane[i] << (8 * k)))
+            out[i] = <long long>(<word>out[i] + (<word>a[i] << (8 * k)))
 
 
 cdef inline int fill_numbers(
