@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 from esformat.spark.java import ensure_java
 from esformat.spark.source import register
 
-
 # a fifth of a full scan is sending rows from Python to Java: a socket of the file system has less to do for it
 _LOCAL_SOCKETS = {"spark.python.unix.domain.socket.enabled": "true"} if os.name == "posix" else {}
 
