@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from esformat.core.events import Columns
 from esformat.core.numbers import sum_runs
+from esformat.core.runs import run_starts, runs_at
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import Values, bytes_array, is_bytes, numbers_array, repeated_key
 from esformat.format.bytes_node import BytesNode, check_lengths
@@ -55,7 +56,7 @@ class BlockGroup:
         self._edges: I64 = np.concatenate(edges)  # first row of each run of the leaves, within the segment
         self._times: I64 | None = None
         self._numbers: dict[int, npt.NDArray[np.integer[Any]]] = {}
-        self._run_first_rows: I64 | None = None
+        self._starts_of_runs: tuple[Any, Any, Any] | None = None
         self.decoded_bytes = 0
         """Of text and bytes that are decompressed for the rows, or will be."""
 
@@ -135,9 +136,8 @@ class BlockGroup:
         if self._times is None:
             parts = [(b.body, read_pack(b.body, b.chunks[TIMESTAMPS_CHUNK], b.row_count)) for b in self.blocks]
             times = decode_many(parts, self._reader.own().plain)
-            starts = self._run_starts()
-            bases = np.array([block.base for block in self.blocks])
-            sum_runs(times, starts, bases[np.searchsorted(self._starts, starts, side="right") - 1])
+            starts, _, bases = self._run_starts()
+            sum_runs(times, starts, bases)
             self._times = times
         return self._times
 
@@ -145,20 +145,12 @@ class BlockGroup:
         times = self.timestamps()
         return times if places is None else times[places]
 
-    def _run_starts(self) -> I64:
-        """Rows at which a run or a block begins."""
-        if self._run_first_rows is None:
-            edges = self._edges
-            block_of = np.searchsorted(self._origins, edges, side="right") - 1
-            inside = (block_of >= 0) & (edges < self._origins[block_of] + self._counts[block_of])
-            block_of = block_of[inside]
-            begins = (
-                edges[inside] - self._origins[block_of] + self._starts[block_of]
-            )  # of runs; some begin with a block
-            where = np.searchsorted(begins, self._starts)
-            apart = np.append(begins, -1)[where] != self._starts
-            self._run_first_rows = np.insert(begins, where[apart], self._starts[apart])
-        return self._run_first_rows
+    def _run_starts(self) -> tuple[Any, Any, Any]:
+        """Rows at which a run or a block begins, that run, and its block's base."""
+        if self._starts_of_runs is None:
+            bases = np.array([block.base for block in self.blocks])
+            self._starts_of_runs = run_starts(self._edges, self._origins, self._counts, bases)
+        return self._starts_of_runs
 
     def to_batch(self, columns: Sequence[str], places: I64 | None) -> pa.RecordBatch:
         """The rows at `places` with the named columns. Raises CorruptSegmentError."""
@@ -178,16 +170,12 @@ class BlockGroup:
 
     def _runs_of(self, places: I64 | None) -> I64:
         """For each row, the leaf's run that it belongs to."""
-        edges = self._edges
-        if places is None:
-            starts = self._run_starts()
-            block_of = np.searchsorted(self._starts, starts, side="right") - 1
-            runs = np.searchsorted(edges, starts - self._starts[block_of] + self._origins[block_of], side="right") - 1
-            if runs[0] == runs[-1]:  # they ascend
-                return np.full(self.row_count, runs[0])
-            return np.repeat(runs, np.diff(starts, append=self.row_count))
-        block_of = np.searchsorted(self._starts, places, side="right") - 1
-        return np.searchsorted(edges, places - self._starts[block_of] + self._origins[block_of], side="right") - 1
+        starts, runs, _ = self._run_starts()
+        if places is not None:
+            return np.asarray(runs_at(starts, runs, places))
+        if runs[0] == runs[-1]:  # they ascend
+            return np.full(self.row_count, runs[0])
+        return np.repeat(runs, np.diff(starts, append=self.row_count))
 
     def _keys(self, name: str, run_of: I64) -> pa.Array:
         kind = self._reader.schema.key_type
