@@ -54,8 +54,10 @@ class Keys:
         """Whether no key has a byte."""
         return not self.data
 
-    def at(self, place: cython.Py_ssize_t) -> bytes:
-        """One key. Raises IndexError."""
+    def __getitem__(self, place: cython.Py_ssize_t) -> bytes:
+        """One key, as a list gives it. Raises IndexError."""
+        if place < 0:
+            place += self._count
         if not 0 <= place < self._count:
             raise IndexError("there is no such key")
         edge: cython.p_longlong = self.edges.data.as_longlongs

@@ -233,7 +233,7 @@ class Root:
         return (
             leaf.last_row == self.rows[number + 1]
             and leaf.first_block + leaf.block_count == self.blocks[number + 1]
-            and leaf.spaces.at(0) == self._first_spaces.at(number)
+            and leaf.spaces[0] == self._first_spaces[number]
         )
 
     def leaves_of(self, space: bytes) -> range:

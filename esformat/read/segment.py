@@ -244,7 +244,7 @@ class Segment(Opened[Scan, Space]):
             for run in range(first, last):
                 low, high = edges[run], edges[run + 1]
                 start = low
-                grouping = leaf.groupings.at(run) if leaf.has_groupings else b""
+                grouping = leaf.groupings[run] if leaf.has_groupings else b""
                 if groupings and groupings[-1][0] == grouping:  # a run that goes on in the next leaf
                     start = low - groupings[-1][1]
                     groupings[-1] = (grouping, groupings[-1][1] + high - low)

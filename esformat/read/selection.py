@@ -92,7 +92,7 @@ def _runs(leaf: Leaf, spaces: Domain | None, keys: list[bytes] | None) -> Iterat
     """Runs [first, last) of a leaf whose spaces are within bounds, ascending."""
     held = leaf.spaces
     if keys is not None:
-        for key in keys[bisect_left(keys, held.at(0)) : bisect_right(keys, held.at(len(held) - 1))]:
+        for key in keys[bisect_left(keys, held[0]) : bisect_right(keys, held[-1])]:
             first, last = leaf.runs_of(key)
             if first < last:
                 yield first, last

@@ -173,7 +173,7 @@ class Assembly:
         first, last = leaf.first_row, leaf.last_row
         self.rows[origin].add_stretch(first, self.row_count, last - first)
         self.blocks[origin].add_stretch(leaf.first_block, self.block_count, leaf.block_count)
-        first_key = leaf.spaces.at(0), leaf.groupings.at(0)
+        first_key = leaf.spaces[0], leaf.groupings[0]
         self.builder.add_leaf(
             original.leaf_entry(number),
             [b - a for a, b in pairwise(leaf.block_rows)],
@@ -181,7 +181,7 @@ class Assembly:
             original.stored_leaf(number),
             continues=first_key == self._last_key,
         )
-        self._last_key = leaf.spaces.at(len(leaf.spaces) - 1), leaf.groupings.at(len(leaf.spaces) - 1)
+        self._last_key = leaf.spaces[-1], leaf.groupings[-1]
         self.row_count += last - first
         self.block_count += leaf.block_count
         self.copied_blocks += leaf.block_count

@@ -63,4 +63,4 @@ def _same_run(reader: Reader, before: Stretch, after: Stretch) -> bool:
         return False
     left, right = reader.leaf(before.leaf), reader.leaf(after.leaf)
     last = len(left.spaces) - 1
-    return bool(left.spaces.at(last) == right.spaces.at(0) and left.groupings.at(last) == right.groupings.at(0))
+    return bool(left.spaces[last] == right.spaces[0] and left.groupings[last] == right.groupings[0])

@@ -49,5 +49,5 @@ def _by_run(portion: Portion, *, reverse: bool) -> Iterator[tuple[Portion, int]]
 
 
 def _keys(reader: Reader, leaf: Leaf, run: int) -> tuple[str | bytes, str | bytes]:
-    grouping = leaf.groupings.at(run) if leaf.has_groupings else b""
-    return reader.shown(leaf.spaces.at(run)), reader.shown(grouping)
+    grouping = leaf.groupings[run] if leaf.has_groupings else b""
+    return reader.shown(leaf.spaces[run]), reader.shown(grouping)
