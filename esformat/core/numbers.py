@@ -6,12 +6,19 @@ planes, the stored bytes. Where raw planes is 255, the stored bytes are numbers 
 the planes that are not raw, compressed. `esformat/format/packing.py` writes them.
 """
 
+import array as arrays
+from typing import Any
+
 import cython
+from cython.cimports.cpython import array
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.esformat.core.packs import PackHead, join_number_planes, read_pack_head, unpack_bits
 from cython.cimports.libc.string import memcpy, memset
 
 from esformat.errors import CorruptSegmentError
+
+_LONGS = cython.declare(array.array, arrays.array("q"))
+_BYTES = cython.declare(array.array, arrays.array("B"))
 
 BITS = 255
 """What stands for the number of raw planes where a pack has bits instead of planes."""
@@ -145,6 +152,73 @@ def _join(
                 cython.address(rest[rest_at]) if packed else cython.NULL,
                 cython.address(head), count, low, cython.address(out[at]), size,
             )  # fmt: skip
+    return 0
+
+
+def join_many(parts: list[tuple[Any, Pack]], decompressor: Any) -> Any:
+    """The numbers of several packs, each with the body that it lies in, one after another.
+
+    As bytes where each pack has one plane, which is compressed, and no base: its numbers are those bytes. Else as
+    int64. All compressed planes of one codec that follow each other are decompressed with one call. Raises what the
+    decompressor does.
+    """
+    pack: Pack
+    numbers: cython.Py_ssize_t = 0
+    narrow: cython.bint = True
+    sizes: list[int] = []
+    for _, pack in parts:
+        numbers += pack.numbers
+        narrow = narrow and pack.width == 1 and not pack.raw and not pack.base and not pack.bits
+        sizes.append(0 if pack.bits else (pack.width - pack.raw) * pack.numbers)
+    rest: array.array = array.clone(_BYTES, sum(sizes), False)
+    _decompress(parts, sizes, decompressor, memoryview(rest))
+    if narrow:
+        return rest
+    made: array.array = array.clone(_LONGS, numbers, False)
+    into: cython.longlong[::1] = made
+    planes: cython.const[cython.uchar][::1] = rest
+    at: cython.Py_ssize_t = 0
+    rest_at: cython.Py_ssize_t = 0
+    for body, pack in parts:
+        _join(body, pack, planes, rest_at, 0, into, at, pack.numbers)
+        at += pack.numbers
+        rest_at += 0 if pack.bits else (pack.width - pack.raw) * pack.numbers
+    return made
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _decompress(parts: list[tuple[Any, Pack]], sizes: list[int], decompressor: Any, out: Any) -> cython.int:
+    """The compressed planes of packs, `sizes` bytes of each, into `out`."""
+    pack: Pack
+    frames: list[Any] = []
+    taken: list[int] = []
+    codec: cython.int = 0
+    start: cython.Py_ssize_t = 0
+    end: cython.Py_ssize_t = 0
+    i: cython.Py_ssize_t
+    for i in range(len(parts)):
+        body, pack = parts[i]
+        if not sizes[i]:
+            continue
+        if frames and pack.codec != codec:
+            decompressor.decompress_run(
+                codec, memoryview(b"".join(frames)), list(map(len, frames)), taken, out[start:end]
+            )
+            frames, taken, start = [], [], end
+        codec = pack.codec
+        frames.append(body[pack.stored_at : pack.end])
+        taken.append(sizes[i])
+        end += sizes[i]
+    if frames:
+        _decompress_run(decompressor, codec, frames, taken, out[start:end])
+    return 0
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _decompress_run(decompressor: Any, codec: cython.int, frames: list[Any], sizes: list[int], out: Any) -> cython.int:
+    decompressor.decompress_run(codec, memoryview(b"".join(frames)), list(map(len, frames)), sizes, out)
     return 0
 
 

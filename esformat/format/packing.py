@@ -9,12 +9,11 @@ second bytes, … The lowest planes of noisy numbers do not compress, so a write
 from __future__ import annotations
 
 import struct
-from itertools import accumulate, groupby
 
 import numpy as np
 import numpy.typing as npt
 
-from esformat.core.numbers import BITS, Pack, join_planes, pack_bits, read_columns, read_pack
+from esformat.core.numbers import BITS, Pack, join_many, join_planes, pack_bits, read_columns, read_pack
 from esformat.format.codec import Compressor, Decompressor
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "decode_columns",
     "decode_ints",
     "decode_many",
-    "decode_many_narrow",
     "encode_int_runs",
     "encode_ints",
     "encode_planes",
@@ -186,41 +184,9 @@ def decode_ints(
     return numbers
 
 
-def decode_many(parts: list[tuple[memoryview, Pack]], decompressor: Decompressor) -> npt.NDArray[np.int64]:
-    """The numbers of several packs, one after another, with one decompression call for all."""
-    rest, starts = _decompress_together(parts, decompressor)
-    numbers = np.empty(sum(pack.numbers for _, pack in parts), np.int64)
-    at = 0
-    for (body, pack), start in zip(parts, starts[:-1], strict=True):
-        join_planes(body, pack, rest, start, 0, numbers, at, pack.numbers)
-        at += pack.numbers
-    return numbers
-
-
-def decode_many_narrow(
-    parts: list[tuple[memoryview, Pack]], decompressor: Decompressor
-) -> npt.NDArray[np.uint8] | None:
-    """The same where all numbers lie in 0…255 and are stored so, as bytes; None where some do not."""
-    if all(pack.width == 1 and not pack.raw and not pack.base and not pack.bits for _, pack in parts):
-        return _decompress_together(parts, decompressor)[0]
-    return None
-
-
-def _decompress_together(
-    parts: list[tuple[memoryview, Pack]], decompressor: Decompressor
-) -> tuple[npt.NDArray[np.uint8], list[int]]:
-    """The compressed planes of several packs in one array, and where each pack's begin."""
-    sizes = [0 if pack.bits else (pack.width - pack.raw) * pack.numbers for _, pack in parts]
-    starts = list(accumulate(sizes, initial=0))
-    out = np.empty(starts[-1], dtype=np.uint8)
-    view = memoryview(out.data)
-    for codec, members in groupby((i for i, size in enumerate(sizes) if size), key=lambda i: parts[i][1].codec):
-        group = list(members)
-        frames = [parts[i][0][parts[i][1].stored_at : parts[i][1].end] for i in group]
-        joined = memoryview(b"".join(frames))
-        into = view[starts[group[0]] : starts[group[-1] + 1]]
-        decompressor.decompress_run(codec, joined, [len(frame) for frame in frames], [sizes[i] for i in group], into)
-    return out, starts
+def decode_many(parts: list[tuple[memoryview, Pack]], decompressor: Decompressor) -> npt.NDArray[np.integer]:
+    """The numbers of several packs, one after another: as bytes where all are stored so, else as int64."""
+    return np.asarray(join_many(parts, decompressor))
 
 
 def decode_columns(
@@ -233,7 +199,8 @@ def decode_columns(
     end = read_columns(body, at, count, columns, numbers)
     if end < 0:
         packs = read_packs(body, at, count, columns)
-        numbers, end = decode_many([(body, pack) for pack in packs], decompressor), packs[-1].end
+        many = decode_many([(body, pack) for pack in packs], decompressor)
+        numbers, end = many.astype(np.int64, copy=False), packs[-1].end
     return numbers.reshape(columns, count), end
 
 

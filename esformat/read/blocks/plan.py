@@ -170,11 +170,12 @@ def portions(reader: Reader, query: Query, stretch: Stretch, narrowed: Narrowed)
     edges = [stretch.first, *leaf.block_rows[a + 1 : b], stretch.last]
     listed = narrowed.rows
     places = [] if listed is None else np.searchsorted(listed, edges).tolist()
+    timed = query.timed
     for block in range(b - 1, a - 1, -1) if query.reverse else range(a, b):
         nth = block - a
         if (wanted is not None and block not in wanted) or (listed is not None and places[nth] == places[nth + 1]):
             continue
-        if query.timed and query.misses(leaf.block_min[block], leaf.block_max[block]):
+        if timed and query.misses(leaf.block_min[block], leaf.block_max[block]):
             continue
         rows = None if listed is None else listed[places[nth] : places[nth + 1]]
         yield Portion(leaf, block, edges[nth], edges[nth + 1], rows, stretch.run_start)

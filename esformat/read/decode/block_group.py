@@ -25,7 +25,7 @@ from esformat.format.bytes_node import BytesNode, check_lengths
 from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, TIMESTAMPS_CHUNK, DataBlock, keys_array
 from esformat.format.layout import MAX_FRAME_BYTES
 from esformat.format.node import NodeHead, Shape, read_head, shape_of
-from esformat.format.packing import decode_many, decode_many_narrow, read_pack
+from esformat.format.packing import decode_many, read_pack
 from esformat.format.schema import DATA_COLUMN, TIMESTAMP_TYPE
 from esformat.format.template_node import Decoded, TemplateNode, rendered, text_array
 from esformat.read.ask.question import Query
@@ -101,8 +101,11 @@ class BlockGroup:
         place = self._reader.schema.positions[name]
         heads = self._heads(place)
         if all(head.shape == Shape.CODES for head in heads):
-            codes = [self._reader.value_codes(block.dictionary, place).get(value, -1) for block in self.blocks]
-            wanted = codes[0] if len(set(codes)) == 1 else np.repeat(np.array(codes), self._counts)
+            numbers = [block.dictionary for block in self.blocks]
+            codes = {number: self._reader.value_codes(number, place).get(value, -1) for number in set(numbers)}
+            wanted: Any = codes[numbers[0]]
+            if len(codes) > 1:
+                wanted = np.repeat(np.array([codes[number] for number in numbers]), self._counts)
             return np.asarray(self._ints(place, heads) == wanted)
         column = self.column(place, None)
         equal = pc.equal(column, pa.scalar(value, column.type)).fill_null(False)
@@ -135,7 +138,7 @@ class BlockGroup:
         """Timestamps of all rows, µs."""
         if self._times is None:
             parts = [(b.body, read_pack(b.body, b.chunks[TIMESTAMPS_CHUNK], b.row_count)) for b in self.blocks]
-            times = decode_many(parts, self._reader.own().plain)
+            times: I64 = decode_many(parts, self._reader.own().plain).astype(np.int64, copy=False)
             starts, _, bases = self._run_starts()
             sum_runs(times, starts, bases)
             self._times = times
@@ -287,9 +290,7 @@ class BlockGroup:
                 (block.body, read_pack(block.body, head.at, block.row_count))
                 for block, head in zip(self.blocks, heads, strict=True)
             ]
-            plain = self._reader.own().plain
-            narrow = decode_many_narrow(parts, plain)
-            self._numbers[place] = decode_many(parts, plain) if narrow is None else narrow
+            self._numbers[place] = decode_many(parts, self._reader.own().plain)
         return self._numbers[place]
 
     def _bytes(self, place: int, kind: pa.DataType, places: I64 | None) -> pa.Array:
@@ -339,9 +340,7 @@ class BlockGroup:
             for b in self.blocks
         ]
         parts = [(node.body, node.lengths) for node in nodes]
-        plain = self._reader.own().plain
-        narrow = decode_many_narrow(parts, plain)
-        lengths = check_lengths(decode_many(parts, plain) if narrow is None else narrow)
+        lengths = check_lengths(decode_many(parts, self._reader.own().plain))
         frame_starts = np.concatenate(
             [np.arange(start, start + node.count, node.rows) for start, node in zip(self._starts, nodes, strict=True)]
         )

@@ -19,7 +19,6 @@ from esformat.format.packing import (
     best_raw,
     decode_ints,
     decode_many,
-    decode_many_narrow,
     encode_int_runs,
     encode_ints,
     encode_planes,
@@ -107,11 +106,10 @@ def test_bytes_as_planes_or_bits(runs, wide):
         encode_ints(run, NONE, bits_cost=99) if n < wide else encode_planes(run, NONE) for n, run in enumerate(arrays)
     ]
     parts = [(memoryview(pack), read_pack(memoryview(pack), 0, len(run))) for pack, run in zip(bits, runs, strict=True)]
-    narrow = decode_many_narrow(parts, PLAIN)
-    expected = [n for run in runs for n in run]
-    assert narrow is None or narrow.tolist() == expected
-    assert (narrow is not None) == all(pack.width == 1 and not pack.base and not pack.bits for _, pack in parts)
-    assert decode_many(parts, PLAIN).tolist() == expected
+    found = decode_many(parts, PLAIN)
+    narrow = all(pack.width == 1 and not pack.base and not pack.bits for _, pack in parts)
+    assert found.dtype == (np.uint8 if narrow else np.int64)
+    assert found.tolist() == [n for run in runs for n in run]
     for (body, pack), run in zip(parts, runs, strict=True):
         if pack.width == 1:
             assert [n + pack.base for n in plane_bytes(body, pack, PLAIN)] == run
