@@ -24,12 +24,11 @@ from esformat.read.blocks.prefetch import announce_groups, portions_ahead
 from esformat.read.blocks.reader import Reader
 from esformat.read.blocks.runs import by_run, gathered, joined
 from esformat.read.decode.block_events import EventMaker, find_rows
-from esformat.read.decode.block_group import BlockGroup, Later, at_once
+from esformat.read.decode.block_group import BlockGroup
 from esformat.read.decode.cached_group import KeptGroup
-from esformat.read.decode.event_rows import EventRows, rows_of_batch
+from esformat.read.decode.event_rows import rows_of_batch
 from esformat.read.decode.few_rows import MOST_FEW, few_rows
 from esformat.read.decode.matched_rows import MatchedRows, completed
-from esformat.read.decode.payloads_ahead import with_payloads_ahead
 from esformat.read.decode.run_batches import BatchMaker
 from esformat.read.decode.run_events import RunRows
 from esformat.read.decode.small_space import SmallSpace
@@ -42,6 +41,7 @@ BATCH_STORED_BYTES = 2 << 20
 BATCH_BYTES = 8 << 20  # decoded, as the group before tells
 AT_HAND_BATCHES = 4  # so many batches' blocks at once where an earlier question left them decoded
 MIN_PARALLEL_BATCHES = 4
+PARALLEL_BYTES = 1 << 20  # decompressed for a group
 THREADS = min(os.cpu_count() or 1, 8)  # that decode a long answer
 OBJECT_BYTES = 1000  # about what Arrow takes for a column, or a batch, besides its values
 MOST_RUN_ROWS = 8192  # of a run that is read block by block; a longer one many blocks at a time
@@ -56,6 +56,7 @@ class Scan(Answer):
     """The events of one segment that answer a question, read when they are asked for."""
 
     _batch_bytes = BATCH_BYTES
+    _decompressed_bytes = 0  # of text and bytes, for that group
     _block_bytes = 0  # of a block of the group that was decoded last; 0: none was
 
     def __init__(
@@ -192,18 +193,10 @@ class Scan(Answer):
             yield from few_rows(self._reader, self._query, narrowed, self._portions(narrowed), maker)
             return
 
-        def read(group: list[Portion], later: Later) -> EventRows:
+        for group in self._groups(self._wanted(narrowed), narrowed):
             blocks = self._blocks(group, narrowed)
-            rows = blocks.to_events(columns, blocks.select(self._query, narrowed), later)
-            self._block_bytes = blocks.decoded_bytes // len(group)
-            return rows
-
-        groups = self._groups(self._wanted(narrowed), narrowed)
-        if self._query.limit is not None:
-            ahead: Iterator[EventRows] = (read(group, at_once) for group in groups)
-        else:
-            ahead = with_payloads_ahead(groups, read)
-        for rows in ahead:
+            rows = blocks.to_events(columns, blocks.select(self._query, narrowed))
+            self._block_bytes = (0 if rows.data is None else rows.data.nbytes) // len(group)
             yield from rows.iterators(reverse=self._query.reverse)
 
     # ------------------------------------------------------------ reading
@@ -330,6 +323,7 @@ class Scan(Answer):
             batch = blocks.to_batch(columns, None).slice(int(places[0]), len(places))
         else:
             batch = blocks.to_batch(columns, places)
+        self._decompressed_bytes = blocks.decompressed_bytes
         return batch.take(pa.array(np.arange(len(batch) - 1, -1, -1))) if self._query.reverse else batch
 
     def _read_matching(self, tested: tuple[str, ...], matches: Matches) -> Iterator[pa.RecordBatch]:
@@ -349,6 +343,7 @@ class Scan(Answer):
             blocks = self._blocks(group, narrowed)
             places = blocks.select(self._query, narrowed)
             looked_at = blocks.to_batch(tested, places)
+            self._decompressed_bytes = blocks.decompressed_bytes
             mask = matches(looked_at)
             found = np.flatnonzero(np.asarray(mask))
             if not len(found):
@@ -375,14 +370,13 @@ class Scan(Answer):
         return completed(self._in_parallel(groups, read), schema, reverse=reverse)
 
     def _in_parallel(self, groups: Iterator[list[Portion]], read: Callable[[list[Portion]], T]) -> Iterator[T]:
-        """What is read of each group, in order, by threads a few groups ahead.
+        """What is read of each group, in order: by threads a few groups ahead, where much is decompressed for the rows.
 
-        A short answer takes no threads, nor does one from blocks at hand: little of that work goes on side by side.
+        Little else goes on side by side: most work on a group is short, and its thread would wait for Python's lock.
         """
         yield from (rows for rows in map(read, islice(groups, 1)) if len(rows))  # tells how large blocks are
         few = list(islice(groups, MIN_PARALLEL_BATCHES))
-        at_hand = all(self._reader.is_at_hand(group[0].leaf, group[0].block) for group in few)
-        if len(few) < MIN_PARALLEL_BATCHES or self._threads == 1 or (at_hand and self._query.conditions):
+        if len(few) < MIN_PARALLEL_BATCHES or self._threads == 1 or self._decompressed_bytes < PARALLEL_BYTES:
             yield from (rows for rows in map(read, chain(few, groups)) if len(rows))
             return
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="esformat-scan")

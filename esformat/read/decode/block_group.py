@@ -6,7 +6,7 @@ Rows are counted from the group's first; `places` are ascending rows, None for a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -36,9 +36,6 @@ from esformat.read.decode.event_rows import EventRows, Keys, batch_columns
 
 Mask = npt.NDArray[np.bool_]
 
-USUAL_RATIO = 8
-"""About how many bytes each stored one of a column with templates stands for."""
-
 
 class BlockGroup:
     """Data blocks in row order, read and verified but not yet decoded."""
@@ -57,8 +54,8 @@ class BlockGroup:
         self._times: I64 | None = None
         self._numbers: dict[int, npt.NDArray[np.integer[Any]]] = {}
         self._starts_of_runs: tuple[Any, Any, Any] | None = None
-        self.decoded_bytes = 0
-        """Of text and bytes that are decompressed for the rows, or will be."""
+        self.decompressed_bytes = 0
+        """Of text and bytes, for the rows."""
 
     # ------------------------------------------------------------ which rows
 
@@ -212,37 +209,21 @@ class BlockGroup:
     def _has_groupings(self) -> bool:
         return any(leaf.has_groupings for leaf in self._leaves)
 
-    def to_events(self, columns: Sequence[str], places: I64 | None, later: Later) -> EventRows:
-        """The rows at `places`, decoded so far that making `Event`s of them is all that is left to do.
-
-        `later` starts the decompression of payloads, elsewhere or at once, and gives what fetches its result.
-        """
+    def to_events(self, columns: Sequence[str], places: I64 | None) -> EventRows:
+        """The rows at `places`, decoded so far that making `Event`s of them is all that is left to do."""
+        place = self._reader.schema.positions[DATA_COLUMN] if DATA_COLUMN in columns else None
         with self._reader.named:
             run_of = self._runs_of(places)
-            data = self._data_later(places, later) if DATA_COLUMN in columns else None
             others, starts, rows = self._event_columns(columns, places)
             return EventRows(
                 times=self._times_at(places),
-                data=data,
+                data=None if place is None else self.column(place, places),
                 spaces=self._key_objects("space", run_of),
                 groupings=self._key_objects("grouping", run_of),
                 columns=others,
                 starts=starts,
                 places=rows,
             )
-
-    def _data_later(self, places: I64 | None, later: Later) -> Callable[[], pa.Array]:
-        place = self._reader.schema.positions[DATA_COLUMN]
-        if self._reader.fields[place].type != pa.binary():
-            column = self.column(place, places)
-            return lambda: column
-        fetch = self._binary_later(place, places, later)
-
-        def fetched() -> pa.Array:
-            with self._reader.named:
-                return fetch()
-
-        return fetched
 
     def _event_columns(self, names: Sequence[str], places: I64 | None) -> tuple[list[Columns], I64, I64 | None]:
         """Columns of the events at `places` besides the four that they carry: by block, each block's first row, and
@@ -324,15 +305,6 @@ class BlockGroup:
         arrays += _rendered(waiting, kind)
         return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) if arrays else pa.array([], kind)
 
-    def _binary_later(self, place: int, places: I64 | None, later: Later) -> Callable[[], pa.Array]:
-        if any(head.shape != Shape.BYTES for head in self._heads(place)):
-            chunk = FIRST_COLUMN_CHUNK + place
-            self.decoded_bytes += USUAL_RATIO * sum(b.chunks[chunk + 1] - b.chunks[chunk] for b in self.blocks)
-            return later(lambda: self._texts(place, pa.binary(), places))
-        plan = self._plan_frames(place, places)
-        fetch = later(lambda: plan.decode(self._reader))
-        return lambda: plan.array(fetch(), pa.binary())
-
     def _plan_frames(self, place: int, places: I64 | None) -> FramePlan:
         chunk = FIRST_COLUMN_CHUNK + place
         nodes = [
@@ -351,7 +323,7 @@ class BlockGroup:
             touched[np.searchsorted(frame_starts, places, side="right") - 1] = True
             if 2 * int(touched.sum()) > len(sizes):
                 touched = None
-        self.decoded_bytes += int(sizes.sum() if touched is None else sizes[touched].sum())
+        self.decompressed_bytes += int(sizes.sum() if touched is None else sizes[touched].sum())
         valid = self._validity(nodes)
         if touched is not None and places is not None:
             kept = np.repeat(touched, np.diff(frame_starts, append=self.row_count))
@@ -367,16 +339,6 @@ class BlockGroup:
         return np.concatenate(
             [np.ones(node.count, np.uint8) if node.head.valid is None else node.head.valid for node in nodes]
         )
-
-
-Later = Callable[[Callable[[], Any]], Callable[[], Any]]
-"""Starts some work and gives what fetches its result."""
-
-
-def at_once(work: Callable[[], Any]) -> Callable[[], Any]:
-    """A `Later` that does the work now."""
-    done = work()
-    return lambda: done
 
 
 @dataclass(frozen=True, slots=True)

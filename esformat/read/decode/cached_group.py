@@ -7,7 +7,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +20,7 @@ from esformat.format.data_block import I64, DataBlock
 from esformat.format.node import NodeHead, Shape
 from esformat.read.blocks.plan import Portion
 from esformat.read.blocks.reader import Reader
-from esformat.read.decode.block_group import BlockGroup, Later
+from esformat.read.decode.block_group import BlockGroup
 
 SCATTERED_ROWS = 8  # one row of so many, or fewer: then values are taken one by one from frames that are kept
 
@@ -69,13 +69,6 @@ class KeptGroup(BlockGroup):
         if places is None or not self._is_scattered(places) or pa.types.is_fixed_size_binary(kind):
             return super()._bytes(place, kind, places)
         return pa.array(self._values(place, places), _binary_like(kind)).cast(kind)
-
-    def _binary_later(self, place: int, places: I64 | None, later: Later) -> Callable[[], pa.Array]:
-        shapes = {head.shape for head in self._heads(place)}
-        if places is None or not self._is_scattered(places) or shapes != {Shape.BYTES}:
-            return super()._binary_later(place, places, later)
-        array = self._bytes(place, pa.binary(), places)
-        return lambda: array
 
     # ------------------------------------------------------------ values one by one
 

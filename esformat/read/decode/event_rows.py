@@ -32,12 +32,12 @@ class Keys:
 class EventRows:
     """Rows of a scan, decoded.
 
-    `data` gives the payload when it is needed: another thread may still be decompressing it. Row i is row `places[i]`
-    (None: i) of the blocks that begin at `starts`, whose other columns are `columns`.
+    `data`: their payload. Row i is row `places[i]` (None: i) of the blocks that begin at `starts`, whose other columns
+    are `columns`.
     """
 
     times: I64
-    data: Callable[[], pa.Array] | None
+    data: pa.Array | None
     spaces: Keys
     groupings: Keys
     columns: Sequence[Columns]
@@ -49,12 +49,11 @@ class EventRows:
 
     def iterators(self, *, reverse: bool = False) -> Iterator[list[Event]]:
         """The events, a thousand or so in each list; `reverse` gives the exact mirror."""
-        payload = None if self.data is None else self.data()
         columns = list(self.columns)
         starts = range(0, len(self.times), EVENTS_AT_ONCE)
         for first in reversed(starts) if reverse else starts:
             last = min(first + EVENTS_AT_ONCE, len(self.times))
-            data = None if payload is None else _values(payload, first, last)
+            data = None if self.data is None else _values(self.data, first, last)
             yield row_events(
                 self.spaces.keys, self.spaces.places, self.groupings.keys, self.groupings.places, self.times, data,
                 first, last, columns, self.starts, self.places, reverse,
@@ -114,7 +113,7 @@ def rows_of_batch(batch: pa.RecordBatch, indexes: tuple[str, ...]) -> EventRows:
     columns, starts = batch_columns(batch.select([name for name in names if name not in keys]), indexes)
     return EventRows(
         times=np.asarray(batch.column("timestamp").cast(pa.int64()).to_numpy()),
-        data=None if data is None else lambda: data,
+        data=data,
         spaces=keys_of(batch.column("space")),
         groupings=keys_of(batch.column("grouping")),
         columns=columns,
