@@ -12,6 +12,7 @@ import { Pages } from "./paging.js";
 import { LqlQuestion, TopicQuestion, narrowed, quoted } from "./question.js";
 import { RowList } from "./row_list.js";
 import { resultTable } from "./result_table.js";
+import { session } from "./session.js";
 import { readTags } from "./tags.js";
 import { span } from "./time_range.js";
 
@@ -143,7 +144,7 @@ export class Explore {
   offer(records, pages) {
     const orders = this.newest ? ["oldest", "Oldest first"] : ["", "Newest first"];
     replace(this.acts,
-      records && pages && h("button", { type: "button", class: "live", "aria-pressed": "false", onclick: () => this.toggleLive() }, "Live"),
+      records && pages && !session.fixed && h("button", { type: "button", class: "live", "aria-pressed": "false", onclick: () => this.toggleLive() }, "Live"),
       records && pages && h("button", { type: "button", onclick: () => this.change({ order: orders[0] }) }, orders[1]),
       exportMenu((accept, signal) => this.question.file(span(this.params), this.newest, accept, signal), (error) => this.fail(error)));
   }

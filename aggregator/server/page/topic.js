@@ -6,6 +6,7 @@ import { h, replace } from "./dom.js";
 import { bytes, count, duration, moment } from "./format.js";
 import { figure } from "./overview.js";
 import { retentionMeters } from "./retention.js";
+import { session } from "./session.js";
 import { drawTimeline } from "./timeline.js";
 
 const SHOWN = 8; // values of an index
@@ -36,16 +37,16 @@ export class TopicView {
     const line = h("div", { class: "timeline" });
     const removal = h("div", { class: "removal", role: "status" });
     replace(this.element,
-      h("p", { class: "crumbs" }, h("a", { href: "#/overview" }, "Overview")),
+      h("p", { class: "crumbs" }, h("a", { href: "#/overview" }, session.fixed ? "Files" : "Overview")),
       h("header", { class: "topic-head" }, h("h1", {}, h("bdi", {}, name)),
         h("a", { class: "button primary", href: link("explore", "", { topic: name }) }, "Explore its events")),
       h("div", { class: "figures" },
-        figure("Events", count(facts.rows), `${count(facts.unsealed_rows)} unsealed`),
-        figure("Size", bytes(facts.bytes), facts.rows ? `${(facts.bytes / facts.rows).toFixed(1)} bytes an event` : ""),
-        figure("Segments", count(facts.segments), partitions(facts)),
+        figure("Events", count(facts.rows), session.fixed ? "" : `${count(facts.unsealed_rows)} unsealed`),
+        !session.fixed && figure("Size", bytes(facts.bytes), facts.rows ? `${(facts.bytes / facts.rows).toFixed(1)} bytes an event` : ""),
+        figure(session.fixed ? "Files" : "Segments", count(facts.segments), session.fixed ? "" : partitions(facts)),
         facts.min_timestamp !== null && figure("Time", duration(facts.max_timestamp - facts.min_timestamp), `from ${moment(facts.min_timestamp)}`)),
-      h("section", {}, h("h2", {}, "Segments by time"), line),
-      h("div", { class: "columns" },
+      h("section", {}, h("h2", {}, `${session.fixed ? "Files" : "Segments"} by time`), line),
+      !session.fixed && h("div", { class: "columns" },
         h("section", {}, h("h2", {}, "What is kept"), ...retentionMeters(facts),
           h("p", {}, h("button", { type: "button", onclick: () => void this.dryRun(path, removal) }, "What would go now?")), removal),
         h("section", {}, h("h2", {}, "When events become a segment"), policies(facts))),

@@ -94,6 +94,9 @@ SCHEMAS: Mapping[str, Schema] = {
         {"topic": _TEXT, "partition": _TEXT, "first": WHOLE, "last": {"type": "integer"}},
         {"repeated": _FLAG, "assumed_time_units": _TEXTS},
     ),
+    "Access": shape(
+        {"scopes": _TEXTS, "topics": {"type": ["array", "null"], "items": _TEXT}, **each("read_only fixed", _FLAG)}
+    ),
     "Names": shape({"topics": many(shape({"name": _TEXT}))}),
     "Topic": shape({**_DEFINED, **_POLICIES}),
     "TopicFigures": shape({**_DEFINED, **_FIGURES}),
