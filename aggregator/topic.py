@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from aggregator.base.names import check_name
@@ -249,6 +250,11 @@ class Topic(Unpicklable, Scans[Scan]):
         """
         self._backend.refresh()
         return segment_facts(self._topic, self._backend.state)
+
+    def segment_file(self, number: int) -> Path | None:
+        """The file of a sealed segment; None where the topic has none of that number. Merging may remove it soon."""
+        self._backend.refresh()
+        return self._backend.layout.segment(number) if number in self._topic.segments else None
 
     # ------------------------------------------------------------ reading
 

@@ -7,6 +7,7 @@ import { helpDialog, tokenDialog } from "./dialogs.js";
 import { Explore } from "./explore.js";
 import { zone } from "./format.js";
 import { Overview } from "./overview.js";
+import { SegmentView } from "./segment.js";
 import { forget, learn, session } from "./session.js";
 import { TopicView } from "./topic.js";
 
@@ -18,6 +19,7 @@ const brand = /** @type {HTMLElement} */ (document.getElementById("brand"));
 const zoneButton = /** @type {HTMLElement} */ (document.getElementById("zone"));
 const MAKERS = /** @type {Record<string, () => View>} */ ({
   overview: () => new Overview(), explore: () => new Explore(), topic: () => new TopicView(),
+  segment: () => new SegmentView(),
 });
 /** @type {Record<string, View>} */
 let made = {};

@@ -79,6 +79,9 @@ _SEGMENT = shape(
     }
 )  # fmt: skip
 
+_PART = shape({"kind": _TEXT, "name": _TEXT, "bytes": WHOLE, "blocks": WHOLE, "facts": {"type": "object"}})
+_COLUMN_BYTES = shape({"name": _TEXT, "type": _TEXT, "bytes": WHOLE, "sampled": _FLAG})
+
 SCHEMAS: Mapping[str, Schema] = {
     "Problem": {
         "description": "RFC 9457 problem details.",
@@ -115,6 +118,16 @@ SCHEMAS: Mapping[str, Schema] = {
         {"kind": {"enum": ["records", "groups", "table", "change"]}, "query": _TEXT, "pages": _FLAG, "warnings": _TEXTS}
     ),
     "Segments": shape({"segments": many(_SEGMENT)}),
+    "Anatomy": shape(
+        {
+            "segment": WHOLE, "file": _TEXT, **each("events spaces size_bytes", WHOLE), "codec": _TEXT,
+            "parts": many(_PART), "columns": many(_COLUMN_BYTES),
+        }
+    ),
+    "Verification": shape(
+        {"ok": _FLAG, **each("events blocks size_bytes", WHOLE),
+         "problems": many(shape({"offset": WHOLE, "what": _TEXT, "hint": _TEXT}))}
+    ),
     "Values": shape(
         {"values": many(shape({"value": _INDEXED, "events": WHOLE})), "different": WHOLE}
     ),

@@ -18,6 +18,7 @@ import esformat
 from aggregator.server.viewing import viewing
 from esformat import UsageError
 from esformat.cli.view import named_files
+from esformat.parts import anatomy
 
 ROOT = Path(__file__).parents[4]
 
@@ -59,6 +60,37 @@ def test_files_in_the_browser(tab_of, address, files):
     assert page.locator(".live").count() == 0
     page = tab.explore(lql="SELECT FROM topic = parts")
     assert page.locator(".status").inner_text().startswith("1,000 events")
+
+
+def test_anatomy_of_a_file(tab_of, address, files):
+    """Its areas are the columns and parts of the file, told by pointing or by keys; a button checks all of it."""
+    url, _ = address.split("/#token=")
+    tab = tab_of(url)
+    tab.page.goto(address)
+    tab.page.locator(".topic-card h2 a").first.click()
+    tab.page.locator(".timeline a").first.focus()
+    tab.page.keyboard.press("Enter")
+    page = tab.page
+    page.locator(".treemap .area").first.wait_for()
+    path = files / "clicks.esdb"
+    found = anatomy(path)
+    assert page.locator("h1").inner_text() == "clicks.esdb"
+    assert f"{path.stat().st_size / 1024:.1f} KiB" in page.locator(".figures").inner_text()
+    sizes = [each.bytes for each in found.columns] + [part.bytes for part in found.parts if part.kind != "data"]
+    boxes = page.locator(".treemap g.area rect").evaluate_all(
+        "rects => rects.map((rect) => (rect.width.baseVal.value + 1.5) * (rect.height.baseVal.value + 1.5))"
+    )
+    largest = sorted(filter(None, sizes), reverse=True)
+    assert len(boxes) == len(largest)
+    assert boxes[0] / sum(boxes) == pytest.approx(largest[0] / sum(sizes), rel=0.05)
+    page.locator(".treemap g.area").first.hover()
+    assert "Data of data (binary)" in page.locator(".area-told").first.inner_text()
+    page.locator(".treemap g.area").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".area-told").first.inner_text() == page.locator(".treemap g.area title").nth(1).text_content()
+    assert page.locator("rect.area").count() == sum(part.kind == "data" for part in found.parts)
+    page.get_by_role("button", name="Verify").click()
+    page.get_by_text("blocks with 2,000 events are as they must be").wait_for()
 
 
 def test_only_this_token_and_only_reading(address):

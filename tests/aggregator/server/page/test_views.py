@@ -11,7 +11,7 @@ from served import served
 
 from aggregator.server.control.tokens import FILE, create
 
-VIEWS = ["overview", "explore?topic=clicks", "explore?lql=SELECT+FROM+app%3Dshop", "topic/clicks"]
+VIEWS = ["overview", "explore?topic=clicks", "explore?lql=SELECT+FROM+app%3Dshop", "topic/clicks", "segment/clicks%2F1"]
 
 
 def number(text):
@@ -171,7 +171,7 @@ def test_everybody_can_read_it(tab_of, server, scheme, size):
         if view.startswith("explore"):
             tab.settled()
             page.locator(".row-head").first.click()
-        page.locator(".topic-card, .row-details, .value-line").first.wait_for()
+        page.locator(".topic-card, .row-details, .value-line, .treemap").first.wait_for()
         wide = "[...document.querySelectorAll('html, main, .rows')].every((each) => each.scrollWidth <= innerWidth)"
         assert page.evaluate(wide), view
         found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa"], "resultTypes": ["violations"]})
