@@ -17,6 +17,7 @@ TEXTS = {
     "sql": ["SELECT 1 AS one", "SELECT range AS n FROM range(3)"],
     "lql-select": ["SELECT FROM {app=web} LIMIT 0", "SELECT LIMIT 0"],
     "lql-source": ["{app=web}", "app = web"],
+    "lql-operand": ["level", "msg.user.id", "UPPER(app)"],
     "lql-condition": ['msg CONTAINS "a"', "fields:a = b"],
     "tags": ["{app=web}", 'app=web,host="a b"'],
     "position": ["head", "tail"],

@@ -115,11 +115,11 @@ export class AskForm {
 
   submit() {
     const topic = this.topic.value.slice(1);
-    const order = this.params.get("order");
-    if (!topic) return this.send({ lql: this.box.value.trim() || "SELECT", ...this.time(), order });
+    const { order, by, cols } = Object.fromEntries(this.params);
+    if (!topic) return this.send({ lql: this.box.value.trim() || "SELECT", ...this.time(), order, by, cols });
     const index = this.value.value !== "" ? this.index.value : "";
     const type = /^u?int|^bool/.test(this.types[index] ?? "") ? (this.types[index] === "bool" ? "boolean" : "integer") : "";
-    this.send({ topic, space: this.space.value, index, value: index && this.value.value, type, ...this.time(), order });
+    this.send({ topic, space: this.space.value, index, value: index && this.value.value, type, ...this.time(), order, by, cols });
   }
 
   /** @param {KeyboardEvent} event */

@@ -6,10 +6,11 @@ import { AskForm } from "./ask_form.js";
 import { h, replace } from "./dom.js";
 import { exportMenu } from "./export.js";
 import { count, seconds } from "./format.js";
-import { drawHistogram } from "./histogram.js";
+import { drawHistogram, layersOf } from "./histogram.js";
 import { Live } from "./live.js";
+import { namesIn } from "./names.js";
 import { Pages } from "./paging.js";
-import { LqlQuestion, TopicQuestion, narrowed, quoted } from "./question.js";
+import { LqlQuestion, TopicQuestion, named, narrowed, quoted } from "./question.js";
 import { RowList } from "./row_list.js";
 import { resultTable } from "./result_table.js";
 import { session } from "./session.js";
@@ -22,6 +23,8 @@ export class Explore {
   constructor() {
     this.form = new AskForm((params) => go(link("explore", "", params)));
     this.chart = h("div", { class: "chart-box" });
+    this.legend = h("p", { class: "legend", hidden: true });
+    this.stack = h("select", { "aria-label": "Stack by", onchange: () => this.change({ by: this.stack.value }) });
     this.status = h("p", { class: "status", role: "status" });
     this.acts = h("div", { class: "acts" });
     this.facets = h("div", { class: "facets", hidden: true });
@@ -33,7 +36,7 @@ export class Explore {
       binary: false,
     }, (error) => this.fail(error));
     this.table = h("div", { class: "result", hidden: true });
-    this.element = h("div", { class: "explore" }, this.form.element, this.form.error, this.warnings, this.facets, this.chart,
+    this.element = h("div", { class: "explore" }, this.form.element, this.form.error, this.warnings, this.facets, this.chart, this.legend,
       h("div", { class: "bar-line" }, this.status, this.acts), this.rows.element, this.table);
     /** @type {Live | null} */
     this.live = null;
@@ -75,7 +78,9 @@ export class Explore {
   async fillForm(params) {
     await this.form.show(params);
     this.rows.acts.binary = this.form.binary;
-    if (this.form.binary) this.acts.querySelector(".live")?.remove(); // LQL does not read such topics
+    if (!this.form.binary) return;
+    this.acts.querySelector(".live")?.remove(); // LQL does not read such topics
+    this.stack.remove();
   }
 
   /** @param {AbortSignal} signal */
@@ -101,13 +106,16 @@ export class Explore {
     this.rows.element.hidden = !records;
     this.chart.hidden = !records;
     this.table.hidden = records;
+    this.legend.hidden = true;
     this.offer(records, told.pages);
     const signal = this.asked.signal;
     if (!records) return this.showTable(signal);
     const read = (/** @type {any} */ part, /** @type {number} */ limit, /** @type {AbortSignal} */ stop) =>
       this.question.rows(part, this.newest, limit, stop);
     this.rows.element.setAttribute("aria-label", `Events, ${this.newest ? "newest" : "oldest"} first`);
-    const rows = this.rows.show(new Pages(read, span(this.params), this.newest, !told.pages));
+    const pages = new Pages(read, span(this.params), this.newest, !told.pages);
+    this.listNames([]);
+    const rows = this.rows.show(pages).then(() => this.listNames(namesIn(pages.pages.get(0) ?? [], this.rows.acts.tagged)));
     await Promise.all([rows, this.count(signal), this.listFacets(signal)]);
   }
 
@@ -123,16 +131,35 @@ export class Explore {
   /** @param {AbortSignal} signal */
   async count(signal) {
     const began = performance.now();
-    const counted = await this.question.histogram(span(this.params), signal);
+    const counted = await this.question.histogram(span(this.params), this.by, signal);
     this.counted = counted;
     this.drawChart();
     this.status.textContent = `${count(counted.events)} ${counted.events === 1 ? "event" : "events"}, counted in ` +
       seconds(performance.now() - began);
   }
 
+  /** What the bars are stacked by; "" for nothing. */
+  get by() {
+    return this.params.get("space64") ? "" : (this.params.get("by") ?? "");
+  }
+
   drawChart() {
-    if (this.counted && !this.chart.hidden)
-      drawHistogram(this.chart, this.counted, (from, to) => this.change({ from: String(from), to: String(to), last: "" }));
+    if (!this.counted || this.chart.hidden) return;
+    drawHistogram(this.chart, this.counted, (from, to) => this.change({ from: String(from), to: String(to), last: "" }));
+    this.legend.hidden = !this.counted.series?.length;
+    replace(this.legend, ...layersOf(this.counted).map(({ kind, name, series: { value, events } }) => {
+      const shown = [h("span", { class: `swatch ${kind}` }), h("bdi", {}, name.slice(0, 60)), h("span", { class: "n" }, count(events))];
+      if (value === null || value === undefined) return h("span", { class: "legend-entry" }, ...shown);
+      const condition = `${named(this.by)} = ${typeof value === "string" ? quoted(value) : value}`;
+      return h("button", { type: "button", class: "legend-entry", title: "Only with this value", onclick: () => void this.narrow(condition, false) }, ...shown);
+    }));
+  }
+
+  /** Offer names to stack by. @param {string[]} names */
+  listNames(names) {
+    const all = [...new Set([...(this.by ? [this.by] : []), ...names])].sort();
+    replace(this.stack, h("option", { value: "" }, "Not stacked"), ...all.map((name) => h("option", { value: name }, `By ${name}`)));
+    this.stack.value = this.by;
   }
 
   /** The same question with other parts of its address. @param {Record<string, string>} parts */
@@ -144,6 +171,7 @@ export class Explore {
   offer(records, pages) {
     const orders = this.newest ? ["oldest", "Oldest first"] : ["", "Newest first"];
     replace(this.acts,
+      records && !this.params.get("space64") && this.stack,
       records && pages && !session.fixed && h("button", { type: "button", class: "live", "aria-pressed": "false", onclick: () => this.toggleLive() }, "Live"),
       records && pages && h("button", { type: "button", onclick: () => this.change({ order: orders[0] }) }, orders[1]),
       exportMenu((accept, signal) => this.question.file(span(this.params), this.newest, accept, signal), (error) => this.fail(error)));
@@ -176,8 +204,8 @@ export class Explore {
   async narrow(condition, without) {
     try {
       const lql = await narrowed(this.question.lql(), condition, without);
-      const { last, from, to, order } = Object.fromEntries(this.params);
-      go(link("explore", "", { lql, last, from, to, order }));
+      const { last, from, to, order, by, cols } = Object.fromEntries(this.params);
+      go(link("explore", "", { lql, last, from, to, order, by, cols }));
     } catch (error) {
       this.fail(error);
     }
@@ -210,7 +238,7 @@ export class Explore {
   }
 
   goLive() {
-    this.chart.hidden = true;
+    this.chart.hidden = this.legend.hidden = true;
     const live = new Live(this.question.lql(), {
       shown: (added) => this.rows.shifted(added),
       told: (text) => { this.status.textContent = `Live: ${text}`; },
@@ -227,7 +255,7 @@ export class Explore {
     this.live?.stop();
     this.status.textContent = "";
     this.counted = null;
-    for (const part of [this.chart, this.table, this.facets, this.rows.element]) part.hidden = true;
+    for (const part of [this.chart, this.legend, this.table, this.facets, this.rows.element]) part.hidden = true;
     replace(this.acts);
     this.rows.empty();
     this.form.fail(error);

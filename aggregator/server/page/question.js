@@ -71,8 +71,9 @@ export class TopicQuestion {
     return askLines(this.path({ ...bounds(span), reverse: String(newest), limit: String(limit) }), { signal });
   }
 
-  /** @param {Span} span @param {AbortSignal} signal */
-  histogram(span, signal) {
+  /** @param {Span} span @param {string} by a name, or "" @param {AbortSignal} signal */
+  histogram(span, by, signal) {
+    if (by) return new LqlQuestion(this.lql()).histogram(span, by, signal);
     return askJson(this.path({ ...bounds(span), buckets: "80" }, true), { signal });
   }
 
@@ -124,9 +125,9 @@ export class LqlQuestion {
     return askLines("v1/query", { body: this.body(this.narrowed(span), this.order(newest, limit)), signal });
   }
 
-  /** @param {Span} span @param {AbortSignal} signal */
-  histogram(span, signal) {
-    return askJson("v1/histogram", { body: this.body(bounds(span), { buckets: 80 }), signal });
+  /** @param {Span} span @param {string} by a name, or "" @param {AbortSignal} signal */
+  histogram(span, by, signal) {
+    return askJson("v1/histogram", { body: this.body(bounds(span), { buckets: 80, ...(by ? { by: named(by) } : {}) }), signal });
   }
 
   /** @param {Span} span @param {boolean} newest @param {string} accept @param {AbortSignal} signal */

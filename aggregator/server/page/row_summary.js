@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { stamp } from "./format.js";
+import { fieldsOf } from "./names.js";
 import { readTags } from "./tags.js";
 
 const MOST = 400; // characters of a value that a line shows
@@ -34,9 +35,6 @@ function owner(row) {
     ? { space: tags.size ? space.slice(1, -1) : space, grouping: keyOf(row, "grouping") }
     : { space: known, grouping: `${tags.get("topic")} ${keyOf(row, "grouping")}`.trim() };
 }
-
-/** Fields of a stream's record. @param {Record<string, any>} row */
-const fieldsOf = (row) => (row.fields !== null && typeof row.fields === "object" ? row.fields : {});
 
 /** @param {string} name @param {any} value */
 const pair = (name, value) => h("span", { class: "pair" }, h("span", { class: "key" }, name), h("bdi", {}, cut(plain(value))));

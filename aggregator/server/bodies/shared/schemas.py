@@ -112,7 +112,9 @@ SCHEMAS: Mapping[str, Schema] = {
         }
     ),
     "Histogram": shape(
-        {"start_us": {"type": "integer"}, **each("width_us events", WHOLE), "counts": many(WHOLE)}
+        {"start_us": {"type": "integer"}, **each("width_us events", WHOLE), "counts": many(WHOLE)},
+        {"series": many(shape({"value": {"type": ["string", "integer", "boolean", "null"]}, "events": WHOLE,
+                               "counts": many(WHOLE)}))},
     ),
     "Statement": shape(
         {"kind": {"enum": ["records", "groups", "table", "change"]}, "query": _TEXT, "pages": _FLAG, "warnings": _TEXTS}

@@ -51,6 +51,31 @@ def test_rows_of_a_topic(tab, web):
         assert page.locator(".chart .bar:not([height='0.00'])").count() == sum(map(bool, bars))
 
 
+STACKED = [({"topic": "clicks"}, "SELECT FROM topic = clicks", "type"), ({"lql": LQL}, LQL, "level")]
+
+
+@pytest.mark.parametrize(("asked", "query", "by"), STACKED)
+def test_bars_in_colours(tab, web, asked, query, by):
+    """Stacked by an index, or by a field, as the API counts each value; a value of the legend is asked for alone."""
+    page = tab.explore(**asked)
+    page.get_by_label("Stack by").select_option(f"By {by}")
+    tab.until("location.hash.includes('by=')")
+    tab.settled()
+    found = web.post("/v1/histogram", json={"query": query, "buckets": 80, "by": by}).json()
+    for n, series in enumerate(found["series"]):
+        assert page.locator(f".chart .s{n}").count() == sum(map(bool, series["counts"]))
+    legend = [text.split("\n") for text in page.locator(".legend-entry").all_inner_texts()]
+    assert legend == [[each["value"], f"{each['events']:,}"] for each in found["series"]]
+    page.locator(".chart").hover()
+    assert ": " in page.locator(".chart-told").inner_text() or page.locator(".chart-told").inner_text().startswith("0 ")
+    second = found["series"][1]
+    page.locator("button.legend-entry").nth(1).click()
+    tab.until("document.querySelector('#box')?.value.includes('WHERE')")
+    tab.settled()
+    assert page.locator(".status").inner_text().startswith(f"{second['events']:,} events")
+    assert page.get_by_label("Stack by").input_value() == by
+
+
 def test_rows_of_a_statement(tab, web):
     """Those of LQL, too, with the stream's tags."""
     page = tab.explore(lql=LQL)
