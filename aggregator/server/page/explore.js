@@ -3,7 +3,9 @@
 import { go, link } from "./address.js";
 import { ApiError, askJson } from "./api.js";
 import { AskForm } from "./ask_form.js";
+import { columnsMenu, columnsOf } from "./columns.js";
 import { h, replace } from "./dom.js";
+import { explainPicture, isExplain } from "./explain.js";
 import { exportMenu } from "./export.js";
 import { count, seconds } from "./format.js";
 import { drawHistogram, layersOf } from "./histogram.js";
@@ -24,6 +26,9 @@ export class Explore {
     this.form = new AskForm((params) => go(link("explore", "", params)));
     this.chart = h("div", { class: "chart-box" });
     this.legend = h("p", { class: "legend", hidden: true });
+    this.columns = h("span", {});
+    /** @type {string[]} that the first rows have */
+    this.names = [];
     this.stack = h("select", { "aria-label": "Stack by", onchange: () => this.change({ by: this.stack.value }) });
     this.status = h("p", { class: "status", role: "status" });
     this.acts = h("div", { class: "acts" });
@@ -37,7 +42,7 @@ export class Explore {
     }, (error) => this.fail(error));
     this.table = h("div", { class: "result", hidden: true });
     this.element = h("div", { class: "explore" }, this.form.element, this.form.error, this.warnings, this.facets, this.chart, this.legend,
-      h("div", { class: "bar-line" }, this.status, this.acts), this.rows.element, this.table);
+      h("div", { class: "bar-line" }, this.status, this.acts), this.rows.head, this.rows.element, this.table);
     /** @type {Live | null} */
     this.live = null;
     this.params = new URLSearchParams();
@@ -81,6 +86,7 @@ export class Explore {
     if (!this.form.binary) return;
     this.acts.querySelector(".live")?.remove(); // LQL does not read such topics
     this.stack.remove();
+    this.acts.querySelector(".explain")?.remove();
   }
 
   /** @param {AbortSignal} signal */
@@ -104,27 +110,32 @@ export class Explore {
       throw new ApiError(400, "This statement changes what is stored, and this page only looks.", "run it with `aggregator query`");
     const records = told.kind === "records";
     this.rows.element.hidden = !records;
+    if (!records) this.rows.head.hidden = true;
     this.chart.hidden = !records;
     this.table.hidden = records;
     this.legend.hidden = true;
     this.offer(records, told.pages);
     const signal = this.asked.signal;
-    if (!records) return this.showTable(signal);
+    if (!records) return this.showTable(told, signal);
     const read = (/** @type {any} */ part, /** @type {number} */ limit, /** @type {AbortSignal} */ stop) =>
       this.question.rows(part, this.newest, limit, stop);
     this.rows.element.setAttribute("aria-label", `Events, ${this.newest ? "newest" : "oldest"} first`);
     const pages = new Pages(read, span(this.params), this.newest, !told.pages);
-    this.listNames([]);
-    const rows = this.rows.show(pages).then(() => this.listNames(namesIn(pages.pages.get(0) ?? [], this.rows.acts.tagged)));
+    this.rows.choose(columnsOf(this.params));
+    this.listNames();
+    const rows = this.rows.show(pages).then(() => {
+      this.names = namesIn(pages.pages.get(0) ?? [], this.rows.acts.tagged);
+      this.listNames();
+    });
     await Promise.all([rows, this.count(signal), this.listFacets(signal)]);
   }
 
-  /** @param {AbortSignal} signal */
-  async showTable(signal) {
+  /** @param {import("./question.js").Told} told @param {AbortSignal} signal */
+  async showTable(told, signal) {
     const began = performance.now();
     const rows = await this.question.rows(span(this.params), this.newest, 0, signal);
     this.facets.hidden = true;
-    replace(this.table, resultTable(rows));
+    replace(this.table, isExplain(told.query) && explainPicture(rows), resultTable(rows));
     this.status.textContent = `${count(rows.length)} ${rows.length === 1 ? "row" : "rows"} in ${seconds(performance.now() - began)}`;
   }
 
@@ -155,11 +166,15 @@ export class Explore {
     }));
   }
 
-  /** Offer names to stack by. @param {string[]} names */
-  listNames(names) {
-    const all = [...new Set([...(this.by ? [this.by] : []), ...names])].sort();
+  /** Offer names to stack by, and to show as columns. */
+  listNames() {
+    const all = [...new Set([...(this.by ? [this.by] : []), ...this.names])].sort();
     replace(this.stack, h("option", { value: "" }, "Not stacked"), ...all.map((name) => h("option", { value: name }, `By ${name}`)));
     this.stack.value = this.by;
+    const chosen = columnsOf(this.params);
+    const menu = columnsMenu(chosen, [...this.names, "data"], (columns) => this.change({ cols: columns.length ? JSON.stringify(columns) : "" }));
+    menu.open = this.columns.querySelector("details")?.open ?? false; // several are chosen one after the other
+    replace(this.columns, menu);
   }
 
   /** The same question with other parts of its address. @param {Record<string, string>} parts */
@@ -172,8 +187,10 @@ export class Explore {
     const orders = this.newest ? ["oldest", "Oldest first"] : ["", "Newest first"];
     replace(this.acts,
       records && !this.params.get("space64") && this.stack,
+      records && this.columns,
       records && pages && !session.fixed && h("button", { type: "button", class: "live", "aria-pressed": "false", onclick: () => this.toggleLive() }, "Live"),
       records && pages && h("button", { type: "button", onclick: () => this.change({ order: orders[0] }) }, orders[1]),
+      records && !this.params.get("space64") && h("button", { type: "button", class: "explain", onclick: () => this.explain() }, "Explain"),
       exportMenu((accept, signal) => this.question.file(span(this.params), this.newest, accept, signal), (error) => this.fail(error)));
   }
 
@@ -198,6 +215,12 @@ export class Explore {
     const rest = different - values.length;
     replace(this.facets, h("span", { class: "facet-name" }, index), ...chips, rest > 0 && h("span", { class: "aside" }, `and ${count(rest)} others`));
     this.facets.hidden = !values.length;
+  }
+
+  /** What asking reads, and what it need not. */
+  explain() {
+    const { last, from, to } = Object.fromEntries(this.params);
+    go(link("explore", "", { lql: `EXPLAIN ${this.question.lql()}`, last, from, to }));
   }
 
   /** @param {string} condition @param {boolean} without */
@@ -255,7 +278,7 @@ export class Explore {
     this.live?.stop();
     this.status.textContent = "";
     this.counted = null;
-    for (const part of [this.chart, this.legend, this.table, this.facets, this.rows.element]) part.hidden = true;
+    for (const part of [this.chart, this.legend, this.table, this.facets, this.rows.head, this.rows.element]) part.hidden = true;
     replace(this.acts);
     this.rows.empty();
     this.form.fail(error);

@@ -4,7 +4,7 @@ import { readTags } from "./tags.js";
 
 /** @typedef {Record<string, any>} Row */
 
-const APART = ["space", "timestamp", "data", "fields"];
+const APART = ["space", "timestamp", "data", "fields"]; // which have places of their own in a line
 const MOST = 60;
 
 /** @param {Iterable<Row>} rows @param {boolean} tagged rows have tags in the place of the space @returns {string[]} */
@@ -22,7 +22,7 @@ export function namesIn(rows, tagged) {
 
 /** What a row has under a name. @param {Row} row @param {string} name */
 export function valueOf(row, name) {
-  if (!APART.includes(name) && row[name] !== undefined) return row[name];
+  if ((name === "data" || !APART.includes(name)) && row[name] !== undefined) return row[name];
   const fields = fieldsOf(row);
   if (Object.hasOwn(fields, name)) return fields[name];
   return (readTags(String(row.space)) ?? []).find(([tag]) => tag === name)?.[1];

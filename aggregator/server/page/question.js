@@ -1,6 +1,7 @@
 /** What Explore asks: a topic by its keys and one index, or a statement of LQL. Both give rows, counts and files. */
 
 import { ask, askJson, askLines } from "./api.js";
+import { isExplain } from "./explain.js";
 import { bounds } from "./time_range.js";
 
 /** @typedef {import("./time_range.js").Span} Span */
@@ -117,7 +118,8 @@ export class LqlQuestion {
 
   /** @param {Span} span */
   narrowed(span) {
-    return this.told && !["records", "groups"].includes(this.told.kind) ? {} : bounds(span);
+    const takes = !this.told || ["records", "groups"].includes(this.told.kind) || isExplain(this.told.query);
+    return takes ? bounds(span) : {};
   }
 
   /** @param {Span} span @param {boolean} newest @param {number} limit @param {AbortSignal} signal */

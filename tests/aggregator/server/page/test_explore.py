@@ -76,6 +76,50 @@ def test_bars_in_colours(tab, web, asked, query, by):
     assert page.get_by_label("Stack by").input_value() == by
 
 
+def test_columns_are_chosen_and_ordered(tab, web):
+    """Rows show those that were chosen in the menu, in its order, with the API's values; the address keeps them."""
+    page = tab.explore(topic="clicks")
+    page.locator(".columns-menu summary").click()
+    for name in ("type", "country"):
+        page.locator(".columns-menu").get_by_role("button", name=f"+ {name}").click()
+        tab.until(f"document.querySelector('.row-names').textContent.includes('{name}')")
+    page.get_by_role("button", name="Move country before type").click()
+    tab.until("document.querySelector('.row-names').textContent === 'TimeSpacecountrytype'")
+    tab.settled()
+    shown = page.locator(".row-head .cells").evaluate_all(
+        "rows => rows.map((row) => [...row.querySelectorAll('bdi')].map((cell) => cell.textContent))"
+    )
+    assert shown
+    for row, event in zip(shown, events(web, limit=len(shown)), strict=True):
+        assert row == [event["country"] or "", event["type"]]
+    page.reload()
+    tab.settled()
+    assert page.locator(".row-names").inner_text().split() == ["Time", "Space", "country", "type"]
+    page.get_by_label("Leave out country").evaluate("button => button.click()")
+    tab.until("document.querySelector('.row-names').textContent === 'TimeSpacetype'")
+    tab.explore(lql=LQL, cols='["zone","level","none"]')
+    cells = page.locator(".row-head .cells").first.locator("bdi").all_inner_texts()
+    assert cells == ["eu", records(web, LQL, reverse=True, limit=1)[0]["fields"]["level"], ""]
+    tab.explore(topic="clicks", cols='{"a": 1}')
+    assert page.locator(".row-names").is_hidden()
+
+
+def test_what_is_read_as_a_picture(tab, web):
+    """EXPLAIN shows of each topic how many segments and blocks are read, as the API tells."""
+    page = tab.explore(topic="clicks", index="type", value="purchase")
+    page.get_by_role("button", name="Explain").click()
+    page.locator(".explained").wait_for()
+    tab.settled()
+    (row,) = records(web, 'EXPLAIN SELECT FROM topic = clicks WHERE type = "purchase"')
+    meters = page.locator(".explained [role=meter]")
+    found = [(meter.get_attribute("aria-valuenow"), meter.get_attribute("aria-valuemax")) for meter in meters.all()]
+    expected = [(row["read"], row["segments"]), (row["blocks read"], row["blocks"])]
+    assert found == [(str(part), str(whole)) for part, whole in expected]
+    assert "Found by the index type." in page.locator(".explained").inner_text()
+    page = tab.explore(lql="EXPLAIN SELECT FROM topic = clicks", to="1")
+    assert "0 of 4 read" in page.locator(".explained").inner_text()
+
+
 def test_rows_of_a_statement(tab, web):
     """Those of LQL, too, with the stream's tags."""
     page = tab.explore(lql=LQL)

@@ -11,7 +11,14 @@ from served import served
 
 from aggregator.server.control.tokens import FILE, create
 
-VIEWS = ["overview", "explore?topic=clicks", "explore?lql=SELECT+FROM+app%3Dshop", "topic/clicks", "segment/clicks%2F1"]
+VIEWS = [
+    "overview",
+    "explore?topic=clicks",
+    "explore?lql=SELECT+FROM+app%3Dshop",
+    "explore?topic=clicks&by=type&cols=%5B%22country%22%2C%22type%22%5D",
+    "topic/clicks",
+    "segment/clicks%2F1",
+]
 
 
 def number(text):
