@@ -64,6 +64,16 @@ def test_bars_in_colours(tab, web, asked, query, by):
     found = web.post("/v1/histogram", json={"query": query, "buckets": 80, "by": by}).json()
     for n, series in enumerate(found["series"]):
         assert page.locator(f".chart .s{n}").count() == sum(map(bool, series["counts"]))
+    bars = page.locator(".chart .bar").evaluate_all(
+        "bars => bars.map(({ x, y, height }) => [x, y, height].map((each) => each.baseVal.value))"
+    )
+    most = max(found["counts"])
+    stacks = {x: [(y, high) for left, y, high in bars if left == x] for x, _, _ in bars}
+    highest = max(84 - min(y for y, _ in stack) for stack in stacks.values())
+    assert highest == pytest.approx(68, abs=3)  # of all that there is in the fullest span
+    for stack in stacks.values():
+        assert 84 - min(y for y, _ in stack) == pytest.approx(sum(high for _, high in stack), abs=0.1)
+    assert sum(high for _, _, high in bars) == pytest.approx(68 * sum(found["counts"]) / most, rel=0.05)
     legend = [text.split("\n") for text in page.locator(".legend-entry").all_inner_texts()]
     assert legend == [[each["value"], f"{each['events']:,}"] for each in found["series"]]
     page.locator(".chart").hover()
