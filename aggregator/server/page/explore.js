@@ -125,6 +125,7 @@ export class Explore {
     this.listNames();
     const rows = this.rows.show(pages).then(() => {
       this.names = namesIn(pages.pages.get(0) ?? [], this.rows.acts.tagged);
+      this.form.completion.names = this.names;
       this.listNames();
     });
     await Promise.all([rows, this.count(signal), this.listFacets(signal)]);

@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from aggregator.base.histogram import MAX_BUCKETS, MIN_BUCKETS, Histogram
 from aggregator.lql import parse_statement, to_text
+from aggregator.lql.parse.completion import completions
 from aggregator.lql.parse.tree import CreatePipe, DeletePipe, Select, Statement, Truncate
 from aggregator.server.bodies.shared.schemas import json_answer, ref, shape
 from aggregator.server.context import Context
@@ -21,9 +22,11 @@ from aggregator.server.services.stacking import Stacked, operand_of, stacked
 from aggregator.streams.selection import Selection
 
 DEFAULT_BUCKETS = 60
+_LONGEST = 10_000  # characters of a statement that are looked at for what comes next
 _LQL = {"type": "string", "format": "lql"}
 _BUCKETS = {"type": ["integer", "null"], "minimum": MIN_BUCKETS, "maximum": MAX_BUCKETS}
 _CONDITION = {"type": ["string", "null"], "format": "lql-condition"}
+_NAMES = {"type": "array", "items": {"type": "string"}}
 _OPERAND = {"type": ["string", "null"], "format": "lql-operand"}
 _EXAMPLE = "SELECT FROM {app=web} WHERE msg CONTAINS ERROR"
 HISTOGRAM: dict[str, Any] = {
@@ -38,8 +41,9 @@ HISTOGRAM: dict[str, Any] = {
 
 
 def routes(context: Context) -> list[Route]:
-    """`/v1/statement` and `/v1/histogram`."""
+    """`/v1/statement`, `/v1/completions` and `/v1/histogram`."""
     return [
+        Route("/v1/completions", bound(completed, context), methods=["POST"]),
         Route("/v1/statement", bound(statement, context), methods=["POST"]),
         Route("/v1/histogram", bound(histogram, context), methods=["POST"]),
     ]
@@ -74,6 +78,35 @@ async def statement(context: Context, request: Request) -> Response:
         return {"kind": _kind(changed), "query": to_text(changed), "pages": pages, "warnings": told}
 
     return JSONResponse(await context.reads.run(look))
+
+
+@operation(
+    "read", "What may come next in an LQL statement", tag="query",
+    description="While one is typed: words of the language, tags, columns, and behind a tag and `=` its values. Each "
+    "takes the place of the last `replaces` characters. `names`: of fields that the caller has seen: no list of them "
+    "is kept here.",
+    body={"application/json": {"schema": shape({"before": {"type": "string"}}, {"names": _NAMES}),
+                               "example": {"before": "SELECT FROM a"}}},
+    answers={"200": json_answer("at most 200", ref("Completions"), {"completions": [{"text": "app", "replaces": 1}]}),
+             "400": {"description": "something that makes no sense"}},
+)  # fmt: skip
+async def completed(context: Context, request: Request) -> Response:
+    Params(request, [])
+    asked = await json_object(request, context, ("before", "names"))
+    before, seen = asked.get("before"), asked.get("names", [])
+    if not isinstance(before, str):
+        raise wrong("before must be a text", "that of the statement before what is typed")
+    if not isinstance(seen, list) or not all(isinstance(name, str) for name in seen):
+        raise wrong("names must be a list of texts")
+
+    def look() -> list[dict[str, Any]]:
+        catalog = context.catalog
+        names = set(seen) | {name for topic in catalog.topics() for name in catalog.topic(topic).scan().schema.names}
+        streams = [*catalog.streams(), *({"topic": topic} for topic in catalog.topics())]
+        found = completions(before[-_LONGEST:], streams, names=names - {"space", "grouping", "timestamp", "data"})
+        return [{"text": text, "replaces": length} for text, length in found]
+
+    return JSONResponse({"completions": await context.reads.run(look)})
 
 
 @operation(

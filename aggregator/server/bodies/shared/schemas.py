@@ -119,6 +119,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "Statement": shape(
         {"kind": {"enum": ["records", "groups", "table", "change"]}, "query": _TEXT, "pages": _FLAG, "warnings": _TEXTS}
     ),
+    "Completions": shape({"completions": many(shape({"text": _TEXT, "replaces": WHOLE}))}),
     "Segments": shape({"segments": many(_SEGMENT)}),
     "Anatomy": shape(
         {

@@ -130,6 +130,35 @@ def test_what_is_read_as_a_picture(tab, web):
     assert "0 of 4 read" in page.locator(".explained").inner_text()
 
 
+def test_words_that_may_come_next(tab, web):
+    """Tags, their values, fields that rows have and functions are listed as one types, and taken by keys or a click."""
+    page = tab.explore(lql=LQL)
+    box, words = page.locator("#box"), page.locator("#words [role=option]")
+    box.fill("SELECT FROM ap")
+    words.first.wait_for()
+    assert words.all_inner_texts() == ["app"]
+    box.press("Tab")
+    box.press_sequentially(" = ")
+    tab.until("document.querySelector('#words').textContent.includes('shop')")
+    values = web.post("/v1/completions", json={"before": "SELECT FROM app = "}).json()["completions"]
+    assert words.all_inner_texts() == [each["text"] for each in values]
+    box.press("ArrowDown")
+    assert box.get_attribute("aria-activedescendant") == "word-0"
+    box.press("Enter")
+    assert box.input_value() == f"SELECT FROM app = {values[0]['text']}"
+    box.fill("SELECT COUNT GROUP BY lev")
+    page.locator("#words").get_by_text("level", exact=True).click()
+    assert box.input_value() == "SELECT COUNT GROUP BY level"
+    box.fill("SELECT PERC")
+    tab.until("document.querySelector('#words').textContent === 'PERCENTILE('")
+    box.press("Escape")
+    assert page.locator("#words").is_hidden()
+    assert page.evaluate("document.activeElement.id") == "box"
+    box.fill(f"{LQL} LIMIT 3")
+    box.press("Enter")
+    tab.until("document.querySelectorAll('.row-head').length === 3")
+
+
 def test_rows_of_a_statement(tab, web):
     """Those of LQL, too, with the stream's tags."""
     page = tab.explore(lql=LQL)

@@ -158,3 +158,25 @@ def test_histogram_by_a_name(web, logs):
 def test_histogram_by_what_is_no_name(web, logs, by):
     """One name, and nothing else."""
     assert web.post("/v1/histogram", json={"query": "SELECT", "by": by}).status_code == 400
+
+
+def test_completions(web, logs):
+    """Words, tags and columns that begin so, and values behind a tag."""
+    logs.create_topic("clicks", indexes=["type"]).append(
+        [{"space": "a", "timestamp": 1, "type": "page", "the price": 5}]
+    )
+
+    def words(before):
+        return [each["text"] for each in web.post("/v1/completions", json={"before": before}).json()["completions"]]
+
+    assert words("SELECT FROM ap") == ["app"]
+    assert words("SELECT FROM app = ") == ["web"]
+    assert words("SELECT FROM topic = c") == ["clicks"]
+    assert words("SELECT WHERE t") == ["`the price`", "topic", "type", "TRUNCATE", "ts"]
+    assert web.post("/v1/completions", json={"before": "SELECT FROM topic = cl"}).json()["completions"] == [
+        {"text": "clicks", "replaces": 2}]  # fmt: skip
+    asked = {"before": "SELECT WHERE le", "names": ["level", "odd name"]}
+    assert web.post("/v1/completions", json=asked).json()["completions"] == [{"text": "level", "replaces": 2}]
+    assert web.post("/v1/completions", json={"before": "", "names": [1]}).status_code == 400
+    assert words("x" * 40_000) == []
+    assert web.post("/v1/completions", json={"before": 5}).status_code == 400
