@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from aggregator.lql.parse.build import FUNCTIONS
 from aggregator.lql.parse.tag_set import bare
 from aggregator.lql.parse.tokens import KEYWORDS
+from aggregator.lql.parse.tree import FUNCTIONS
 from aggregator.lql.text.quoting import NAME, quote
 
 _WORD = re.compile(r"[\w./:-]*$")
