@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -50,8 +51,8 @@ def view(files: tuple[str, ...], opens: bool) -> None:
             address = stack.enter_context(shown_by(groups, copied))
         say(address)
         warn(f"{count(total, 'file')}; the page is there until Ctrl-C")
-        if opens:
-            click.launch(address)
+        if opens and not webbrowser.open(address):
+            warn("esdb: no browser was found: open the address by hand")
         with contextlib.suppress(KeyboardInterrupt):
             threading.Event().wait()
 

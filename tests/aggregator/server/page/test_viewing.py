@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from clicks import click_table, write_clicks
+from waiting import until
 
 import esformat
 from aggregator.server.viewing import viewing
@@ -113,7 +114,7 @@ def test_names_of_files(files, tmp_path):
 
 
 def test_the_command(files, tmp_path):
-    """It prints the address, and leaves nothing behind when it is interrupted."""
+    """It prints the address and opens the browser there, and leaves nothing behind when it is interrupted."""
     entries = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
     told = "\n".join(
         f"[{name}]\n" + "\n".join(f"{k} = {v}" for k, v in group.items()) for name, group in entries.items()
@@ -124,13 +125,18 @@ def test_the_command(files, tmp_path):
     (info / "entry_points.txt").write_text(told)
     (tmp_path / "tmp").mkdir()
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "TMPDIR": str(tmp_path / "tmp")}
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
+    browser.chmod(0o700)
+    environment["BROWSER"] = f"{browser} %s"
     process = subprocess.Popen(
-        [sys.executable, "-m", "esformat", "view", str(files / "clicks.esdb")], env=environment, text=True,
+        [sys.executable, "-m", "esformat", "view", "--open", str(files / "clicks.esdb")], env=environment, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     address = process.stdout.readline().strip()
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#token=agg_\w+_[\w-]+", address), process.stderr.read()
     assert 'href="#/overview"' in httpx.get(address.split("#")[0], headers={"Accept": "text/html"}).text
+    until(lambda: (tmp_path / "opened").exists() and (tmp_path / "opened").read_text().strip() == address)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, "1 file; the page is there until Ctrl-C\n")
