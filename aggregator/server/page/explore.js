@@ -82,11 +82,8 @@ export class Explore {
   /** @param {URLSearchParams} params */
   async fillForm(params) {
     await this.form.show(params);
-    this.rows.acts.binary = this.form.binary;
-    if (!this.form.binary) return;
-    this.acts.querySelector(".live")?.remove(); // LQL does not read such topics
-    this.stack.remove();
-    this.acts.querySelector(".explain")?.remove();
+    this.rows.acts.binary = !this.lql;
+    if (!this.lql) for (const part of [this.stack, ...this.acts.querySelectorAll(".live, .explain")]) part.remove();
   }
 
   /** @param {AbortSignal} signal */
@@ -150,9 +147,14 @@ export class Explore {
       seconds(performance.now() - began);
   }
 
+  /** Whether the question may be put as LQL, which reads no binary keys and needs a token for all topics. */
+  get lql() {
+    return !this.form.binary && !this.params.get("space64") && session.topics === null;
+  }
+
   /** What the bars are stacked by; "" for nothing. */
   get by() {
-    return this.params.get("space64") ? "" : (this.params.get("by") ?? "");
+    return this.lql ? (this.params.get("by") ?? "") : "";
   }
 
   drawChart() {
@@ -187,11 +189,11 @@ export class Explore {
   offer(records, pages) {
     const orders = this.newest ? ["oldest", "Oldest first"] : ["", "Newest first"];
     replace(this.acts,
-      records && !this.params.get("space64") && this.stack,
+      records && this.lql && this.stack,
       records && this.columns,
-      records && pages && !session.fixed && h("button", { type: "button", class: "live", "aria-pressed": "false", onclick: () => this.toggleLive() }, "Live"),
+      records && pages && this.lql && !session.fixed && h("button", { type: "button", class: "live", "aria-pressed": "false", onclick: () => this.toggleLive() }, "Live"),
       records && pages && h("button", { type: "button", onclick: () => this.change({ order: orders[0] }) }, orders[1]),
-      records && !this.params.get("space64") && h("button", { type: "button", class: "explain", onclick: () => this.explain() }, "Explain"),
+      records && this.lql && h("button", { type: "button", class: "explain", onclick: () => this.explain() }, "Explain"),
       exportMenu((accept, signal) => this.question.file(span(this.params), this.newest, accept, signal), (error) => this.fail(error)));
   }
 

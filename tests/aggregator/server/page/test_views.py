@@ -223,6 +223,8 @@ def test_tokens(browser, tab_of, tmp_path):
         assert secret not in page.evaluate("JSON.stringify(localStorage) + document.cookie + location.href")
         tab.explore(topic="mine")
         assert len(tab.rows()) == 1
+        page.locator(".row-head").click()
+        assert page.locator(".live, .explain, .narrow, [aria-label='Stack by']").count() == 0  # they are LQL
         tab.explore(lql="SELECT")
         assert "for some topics only" in page.locator("#box-error").inner_text()
         page.reload()
