@@ -110,6 +110,11 @@ class Catalog(Closing):
         """The catalog's directory."""
         return self._backend.layout.root
 
+    @property
+    def read_only(self) -> bool:
+        """Whether it was opened for reading only."""
+        return not isinstance(self._backend, WriterEngine)
+
     def announce(self, address: str | None) -> None:
         """Name the URL at which this process serves the catalog to those who find it locked; None: at none any more.
 

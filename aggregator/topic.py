@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from aggregator.base.names import check_name
@@ -16,7 +17,7 @@ from aggregator.engine.inspection import would_remove
 from aggregator.engine.stats import segment_facts, topic_stats
 from aggregator.engine.upkeep.residue import look_for
 from aggregator.engine.writer import WriterEngine, now_us
-from aggregator.errors import ReadOnlyError
+from aggregator.errors import InvalidRequestError, ReadOnlyError
 from aggregator.model import DEFAULT_PARTITION, Receipt
 from aggregator.policy import Retention, Roll
 from aggregator.read.key_counts import counted_spaces, counted_values
@@ -177,14 +178,20 @@ class Topic(Unpicklable, Scans[Scan]):
         writing.manifest.keep_facts()
         writing.scheduler.wake()
 
-    def retain(self, *, dry_run: bool = False) -> RetentionReport:
+    def retain(
+        self, *, dry_run: bool = False, retention: Retention | Mapping[str, Any] | None = None
+    ) -> RetentionReport:
         """Remove the segments that the topic's retention no longer keeps, now; it happens by itself as well.
 
-        dry_run: only tell which. Scans that are open finish: files go when they have.
+        dry_run: only tell which. retention: of a dry run: which ones would go by this policy. Scans that are open
+        finish: files go when they have.
         """
+        if retention is not None and not dry_run:
+            raise InvalidRequestError("another retention goes with a dry run", hint="set_policy gives it to the topic")
+        instead = None if retention is None else Retention.of(retention)
         if dry_run and isinstance(self._backend, ReaderEngine):
-            return would_remove(self._backend, (self.name,), now_us())
-        return writer_of(self._backend).upkeep.retain([self._topic], dry_run=dry_run)
+            return would_remove(self._backend, (self.name,), now_us(), instead)
+        return writer_of(self._backend).upkeep.retain([self._topic], dry_run=dry_run, instead=instead)
 
     def compact(self) -> CompactionReport:
         """Merge the topic's segments into larger ones, and take what was erased off the disk, now.
@@ -249,6 +256,11 @@ class Topic(Unpicklable, Scans[Scan]):
         """
         self._backend.refresh()
         return segment_facts(self._topic, self._backend.state)
+
+    def segment_file(self, number: int) -> Path | None:
+        """The file of a sealed segment; None where the topic has none of that number. Merging may remove it soon."""
+        self._backend.refresh()
+        return self._backend.layout.segment(number) if number in self._topic.segments else None
 
     # ------------------------------------------------------------ reading
 

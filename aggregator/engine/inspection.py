@@ -9,6 +9,7 @@ from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.upkeep.ages import stored_report
 from aggregator.engine.upkeep.retention import expired
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
+from aggregator.policy import Retention
 from aggregator.storage.files.usage import measure
 from aggregator.storage.segments.file import file_checksum
 from aggregator.storage.state.state import Topic
@@ -32,13 +33,17 @@ def damaged_segments(following: ReaderEngine, now_us: int) -> Iterator[Problem]:
                 yield Problem(subject, f"the segment is {found} ({rows})", "reported", now_us)
 
 
-def would_remove(following: ReaderEngine, names: Iterable[str], now_us: int) -> RetentionReport:
-    """What the policies of topics no longer keep; the limits of the catalog as a whole are the writer's own."""
+def would_remove(
+    following: ReaderEngine, names: Iterable[str], now_us: int, instead: Retention | None = None
+) -> RetentionReport:
+    """What the policies of topics, or `instead` of those another one, no longer keep; the limits of the catalog as a
+    whole are the writer's own.
+    """
     believed_us = stored_report(following.manifest, now_us).believed_us
     batches, state, removed = following.manifest.quarantined(), following.state, []
     for topic in [state.topics[name] for name in names]:
         aside = [batch for batch in batches if state.partitions[batch.partition][0] is topic]
-        for doomed in expired([*_segments(following, topic), *aside], topic.info.retention, believed_us):
+        for doomed in expired([*_segments(following, topic), *aside], instead or topic.info.retention, believed_us):
             info = doomed.segment
             removed.append(
                 Removed(

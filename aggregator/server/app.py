@@ -26,8 +26,8 @@ from aggregator.server.http.methods import Methods
 from aggregator.server.plateau.policies import take_policies
 
 GROUPS = (
-    "health", "plateau", "events", "topics", "query", "sql", "contents", "statements", "pipes", "streams", "otlp",
-    "loki", "figures", "docs", "page", "bulk",
+    "health", "plateau", "events", "topics", "query", "sql", "contents", "segments", "statements", "pipes", "streams",
+    "otlp", "loki", "figures", "docs", "page", "access", "bulk",
 )  # fmt: skip
 """Modules of routes. They are looked through in this order, and imported by the first request that comes to them."""
 

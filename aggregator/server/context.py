@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import BoundedSemaphore
 from typing import TypeVar
 
@@ -59,6 +60,8 @@ class Context:
     """What was refused, or kept otherwise than it came."""
     document_ids: DocumentIds = field(default_factory=DocumentIds)
     """Of what Elasticsearch's clients created."""
+    originals: Mapping[int, Path] | None = None
+    """Where files are looked at, of which the segments are copies: those files, by the segments' numbers."""
     metrics_port: int | None = None
     """Where only figures are given; None: nowhere."""
     datagrams: Datagrams = field(default_factory=Datagrams)

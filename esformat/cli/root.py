@@ -19,6 +19,7 @@ _COMMANDS = (
     "scan",
     "sql",
     "verify",
+    "view",
     "convert",
     *_TOOLS,
     "spark",

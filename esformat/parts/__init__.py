@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from esformat.lazy import lazily
 
 if TYPE_CHECKING:
+    from esformat.anatomy import anatomy
     from esformat.event import to_bound, to_microseconds
     from esformat.format.json_text import as_text
     from esformat.format.json_values import JsonValues
@@ -41,6 +42,7 @@ else:
     __getattr__, __dir__ = lazily(
         __name__,
         {
+            "esformat.anatomy": "anatomy",
             "esformat.write.allocators": "release_unused",
             "esformat.event": "to_bound to_microseconds",
             "esformat.read.answer": "Answer Unpicklable",
@@ -87,6 +89,7 @@ __all__ = [
     "SharedFile",
     "Unpicklable",
     "admits_nothing",
+    "anatomy",
     "as_text",
     "can_hold",
     "check_table",

@@ -17,6 +17,7 @@ TEXTS = {
     "sql": ["SELECT 1 AS one", "SELECT range AS n FROM range(3)"],
     "lql-select": ["SELECT FROM {app=web} LIMIT 0", "SELECT LIMIT 0"],
     "lql-source": ["{app=web}", "app = web"],
+    "lql-operand": ["level", "msg.user.id", "UPPER(app)"],
     "lql-condition": ['msg CONTAINS "a"', "fields:a = b"],
     "tags": ["{app=web}", 'app=web,host="a b"'],
     "position": ["head", "tail"],
@@ -77,6 +78,8 @@ def before_call(context: schemathesis.HookContext, case: schemathesis.Case, kwar
         case.body = {name: value for name, value in case.body.items() if name not in ("start", "end", "reverse")}
     if not negative and path in ("/v1/statement", "/v1/histogram"):  # it takes examples of other routes' texts for some
         case.body = body | {"query": TEXTS["lql"][0]}
+    if not negative and path == "/v1/sql" and isinstance(body, dict):
+        case.body = body | {"query": TEXTS["sql"][0]}
     if path.endswith("/histogram") and not (
         isinstance(query.get("index"), str) and isinstance(query.get("value"), str)
     ):
@@ -85,6 +88,8 @@ def before_call(context: schemathesis.HookContext, case: schemathesis.Case, kwar
         kwargs["data"] = arrow(ARROW[body], columns_for(path))
     if not negative and case.query:  # bodies have the names that they have
         case.query = {name: value for name, value in query.items() if name not in ("ts", "msg")}
+    if path.endswith("/retain") and isinstance(body, dict) and "retention" in body:  # another one only in a dry run
+        case.query = query | {"dry_run": "true"}
     if body == "" and case.media_type == "application/x-ndjson" and (negative or path.endswith("_bulk")):
         kwargs["data"] = b"{" if negative else TEXTS["bulk-lines"][0].encode()  # elsewhere no lines at all are fine
     if path.startswith("/loki/") and isinstance(body, bytes) and not negative:

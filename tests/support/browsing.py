@@ -18,6 +18,11 @@ _ARGUMENTS = (
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--no-first-run",
 )  # fmt: skip
+_AWAY = (
+    "ERR_INTERNET_DISCONNECTED", "ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_INCOMPLETE_CHUNKED_ENCODING",
+    "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_CLOSED",
+)  # fmt: skip
+"""What the console says while a server is away."""
 WIDE = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
 PATIENCE_MS = 20_000
@@ -47,7 +52,7 @@ class Tab:
         self.page.set_default_timeout(PATIENCE_MS)
         self.wrong: list[str] = []
         self.expected: set[int] = set()
-        """Statuses that answers of this page may have, though they are errors."""
+        """Statuses that answers of this page may have, though they are errors. 0: the server may be away."""
         self.received: dict[str, int] = {}
         """Bytes of each answer as they came over the wire, by address."""
         self.page.on("console", self._console)
@@ -58,7 +63,7 @@ class Tab:
 
     def _console(self, message: Any) -> None:
         status = re.search(r"the server responded with a status of (\d+)", message.text)
-        offline = "ERR_INTERNET_DISCONNECTED" in message.text and 0 in self.expected
+        offline = 0 in self.expected and any(sign in message.text for sign in _AWAY)
         if message.type in ("error", "warning") and not offline and not (status and int(status[1]) in self.expected):
             self.wrong.append(f"console: {message.text}")
 

@@ -18,7 +18,8 @@ from aggregator.cli.shared.answers import (
     write_records,
 )
 from aggregator.cli.shared.opened import AnyCatalog, asking, catalog_or_server, state_folder
-from aggregator.cli.shared.statements import completions, split
+from aggregator.cli.shared.statements import split
+from aggregator.lql.parse.completion import completions
 from esformat import EsdbError
 from esformat.cli.parts import is_terminal, say
 

@@ -85,13 +85,15 @@ class Upkeep:
         self._quota.quarantine_bytes = usage.quarantine
         return usage
 
-    def retain(self, topics: Iterable[Topic] | None = None, *, dry_run: bool = False) -> RetentionReport:
+    def retain(
+        self, topics: Iterable[Topic] | None = None, *, dry_run: bool = False, instead: Retention | None = None
+    ) -> RetentionReport:
         """Remove what policies no longer keep; of the given topics alone, or of all and then what the limits ask for.
 
-        Raises ManifestFailedError, OSError.
+        instead: of a dry run: this policy, and not those that the topics have. Raises ManifestFailedError, OSError.
         """
         with self._retaining:
-            doomed = self._doomed(topics) if dry_run else self._retain(topics)
+            doomed = self._doomed(topics, instead) if dry_run else self._retain(topics)
             usage = self.usage()
         return RetentionReport(tuple(self._removed(one) for one in doomed), usage.total, usage.waiting, dry_run)
 
@@ -113,7 +115,7 @@ class Upkeep:
             logger.warning("open scans keep %d bytes of removed segments: limits are passed until they end", waiting)
         self._told_waiting = much
 
-    def _doomed(self, topics: Iterable[Topic] | None) -> list[Expired]:
+    def _doomed(self, topics: Iterable[Topic] | None, instead: Retention | None = None) -> list[Expired]:
         now = self.ages.now()
         doomed: list[Expired] = []
         left: list[Kept] = []
@@ -121,7 +123,7 @@ class Upkeep:
         for topic in self._topics() if topics is None else topics:
             mine_aside = [batch for batch in set_aside if self._state.partitions[batch.partition][0] is topic]
             kept: list[Kept] = [*self._segments(topic), *mine_aside]
-            mine = expired(kept, topic.info.retention, now)
+            mine = expired(kept, instead or topic.info.retention, now)
             gone = {one.segment for one in mine}
             left += [one for one in kept if one not in gone]
             doomed += mine

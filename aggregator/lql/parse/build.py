@@ -18,7 +18,6 @@ from aggregator.lql.parse.tokens import did_you_mean
 from aggregator.lql.text.quantity import parse_integer, parse_length_us
 from esformat.parts import parse_size
 
-FUNCTIONS = ("UPPER", "LOWER")
 _MOST_KEYS = 20  # of GROUP BY
 
 
@@ -233,8 +232,8 @@ class Builder:
     def call(self, parts: list[Any]) -> tree.Call:
         name, _, operand, _ = parts
         function = str(name).upper()
-        if function not in FUNCTIONS:
-            hint = did_you_mean(str(name), list(FUNCTIONS)) or f"the functions are {' and '.join(FUNCTIONS)}"
+        if function not in tree.FUNCTIONS:
+            hint = did_you_mean(str(name), list(tree.FUNCTIONS)) or f"the functions are {' and '.join(tree.FUNCTIONS)}"
             raise LqlError(f"unknown function {name}", mark=name.mark, hint=hint)
         return tree.Call(function, operand, name.mark)
 

@@ -12,6 +12,7 @@ from aggregator.lql.parse.tag_set import TagSet
 Place = Mark | None
 
 SYMBOLS = ("<=", ">=", "!=", "<", ">", "=")
+FUNCTIONS = ("UPPER", "LOWER")
 WORDS = ("CONTAINS", "PREFIX", "SUFFIX", "LIKE", "MATCHES")
 
 

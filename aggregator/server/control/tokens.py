@@ -26,12 +26,12 @@ from typing import Any
 from aggregator import InvalidRequestError
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.control.access import ANYBODY, Access, check
-from aggregator.server.control.operation import Operation
+from aggregator.server.control.operation import Operation, Scope
 from aggregator.storage.files.layout import replaced
 from aggregator.storage.files.modes import create_directory
 
 FILE = "tokens.json"
-SCOPES = ("read", "write", "admin")
+SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
 _PREFIX = "agg"
 _LOOK_AGAIN_S = 1.0
 _log = logging.getLogger("aggregator.server")

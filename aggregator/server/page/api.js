@@ -100,10 +100,12 @@ async function problemOf(answer) {
  * Server-sent events of a path, one after the other, until it ends or is aborted.
  * @param {string} path
  * @param {AbortSignal} signal
- * @returns {AsyncGenerator<{name: string, data: string}>}
+ * @param {() => void} opened called when the server answers
+ * @returns {AsyncGenerator<{name: string, data: string, id: string}>}
  */
-export async function* follow(path, signal) {
+export async function* follow(path, signal, opened) {
   const answer = await ask(path, { accept: "text/event-stream", signal });
+  opened();
   const reader = /** @type {ReadableStream<Uint8Array>} */ (answer.body).getReader();
   const decoder = new TextDecoder();
   let waiting = "";
@@ -113,9 +115,10 @@ export async function* follow(path, signal) {
     const pieces = (waiting + decoder.decode(value, { stream: true })).split("\n\n");
     waiting = /** @type {string} */ (pieces.pop());
     for (const piece of pieces) {
-      const event = { name: "message", data: "" };
+      const event = { name: "message", data: "", id: "" };
       for (const line of piece.split("\n")) {
         if (line.startsWith("event: ")) event.name = line.slice(7);
+        if (line.startsWith("id: ")) event.id = line.slice(4);
         if (line.startsWith("data: ")) event.data += line.slice(6);
       }
       if (event.data) yield event;

@@ -1,46 +1,67 @@
 /** The page: its views by the address, the token, keys, and the zone of times. */
 
 import { here } from "./address.js";
-import { ApiError, whenTokenIsNeeded } from "./api.js";
+import { ApiError, token, whenTokenIsNeeded } from "./api.js";
 import { h, replace } from "./dom.js";
 import { helpDialog, tokenDialog } from "./dialogs.js";
 import { Explore } from "./explore.js";
 import { zone } from "./format.js";
 import { Overview } from "./overview.js";
+import { SegmentView } from "./segment.js";
+import { forget, learn, session } from "./session.js";
 import { TopicView } from "./topic.js";
 
 /** @typedef {{element: HTMLElement, show: (name: string, params: URLSearchParams) => Promise<void>, leave: () => void,
  *   title: () => string, key?: (key: string) => boolean}} View */
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
+const brand = /** @type {HTMLElement} */ (document.getElementById("brand"));
 const zoneButton = /** @type {HTMLElement} */ (document.getElementById("zone"));
 const MAKERS = /** @type {Record<string, () => View>} */ ({
   overview: () => new Overview(), explore: () => new Explore(), topic: () => new TopicView(),
+  segment: () => new SegmentView(),
 });
 /** @type {Record<string, View>} */
-const made = {};
+let made = {};
 /** @type {View | null} */
 let current = null;
 
 async function route() {
   const { view: asked, name, params } = here();
   const kind = asked in MAKERS ? asked : "overview";
-  const view = (made[kind] ??= MAKERS[kind]());
-  if (view !== current) {
-    current?.leave();
-    current = view;
-    replace(main, view.element);
-  }
   for (const anchor of document.querySelectorAll("[data-view]"))
     anchor.toggleAttribute("aria-current", anchor.getAttribute("data-view") === kind);
   try {
+    await learn();
+    if (session.fixed) nameFiles();
+    const view = (made[kind] ??= MAKERS[kind]());
+    if (view !== current) {
+      current?.leave();
+      current = view;
+      replace(main, view.element);
+    }
     await view.show(name, params);
+    document.title = `${view.title()} · ${brand.textContent}`;
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     replace(main, h("p", { class: "notice", role: "alert" }, error.message, " ", error.hint));
     current = null;
   }
-  document.title = `${view.title()} · aggregator`;
+}
+
+/** What is shown are files, whoever shows them. */
+function nameFiles() {
+  brand.textContent = "esdb view";
+  const overview = /** @type {HTMLElement} */ (document.querySelector("[data-view=overview]"));
+  overview.textContent = "Files";
+}
+
+/** The address that `esdb view` prints has the token, which then goes from it: it could be sent to somebody. */
+function takeToken() {
+  const found = /^#token=([\w-]+)$/.exec(location.hash);
+  if (!found) return;
+  token.set(found[1]);
+  history.replaceState(null, "", "#/overview");
 }
 
 /** @param {KeyboardEvent} event */
@@ -73,6 +94,13 @@ zoneButton.addEventListener("click", () => {
 document.getElementById("keys")?.addEventListener("click", helpDialog);
 document.addEventListener("keydown", pressed);
 window.addEventListener("hashchange", () => void route());
-whenTokenIsNeeded(() => tokenDialog(() => void route()));
+whenTokenIsNeeded(() => tokenDialog(() => {
+  forget();
+  current?.leave();
+  [made, current] = [{}, null]; // what another token saw is not shown any more
+  replace(main);
+  void route();
+}));
+takeToken();
 showZone();
 void route();

@@ -1,6 +1,7 @@
 /** Where a question is typed: a statement of LQL, or a topic with a space and a value of an index; and a time. */
 
 import { askJson } from "./api.js";
+import { Completion } from "./completion.js";
 import { h, replace } from "./dom.js";
 import { count, moment } from "./format.js";
 import { QUICK } from "./time_range.js";
@@ -15,6 +16,7 @@ export class AskForm {
     this.box = h("textarea", { id: "box", class: "box", rows: "1", spellcheck: "false", autocapitalize: "off",
       "aria-label": "Statement of LQL", "aria-describedby": "box-error", placeholder: "SELECT FROM … WHERE …",
       onkeydown: (/** @type {KeyboardEvent} */ event) => this.typed(event), oninput: () => this.fit() });
+    this.completion = new Completion(this.box);
     this.topic = h("select", { "aria-label": "What to search", onchange: () => this.pickTopic() });
     this.space = h("input", { type: "search", placeholder: "any space", "aria-label": "Space" });
     this.index = h("select", { "aria-label": "Index", onchange: () => void this.pickIndex() });
@@ -44,7 +46,7 @@ export class AskForm {
     this.listTimes();
     this.listTopics(topic);
     this.places.classList.toggle("of-topic", topic !== "");
-    replace(this.places, ...(topic ? [this.space, this.index, this.value] : [this.box]));
+    replace(this.places, ...(topic ? [this.space, this.index, this.value] : [this.box, this.completion.element]));
     this.fit();
     if (!this.topics.length) {
       this.topics = (await askJson("v1/topics")).topics.map((/** @type {{name: string}} */ each) => each.name);
@@ -115,17 +117,19 @@ export class AskForm {
 
   submit() {
     const topic = this.topic.value.slice(1);
-    const order = this.params.get("order");
-    if (!topic) return this.send({ lql: this.box.value.trim() || "SELECT", ...this.time(), order });
+    const { order, by, cols } = Object.fromEntries(this.params);
+    if (!topic) return this.send({ lql: this.box.value.trim() || "SELECT", ...this.time(), order, by, cols });
     const index = this.value.value !== "" ? this.index.value : "";
     const type = /^u?int|^bool/.test(this.types[index] ?? "") ? (this.types[index] === "bool" ? "boolean" : "integer") : "";
-    this.send({ topic, space: this.space.value, index, value: index && this.value.value, type, ...this.time(), order });
+    this.send({ topic, space: this.space.value, index, value: index && this.value.value, type, ...this.time(), order, by, cols });
   }
 
   /** @param {KeyboardEvent} event */
   typed(event) {
+    if (this.completion.key(event)) return;
     if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
+      this.completion.close();
       this.submit();
     }
   }

@@ -1,4 +1,4 @@
-/** The two dialogs: for a token, and for help. */
+/** Dialogs: for a token, before what cannot be undone, and for help. */
 
 import { token } from "./api.js";
 import { h } from "./dom.js";
@@ -27,6 +27,28 @@ export function tokenDialog(then) {
   asking = dialog;
   document.body.append(dialog);
   dialog.showModal();
+}
+
+/**
+ * Ask whether something is to be done that cannot be undone.
+ * @param {string} question @param {string} told @param {string} action what the button says
+ * @returns {Promise<boolean>}
+ */
+export function confirmed(question, told, action) {
+  return new Promise((resolve) => {
+    const dialog = h("dialog", { class: "dialog", "aria-labelledby": "confirm-title" },
+      h("form", { method: "dialog" },
+        h("h2", { id: "confirm-title" }, question), h("p", {}, told),
+        h("div", { class: "dialog-acts" },
+          h("button", { type: "submit", autofocus: true }, "Cancel"),
+          h("button", { type: "submit", class: "danger", value: "yes" }, action))));
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(dialog.returnValue === "yes");
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
 }
 
 const KEYS = [

@@ -3,15 +3,19 @@
 import { go, link } from "./address.js";
 import { ApiError, askJson } from "./api.js";
 import { AskForm } from "./ask_form.js";
+import { columnsMenu, columnsOf } from "./columns.js";
 import { h, replace } from "./dom.js";
+import { explainPicture, isExplain } from "./explain.js";
 import { exportMenu } from "./export.js";
 import { count, seconds } from "./format.js";
-import { drawHistogram } from "./histogram.js";
+import { drawHistogram, layersOf } from "./histogram.js";
 import { Live } from "./live.js";
+import { namesIn } from "./names.js";
 import { Pages } from "./paging.js";
-import { LqlQuestion, TopicQuestion, narrowed, quoted } from "./question.js";
+import { LqlQuestion, TopicQuestion, named, narrowed, quoted } from "./question.js";
 import { RowList } from "./row_list.js";
 import { resultTable } from "./result_table.js";
+import { session } from "./session.js";
 import { readTags } from "./tags.js";
 import { span } from "./time_range.js";
 
@@ -21,6 +25,11 @@ export class Explore {
   constructor() {
     this.form = new AskForm((params) => go(link("explore", "", params)));
     this.chart = h("div", { class: "chart-box" });
+    this.legend = h("p", { class: "legend", hidden: true });
+    this.columns = h("span", {});
+    /** @type {string[]} that the first rows have */
+    this.names = [];
+    this.stack = h("select", { "aria-label": "Stack by", onchange: () => this.change({ by: this.stack.value }) });
     this.status = h("p", { class: "status", role: "status" });
     this.acts = h("div", { class: "acts" });
     this.facets = h("div", { class: "facets", hidden: true });
@@ -32,8 +41,8 @@ export class Explore {
       binary: false,
     }, (error) => this.fail(error));
     this.table = h("div", { class: "result", hidden: true });
-    this.element = h("div", { class: "explore" }, this.form.element, this.form.error, this.warnings, this.facets, this.chart,
-      h("div", { class: "bar-line" }, this.status, this.acts), this.rows.element, this.table);
+    this.element = h("div", { class: "explore" }, this.form.element, this.form.error, this.warnings, this.facets, this.chart, this.legend,
+      h("div", { class: "bar-line" }, this.status, this.acts), this.rows.head, this.rows.element, this.table);
     /** @type {Live | null} */
     this.live = null;
     this.params = new URLSearchParams();
@@ -73,8 +82,8 @@ export class Explore {
   /** @param {URLSearchParams} params */
   async fillForm(params) {
     await this.form.show(params);
-    this.rows.acts.binary = this.form.binary;
-    if (this.form.binary) this.acts.querySelector(".live")?.remove(); // LQL does not read such topics
+    this.rows.acts.binary = !this.lql;
+    if (!this.lql) for (const part of [this.stack, ...this.acts.querySelectorAll(".live, .explain")]) part.remove();
   }
 
   /** @param {AbortSignal} signal */
@@ -98,40 +107,77 @@ export class Explore {
       throw new ApiError(400, "This statement changes what is stored, and this page only looks.", "run it with `aggregator query`");
     const records = told.kind === "records";
     this.rows.element.hidden = !records;
+    if (!records) this.rows.head.hidden = true;
     this.chart.hidden = !records;
     this.table.hidden = records;
+    this.legend.hidden = true;
     this.offer(records, told.pages);
     const signal = this.asked.signal;
-    if (!records) return this.showTable(signal);
+    if (!records) return this.showTable(told, signal);
     const read = (/** @type {any} */ part, /** @type {number} */ limit, /** @type {AbortSignal} */ stop) =>
       this.question.rows(part, this.newest, limit, stop);
     this.rows.element.setAttribute("aria-label", `Events, ${this.newest ? "newest" : "oldest"} first`);
-    const rows = this.rows.show(new Pages(read, span(this.params), this.newest, !told.pages));
+    const pages = new Pages(read, span(this.params), this.newest, !told.pages);
+    this.rows.choose(columnsOf(this.params));
+    this.listNames();
+    const rows = this.rows.show(pages).then(() => {
+      this.names = namesIn(pages.pages.get(0) ?? [], this.rows.acts.tagged);
+      this.form.completion.names = this.names;
+      this.listNames();
+    });
     await Promise.all([rows, this.count(signal), this.listFacets(signal)]);
   }
 
-  /** @param {AbortSignal} signal */
-  async showTable(signal) {
+  /** @param {import("./question.js").Told} told @param {AbortSignal} signal */
+  async showTable(told, signal) {
     const began = performance.now();
     const rows = await this.question.rows(span(this.params), this.newest, 0, signal);
     this.facets.hidden = true;
-    replace(this.table, resultTable(rows));
+    replace(this.table, isExplain(told.query) && explainPicture(rows), resultTable(rows));
     this.status.textContent = `${count(rows.length)} ${rows.length === 1 ? "row" : "rows"} in ${seconds(performance.now() - began)}`;
   }
 
   /** @param {AbortSignal} signal */
   async count(signal) {
     const began = performance.now();
-    const counted = await this.question.histogram(span(this.params), signal);
+    const counted = await this.question.histogram(span(this.params), this.by, signal);
     this.counted = counted;
     this.drawChart();
     this.status.textContent = `${count(counted.events)} ${counted.events === 1 ? "event" : "events"}, counted in ` +
       seconds(performance.now() - began);
   }
 
+  /** Whether the question may be put as LQL, which reads no binary keys and needs a token for all topics. */
+  get lql() {
+    return !this.form.binary && !this.params.get("space64") && session.topics === null;
+  }
+
+  /** What the bars are stacked by; "" for nothing. */
+  get by() {
+    return this.lql ? (this.params.get("by") ?? "") : "";
+  }
+
   drawChart() {
-    if (this.counted && !this.chart.hidden)
-      drawHistogram(this.chart, this.counted, (from, to) => this.change({ from: String(from), to: String(to), last: "" }));
+    if (!this.counted || this.chart.hidden) return;
+    drawHistogram(this.chart, this.counted, (from, to) => this.change({ from: String(from), to: String(to), last: "" }));
+    this.legend.hidden = !this.counted.series?.length;
+    replace(this.legend, ...layersOf(this.counted).map(({ kind, name, series: { value, events } }) => {
+      const shown = [h("span", { class: `swatch ${kind}` }), h("bdi", {}, name.slice(0, 60)), h("span", { class: "n" }, count(events))];
+      if (value === null || value === undefined) return h("span", { class: "legend-entry" }, ...shown);
+      const condition = `${named(this.by)} = ${typeof value === "string" ? quoted(value) : value}`;
+      return h("button", { type: "button", class: "legend-entry", title: "Only with this value", onclick: () => void this.narrow(condition, false) }, ...shown);
+    }));
+  }
+
+  /** Offer names to stack by, and to show as columns. */
+  listNames() {
+    const all = [...new Set([...(this.by ? [this.by] : []), ...this.names])].sort();
+    replace(this.stack, h("option", { value: "" }, "Not stacked"), ...all.map((name) => h("option", { value: name }, `By ${name}`)));
+    this.stack.value = this.by;
+    const chosen = columnsOf(this.params);
+    const menu = columnsMenu(chosen, [...this.names, "data"], (columns) => this.change({ cols: columns.length ? JSON.stringify(columns) : "" }));
+    menu.open = this.columns.querySelector("details")?.open ?? false; // several are chosen one after the other
+    replace(this.columns, menu);
   }
 
   /** The same question with other parts of its address. @param {Record<string, string>} parts */
@@ -143,8 +189,11 @@ export class Explore {
   offer(records, pages) {
     const orders = this.newest ? ["oldest", "Oldest first"] : ["", "Newest first"];
     replace(this.acts,
-      records && pages && h("button", { type: "button", class: "live", "aria-pressed": "false", onclick: () => this.toggleLive() }, "Live"),
+      records && this.lql && this.stack,
+      records && this.columns,
+      records && pages && this.lql && !session.fixed && h("button", { type: "button", class: "live", "aria-pressed": "false", onclick: () => this.toggleLive() }, "Live"),
       records && pages && h("button", { type: "button", onclick: () => this.change({ order: orders[0] }) }, orders[1]),
+      records && this.lql && h("button", { type: "button", class: "explain", onclick: () => this.explain() }, "Explain"),
       exportMenu((accept, signal) => this.question.file(span(this.params), this.newest, accept, signal), (error) => this.fail(error)));
   }
 
@@ -171,12 +220,18 @@ export class Explore {
     this.facets.hidden = !values.length;
   }
 
+  /** What asking reads, and what it need not. */
+  explain() {
+    const { last, from, to } = Object.fromEntries(this.params);
+    go(link("explore", "", { lql: `EXPLAIN ${this.question.lql()}`, last, from, to }));
+  }
+
   /** @param {string} condition @param {boolean} without */
   async narrow(condition, without) {
     try {
       const lql = await narrowed(this.question.lql(), condition, without);
-      const { last, from, to, order } = Object.fromEntries(this.params);
-      go(link("explore", "", { lql, last, from, to, order }));
+      const { last, from, to, order, by, cols } = Object.fromEntries(this.params);
+      go(link("explore", "", { lql, last, from, to, order, by, cols }));
     } catch (error) {
       this.fail(error);
     }
@@ -209,7 +264,7 @@ export class Explore {
   }
 
   goLive() {
-    this.chart.hidden = true;
+    this.chart.hidden = this.legend.hidden = true;
     const live = new Live(this.question.lql(), {
       shown: (added) => this.rows.shifted(added),
       told: (text) => { this.status.textContent = `Live: ${text}`; },
@@ -226,7 +281,7 @@ export class Explore {
     this.live?.stop();
     this.status.textContent = "";
     this.counted = null;
-    for (const part of [this.chart, this.table, this.facets, this.rows.element]) part.hidden = true;
+    for (const part of [this.chart, this.legend, this.table, this.facets, this.rows.head, this.rows.element]) part.hidden = true;
     replace(this.acts);
     this.rows.empty();
     this.form.fail(error);

@@ -1,4 +1,4 @@
-/** Hits over time as bars. A drag, or a click on a bar, asks for that time. */
+/** Hits over time as bars, in colours where a name was chosen. A drag, or a click on a bar, asks for that time. */
 
 import { h, replace, svg } from "./dom.js";
 import { count, duration, moment, tick } from "./format.js";
@@ -6,7 +6,17 @@ import { count, duration, moment, tick } from "./format.js";
 const HEIGHT = 104, FLOOR = 84, TOP = 16;
 const STEPS = [1, 2, 5, 10, 15, 20, 30, 60];
 
-/** @typedef {{start_us: number, width_us: number, events: number, counts: number[]}} Counted */
+/** @typedef {{value: any, events: number, counts: number[]}} Series @typedef {{kind: string, name: string, series: Series}} Layer */
+/** @typedef {{start_us: number, width_us: number, events: number, counts: number[], series?: Series[]}} Counted */
+
+/** The most frequent values, and what is left of the whole. @param {Counted} counted @returns {Layer[]} */
+export function layersOf(counted) {
+  const { counts, events, series = [] } = counted;
+  const layers = series.map((each, i) => ({ kind: `s${i}`, name: each.value === null ? "none" : String(each.value), series: each }));
+  const sum = (/** @type {number} */ at) => series.reduce((total, each) => total + each.counts[at], 0);
+  const rest = { value: undefined, events: series.reduce((left, each) => left - each.events, events), counts: counts.map((n, i) => n - sum(i)) };
+  return rest.events || !series.length ? [...layers, { kind: series.length ? "rest" : "", name: "others", series: rest }] : layers;
+}
 
 /**
  * @param {HTMLElement} box
@@ -21,18 +31,24 @@ export function drawHistogram(box, counted, choose) {
   const step = across / counts.length;
   const told = h("p", { class: "chart-told", "aria-hidden": "true" });
   const chosen = svg("rect", { class: "chosen", y: 0, height: FLOOR, width: 0, x: 0 });
-  const bars = counts.map((n, i) => {
-    const high = n ? Math.max(2, ((FLOOR - TOP) * n) / most) : 0;
-    return svg("rect", { class: "bar", x: (i * step + 0.5).toFixed(2), width: Math.max(0.75, step - 1.5).toFixed(2),
-      y: (FLOOR - high).toFixed(2), height: high.toFixed(2), rx: step > 8 ? 1.5 : 0 });
+  const layers = layersOf(counted);
+  const scale = (/** @type {number} */ n) => ((FLOOR - TOP) * n) / most;
+  const bars = counts.flatMap((n, i) => {
+    let below = 0;
+    return layers.filter(({ series }) => series.counts[i] || layers.length === 1).map(({ kind, series }) => {
+      const high = series.counts[i] ? Math.max(layers.length === 1 ? 2 : 0.5, scale(series.counts[i])) : 0;
+      below += high;
+      return svg("rect", { class: `bar ${kind}`, x: (i * step + 0.5).toFixed(2), width: Math.max(0.75, step - 1.5).toFixed(2),
+        y: (FLOOR - below).toFixed(2), height: high.toFixed(2), rx: step > 8 && layers.length === 1 ? 1.5 : 0 });
+    });
   });
   const picture = svg("svg", { class: "chart", viewBox: `0 0 ${across} ${HEIGHT}`, width: across, height: HEIGHT, role: "img",
       "aria-label": `${count(events)} events from ${moment(start)} to ${moment(start + width * counts.length)}, ` +
         `at most ${count(most)} in ${duration(width)}` },
     svg("line", { class: "axis", x1: 0, x2: across, y1: FLOOR, y2: FLOOR }), chosen, ...bars, ...ticks(start, width, counts.length, across));
-  const scale = h("span", { class: "chart-most" }, `${count(most)} in ${duration(width)}`);
-  replace(box, scale, picture, told);
-  drag(picture, chosen, told, { start, width, counts, across, choose });
+  const top = h("span", { class: "chart-most" }, `${count(most)} in ${duration(width)}`);
+  replace(box, top, picture, told);
+  drag(picture, chosen, told, { start, width, counts, across, choose, layers });
 }
 
 /** @param {number} start @param {number} width @param {number} buckets @param {number} across */
@@ -51,9 +67,10 @@ function ticks(start, width, buckets, across) {
 
 /**
  * @param {SVGElement} picture @param {SVGElement} chosen @param {HTMLElement} told
- * @param {{start: number, width: number, counts: number[], across: number, choose: (from: number, to: number) => void}} of
+ * @param {{start: number, width: number, counts: number[], across: number, layers: Layer[],
+ *   choose: (from: number, to: number) => void}} of
  */
-function drag(picture, chosen, told, { start, width, counts, across, choose }) {
+function drag(picture, chosen, told, { start, width, counts, across, choose, layers }) {
   const at = (/** @type {PointerEvent} */ event) => {
     const { left, width: shown } = picture.getBoundingClientRect();
     return Math.max(0, Math.min(counts.length - 1, Math.floor(((event.clientX - left) / shown) * counts.length)));
@@ -64,8 +81,11 @@ function drag(picture, chosen, told, { start, width, counts, across, choose }) {
     const [low, high] = a < b ? [a, b] : [b, a];
     chosen.setAttribute("x", String((low / counts.length) * across));
     chosen.setAttribute("width", String(((high - low + 1) / counts.length) * across));
-    const sum = counts.slice(low, high + 1).reduce((total, n) => total + n, 0);
-    told.textContent = `${count(sum)} events from ${moment(start + low * width)} to ${moment(start + (high + 1) * width)}`;
+    const sum = (/** @type {number[]} */ of) => of.slice(low, high + 1).reduce((total, n) => total + n, 0);
+    const parts = layers.filter(({ series }) => layers.length > 1 && sum(series.counts))
+      .map(({ name, series }) => `${name.slice(0, 20)} ${count(sum(series.counts))}`);
+    const span = `${count(sum(counts))} events from ${moment(start + low * width)} to ${moment(start + (high + 1) * width)}`;
+    told.textContent = [span, parts.join(", ")].filter(Boolean).join(": ");
     return [low, high];
   };
   picture.addEventListener("pointermove", (event) => show(from ?? at(event), at(event)));

@@ -16,6 +16,8 @@ export class Live {
     this.to = to;
     this.rows = new Arriving(MOST);
     this.paused = false;
+    this.lost = false;
+    this.position = ""; // behind the last event that came: there it goes on when the server was away
     /** @type {Record<string, any>[]} */
     this.waiting = [];
     /** @type {number[]} when events came */
@@ -29,13 +31,15 @@ export class Live {
   async run() {
     while (!this.stopping.signal.aborted) {
       try {
-        for await (const { name, data } of follow(`v1/tail?${new URLSearchParams({ query: this.query })}`, this.stopping.signal)) {
+        const asked = new URLSearchParams({ query: this.query, ...(this.position ? { position: this.position } : {}) });
+        for await (const { name, data, id } of follow(`v1/tail?${asked}`, this.stopping.signal, () => { this.lost = false; })) {
           if (name === "end") throw new ApiError(401, parse(data).detail);
           this.take(parse(data));
+          this.position = id;
         }
       } catch (error) {
         if (this.stopping.signal.aborted) return;
-        if (!(error instanceof ApiError) || error.status === 0 || error.status >= 429) this.to.told("Connection lost; trying again …");
+        if (!(error instanceof ApiError) || error.status === 0 || error.status >= 429) this.lost = true;
         else return this.to.failed(error);
       }
       await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
@@ -55,7 +59,8 @@ export class Live {
     while (this.times.length && this.times[0] < since) this.times.shift();
     const rate = (this.times.length / 10).toFixed(1);
     const waits = this.paused && this.waiting.length ? `, ${this.waiting.length.toLocaleString("en-US")} wait` : "";
-    this.to.told(`${this.came.toLocaleString("en-US")} arrived, ${rate} a second${waits}`);
+    if (this.lost) this.to.told("the connection is lost; trying again …");
+    else this.to.told(`${this.came.toLocaleString("en-US")} arrived, ${rate} a second${waits}`);
     if (this.paused || !this.waiting.length) return;
     const rows = this.waiting;
     this.waiting = [];

@@ -5,6 +5,7 @@ import { ApiError, askJson } from "./api.js";
 import { h, replace } from "./dom.js";
 import { ago, bytes, count, moment, rough } from "./format.js";
 import { retentionMeters } from "./retention.js";
+import { session } from "./session.js";
 import { sparkline } from "./sparkline.js";
 import { trouble } from "./trouble.js";
 
@@ -17,7 +18,7 @@ export class Overview {
     this.alerts = h("div", { class: "alerts", role: "status" });
     this.figures = h("div", { class: "figures" });
     this.topics = h("div", { class: "topics" });
-    this.element = h("div", { class: "page" }, h("h1", {}, "Overview"), this.alerts, this.figures, this.topics);
+    this.element = h("div", { class: "page" }, h("h1", {}, session.fixed ? "Files" : "Overview"), this.alerts, this.figures, this.topics);
     /** @type {Map<string, {at: number, end: number, rates: number[]}>} */
     this.seen = new Map();
     this.timer = 0;
@@ -25,7 +26,7 @@ export class Overview {
   }
 
   title() {
-    return "Overview";
+    return session.fixed ? "Files" : "Overview";
   }
 
   async show() {
@@ -47,7 +48,7 @@ export class Overview {
       replace(this.alerts, h("p", { class: "alert" }, h("strong", {}, `${error.message} `), error.hint));
       if (error.status === 401) return;
     }
-    if (this.on) this.timer = window.setTimeout(() => void this.look(), EVERY_MS);
+    if (this.on && !session.fixed) this.timer = window.setTimeout(() => void this.look(), EVERY_MS);
   }
 
   /** @param {Facts | null} stats @param {Record<string, Facts>} topics @param {Facts | null} problems */
@@ -57,11 +58,11 @@ export class Overview {
     const sum = (/** @type {string} */ name) => all.reduce((total, mine) => total + mine[name], 0);
     const rates = all.map((mine) => this.rate(mine));
     replace(this.figures,
-      figure("Events", count(sum("rows")), `${count(sum("unsealed_rows"))} unsealed`),
-      figure("Arriving", `${rough(rates.reduce((total, mine) => total + last(mine), 0))}/s`, "of the last seconds"),
-      stats && figure("On disk", bytes(stats.disk.total), `${bytes(stats.disk.free)} free`),
+      figure("Events", count(sum("rows")), session.fixed ? "" : `${count(sum("unsealed_rows"))} unsealed`),
+      !session.fixed && figure("Arriving", `${rough(rates.reduce((total, mine) => total + last(mine), 0))}/s`, "of the last seconds"),
+      stats && !session.fixed && figure("On disk", bytes(stats.disk.total), `${bytes(stats.disk.free)} free`),
       stats?.memory && figure("In memory", bytes(stats.memory.unsealed), `of ${bytes(stats.memory.limit)}`),
-      figure("Segments", count(sum("segments")), all.length === 1 ? "in one topic" : `in ${count(all.length)} topics`));
+      !session.fixed && figure("Segments", count(sum("segments")), all.length === 1 ? "in one topic" : `in ${count(all.length)} topics`));
     replace(this.topics, ...(all.length ? all.map((mine, i) => card(mine, rates[i])) : [empty()]));
   }
 
@@ -99,8 +100,8 @@ export const figure = (name, value, more) =>
 /** @param {Facts} mine @param {number[]} rates */
 function card(mine, rates) {
   const facts = [
-    ["Events", count(mine.rows)], ["Size", bytes(mine.bytes)], ["Segments", count(mine.segments)],
-    ["Unsealed", count(mine.unsealed_rows)],
+    ["Events", count(mine.rows)], [session.fixed ? "Files" : "Segments", count(mine.segments)],
+    ...(session.fixed ? [] : [["Size", bytes(mine.bytes)], ["Unsealed", count(mine.unsealed_rows)]]),
   ];
   return h("article", { class: "topic-card", "data-topic": mine.topic },
     h("header", {},
@@ -109,8 +110,9 @@ function card(mine, rates) {
     h("dl", { class: "facts" }, ...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
     h("p", { class: "spanned" }, mine.min_timestamp === null ? "No events yet."
       : [moment(mine.min_timestamp), " to ", moment(mine.max_timestamp), " · newest ", ago(mine.max_timestamp)].join("")),
-    h("div", { class: "rate" }, sparkline(rates), h("span", { class: "aside" }, `${rough(last(rates))} events/s now`)),
-    ...retentionMeters(mine));
+    ...(session.fixed ? [] : [
+      h("div", { class: "rate" }, sparkline(rates), h("span", { class: "aside" }, `${rough(last(rates))} events/s now`)),
+      ...retentionMeters(mine)]));
 }
 
 function empty() {

@@ -1,6 +1,7 @@
 /** What Explore asks: a topic by its keys and one index, or a statement of LQL. Both give rows, counts and files. */
 
 import { ask, askJson, askLines } from "./api.js";
+import { isExplain } from "./explain.js";
 import { bounds } from "./time_range.js";
 
 /** @typedef {import("./time_range.js").Span} Span */
@@ -71,8 +72,9 @@ export class TopicQuestion {
     return askLines(this.path({ ...bounds(span), reverse: String(newest), limit: String(limit) }), { signal });
   }
 
-  /** @param {Span} span @param {AbortSignal} signal */
-  histogram(span, signal) {
+  /** @param {Span} span @param {string} by a name, or "" @param {AbortSignal} signal */
+  histogram(span, by, signal) {
+    if (by) return new LqlQuestion(this.lql()).histogram(span, by, signal);
     return askJson(this.path({ ...bounds(span), buckets: "80" }, true), { signal });
   }
 
@@ -116,7 +118,8 @@ export class LqlQuestion {
 
   /** @param {Span} span */
   narrowed(span) {
-    return this.told && !["records", "groups"].includes(this.told.kind) ? {} : bounds(span);
+    const takes = !this.told || ["records", "groups"].includes(this.told.kind) || isExplain(this.told.query);
+    return takes ? bounds(span) : {};
   }
 
   /** @param {Span} span @param {boolean} newest @param {number} limit @param {AbortSignal} signal */
@@ -124,9 +127,9 @@ export class LqlQuestion {
     return askLines("v1/query", { body: this.body(this.narrowed(span), this.order(newest, limit)), signal });
   }
 
-  /** @param {Span} span @param {AbortSignal} signal */
-  histogram(span, signal) {
-    return askJson("v1/histogram", { body: this.body(bounds(span), { buckets: 80 }), signal });
+  /** @param {Span} span @param {string} by a name, or "" @param {AbortSignal} signal */
+  histogram(span, by, signal) {
+    return askJson("v1/histogram", { body: this.body(bounds(span), { buckets: 80, ...(by ? { by: named(by) } : {}) }), signal });
   }
 
   /** @param {Span} span @param {boolean} newest @param {string} accept @param {AbortSignal} signal */

@@ -12,7 +12,7 @@ const MOST_PARTS = 2_000; // parts of JSON, that are shown before somebody asks 
 
 /**
  * What can be done from a row. `narrow` takes a condition of LQL. `tagged`: rows have tags in the place of the space.
- * `binary`: of a topic with binary keys.
+ * `binary`: of a topic with binary keys, or one that LQL may not be asked about.
  * @typedef {{narrow: (condition: string, without: boolean) => void, history: (row: Record<string, any>) => void,
  *   tagged: boolean, binary: boolean}} Acts
  */

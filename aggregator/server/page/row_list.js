@@ -24,12 +24,26 @@ export class RowList {
     this.items = new Map();
     this.current = -1;
     this.height = 32; // of a closed row; the style sheet says it
+    /** @type {string[]} that were chosen to be shown, in this order */
+    this.columns = [];
+    this.head = h("div", { class: "row-names", hidden: true, "aria-hidden": "true" });
     this.space = h("div", { class: "rows-space", role: "list", "aria-label": "Events" });
     this.foot = h("p", { class: "rows-foot", role: "status" });
     this.element = h("div", { class: "rows", tabindex: "0", "aria-label": "Events, newest first", role: "region", onscroll: () => this.draw() },
       this.space, this.foot);
     this.sizes = new ResizeObserver(() => this.measure());
     new ResizeObserver(() => this.draw()).observe(this.element);
+  }
+
+  /** @param {string[]} columns none: each row shows all that it has */
+  choose(columns) {
+    this.columns = columns;
+    this.head.hidden = !columns.length;
+    for (const part of [this.head, this.element]) {
+      part.classList.toggle("in-columns", columns.length > 0);
+      part.style.setProperty("--cells", String(columns.length));
+    }
+    replace(this.head, h("span", {}, "Time"), h("span", {}, "Space"), ...columns.map((name) => h("bdi", {}, name)));
   }
 
   /** @param {Source} source */
@@ -63,7 +77,8 @@ export class RowList {
     const source = this.source;
     if (!source) return;
     this.height = Number.parseFloat(getComputedStyle(this.element).getPropertyValue("--row")) || this.height;
-    const { scrollTop, clientHeight } = this.element;
+    const { scrollTop, clientHeight, offsetWidth, clientWidth } = this.element;
+    this.head.style.paddingInlineEnd = `calc(${offsetWidth - clientWidth}px + var(--s3))`;
     const first = Math.max(0, this.at(scrollTop) - BEYOND);
     const end = Math.min(source.length, this.at(scrollTop + clientHeight) + BEYOND);
     this.space.style.height = `${this.top(source.length)}px`;
@@ -121,7 +136,7 @@ export class RowList {
     const button = h("button", {
       class: "row-head", type: "button", "aria-expanded": String(open !== undefined), "data-place": place,
       onclick: () => this.toggle(place), onfocus: () => this.mark(place),
-    }, ...(row ? summary(row) : ["…"]));
+    }, ...(row ? summary(row, this.columns) : ["…"]));
     const item = h("div", { class: `row${place === this.current ? " current" : ""}`, role: "listitem", "aria-posinset": place + 1,
       "aria-setsize": this.source?.ended ? this.source.length : -1 }, button, open?.node);
     if (open) this.sizes.observe(open.node);

@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { stamp } from "./format.js";
+import { fieldsOf, valueOf } from "./names.js";
 import { readTags } from "./tags.js";
 
 const MOST = 400; // characters of a value that a line shows
@@ -9,20 +10,27 @@ const APART = new Set(["timestamp", "space", "grouping", "data", "fields"]);
 
 /**
  * @param {Record<string, any>} row
+ * @param {string[]} columns those that were chosen; without any, all that the row has
  * @returns {HTMLElement[]}
  */
-export function summary(row) {
+export function summary(row, columns) {
   const { day, time } = stamp(String(row.timestamp));
   const { space, grouping } = owner(row);
-  const line = h("span", { class: "row-line" });
-  for (const [name, value] of Object.entries(row)) if (!APART.has(name) && isShown(value)) line.append(pair(name, value));
-  if (isShown(row.data)) line.append(h("span", { class: "msg" }, cut(plain(row.data))));
-  for (const [name, value] of Object.entries(fieldsOf(row))) line.append(pair(name, value));
+  const line = h("span", { class: `row-line${columns.length ? " cells" : ""}` });
+  if (columns.length) line.append(...columns.map((name) => pair(name, valueOf(row, name) ?? "")));
+  else inFull(row, line);
   return [
     h("time", { class: "when" }, h("span", { class: "day" }, day), h("span", {}, time)),
     h("span", { class: "who", title: cut(space) }, h("bdi", {}, cut(space)), grouping && h("span", { class: "group" }, cut(grouping))),
     line,
   ];
+}
+
+/** @param {Record<string, any>} row @param {HTMLElement} line */
+function inFull(row, line) {
+  for (const [name, value] of Object.entries(row)) if (!APART.has(name) && isShown(value)) line.append(pair(name, value));
+  if (isShown(row.data)) line.append(h("span", { class: "msg" }, cut(plain(row.data))));
+  for (const [name, value] of Object.entries(fieldsOf(row))) line.append(pair(name, value));
 }
 
 /** Whose event it is; one of a topic by its space, though an answer of LQL has all its tags. @param {Record<string, any>} row */
@@ -34,9 +42,6 @@ function owner(row) {
     ? { space: tags.size ? space.slice(1, -1) : space, grouping: keyOf(row, "grouping") }
     : { space: known, grouping: `${tags.get("topic")} ${keyOf(row, "grouping")}`.trim() };
 }
-
-/** Fields of a stream's record. @param {Record<string, any>} row */
-const fieldsOf = (row) => (row.fields !== null && typeof row.fields === "object" ? row.fields : {});
 
 /** @param {string} name @param {any} value */
 const pair = (name, value) => h("span", { class: "pair" }, h("span", { class: "key" }, name), h("bdi", {}, cut(plain(value))));

@@ -1,7 +1,10 @@
 /** The segments of a topic over time: a bar from its first to its last event, a lane for each partition. */
 
+import { link } from "./address.js";
 import { h, replace, svg } from "./dom.js";
 import { bytes, count, moment, tick } from "./format.js";
+import { session } from "./session.js";
+import { rove } from "./treemap.js";
 
 const BAR = 12, GAP = 3, LANE_GAP = 12, MOST_ROWS = 24, MOST_BARS = 4_000;
 const LEVELS = ["New", "Merged once", "Merged twice", "Merged more often"];
@@ -21,15 +24,17 @@ export function drawTimeline(box, segments, facts) {
   const end = Math.max(...shown.map((each) => each.max_timestamp), start + 1);
   const across = Math.max(280, box.clientWidth);
   const x = (/** @type {number} */ us) => 4 + ((us - start) / (end - start)) * (across - 8);
-  const told = h("p", { class: "timeline-told", role: "status" }, "Point at a segment to read about it.");
-  const { bars, height } = lanes(shown, x, told);
+  const told = h("p", { class: "timeline-told", role: "status" }, `Point at a ${session.fixed ? "file" : "segment"} to read about it; click on it to see what it is made of.`);
+  const { bars, height } = lanes(shown, x, told, facts.topic);
   const labels = axis(start, end, x, height);
   const cut = facts.retention.age_us === null ? null : Date.now() * 1000 - facts.retention.age_us;
   const line = cut !== null && cut > start && cut < end
     ? [svg("line", { class: "cut", x1: x(cut), x2: x(cut), y1: 0, y2: height }), svg("text", { class: "cut-text", x: x(cut) + 5, y: 11 }, "older goes")] : [];
-  replace(box, legend(shown), svg("svg", { class: "chart", viewBox: `0 0 ${across} ${height + 24}`, width: across, height: height + 24, role: "img",
+  const picture = svg("svg", { class: "chart", viewBox: `0 0 ${across} ${height + 24}`, width: across, height: height + 24, role: "group",
     "aria-label": `${count(segments.length)} segments from ${moment(start)} to ${moment(end)}` },
-    svg("line", { class: "axis", x1: 0, x2: across, y1: height, y2: height }), ...bars, ...line, ...labels), told,
+    svg("line", { class: "axis", x1: 0, x2: across, y1: height, y2: height }), ...bars, ...line, ...labels);
+  rove(picture, bars.filter((each) => each.tagName === "a"));
+  replace(box, !session.fixed && legend(shown), picture, told,
     segments.length > MOST_BARS && h("p", { class: "aside" }, `The newest ${count(MOST_BARS)} of ${count(segments.length)} segments.`));
 }
 
@@ -37,8 +42,8 @@ export function drawTimeline(box, segments, facts) {
 const clipped = (each) => Object.assign({}, each, { min_timestamp: Math.min(each.min_timestamp, each.max_timestamp) });
 
 /** Bars in lanes; those of a partition that overlap lie below each other.
- * @param {Facts[]} shown @param {(us: number) => number} x @param {HTMLElement} told */
-function lanes(shown, x, told) {
+ * @param {Facts[]} shown @param {(us: number) => number} x @param {HTMLElement} told @param {string} topic */
+function lanes(shown, x, told, topic) {
   const names = [...new Set(shown.map((each) => each.partition))].sort(new Intl.Collator("en", { numeric: true }).compare);
   const bars = [];
   let y = 16;
@@ -52,20 +57,24 @@ function lanes(shown, x, told) {
       let row = ends.findIndex((end) => end <= left);
       if (row < 0) row = Math.min(ends.length, MOST_ROWS - 1);
       ends[row] = left + width + 1;
-      bars.push(bar(each, left, width, y + row * (BAR + GAP), told));
+      bars.push(bar(each, left, width, y + row * (BAR + GAP), told, topic));
     }
     y += ends.length * (BAR + GAP) + LANE_GAP + (names.length > 1 ? 8 : 0);
   }
   return { bars, height: y };
 }
 
-/** @param {Facts} each @param {number} x @param {number} width @param {number} y @param {HTMLElement} told */
-function bar(each, x, width, y, told) {
+/** @param {Facts} each @param {number} x @param {number} width @param {number} y @param {HTMLElement} told @param {string} topic */
+function bar(each, x, width, y, told, topic) {
   const times = `${moment(each.min_timestamp)} to ${moment(each.max_timestamp)}`;
   const text = each.unsealed ? `Unsealed: ${count(each.rows)} events, the newest of ${moment(each.max_timestamp)}`
+    : session.fixed ? `${count(each.rows)} events, ${times}`
     : `Segment ${each.segment}: ${count(each.rows)} events, ${bytes(each.bytes)}, ${times}, record indexes ${count(each.first_index)} to ${count(each.last_index)}`;
   const kind = each.unsealed ? "unsealed" : `level-${Math.min(each.level, LEVELS.length - 1)}`;
-  return svg("rect", { class: `segment ${kind}`, x, y, width, height: BAR, rx: 2, onpointerenter: () => { told.textContent = text; } }, svg("title", {}, text));
+  const tells = () => { told.textContent = text; };
+  const drawn = svg("rect", { class: `segment ${kind}`, x, y, width, height: BAR, rx: 2, onpointerenter: tells }, svg("title", {}, text));
+  if (each.unsealed) return drawn;
+  return svg("a", { href: link("segment", `${topic}/${each.segment}`), "aria-label": text, tabindex: -1, onfocus: tells }, drawn);
 }
 
 /** @param {Facts[]} shown */

@@ -1,12 +1,14 @@
-/** A topic: its figures, its segments on a time line, what its policies are, what retention would remove now. */
+/** A topic: its figures, its segments on a time line, its policies, its columns; and upkeep, for those who may. */
 
 import { link } from "./address.js";
-import { ApiError, askJson } from "./api.js";
+import { askJson } from "./api.js";
 import { h, replace } from "./dom.js";
 import { bytes, count, duration, moment } from "./format.js";
 import { figure } from "./overview.js";
 import { retentionMeters } from "./retention.js";
+import { session } from "./session.js";
 import { drawTimeline } from "./timeline.js";
+import { retentionForm, upkeep } from "./upkeep.js";
 
 const SHOWN = 8; // values of an index
 
@@ -16,6 +18,7 @@ export class TopicView {
   constructor() {
     this.element = h("div", { class: "page" });
     this.name = "";
+    this.notice = ""; // what came of what was done here
     this.redraw = () => {};
     window.addEventListener("resize", () => this.redraw());
   }
@@ -25,30 +28,37 @@ export class TopicView {
   }
 
   leave() {
+    this.notice = "";
     this.redraw = () => {};
   }
 
   /** @param {string} name */
   async show(name) {
+    if (name !== this.name) this.notice = "";
     this.name = name;
     const path = `v1/topics/${encodeURIComponent(name)}`;
     const [facts, { segments }] = await Promise.all([askJson(path), askJson(`${path}/segments`)]);
     const line = h("div", { class: "timeline" });
-    const removal = h("div", { class: "removal", role: "status" });
+    const changed = (/** @type {string} */ told) => {
+      this.notice = told;
+      void this.show(name);
+    };
+    const may = session.mayChange(name);
     replace(this.element,
-      h("p", { class: "crumbs" }, h("a", { href: "#/overview" }, "Overview")),
+      h("p", { class: "crumbs" }, h("a", { href: "#/overview" }, session.fixed ? "Files" : "Overview")),
       h("header", { class: "topic-head" }, h("h1", {}, h("bdi", {}, name)),
         h("a", { class: "button primary", href: link("explore", "", { topic: name }) }, "Explore its events")),
+      this.notice && h("p", { class: "sound", role: "status" }, this.notice),
       h("div", { class: "figures" },
-        figure("Events", count(facts.rows), `${count(facts.unsealed_rows)} unsealed`),
-        figure("Size", bytes(facts.bytes), facts.rows ? `${(facts.bytes / facts.rows).toFixed(1)} bytes an event` : ""),
-        figure("Segments", count(facts.segments), partitions(facts)),
+        figure("Events", count(facts.rows), session.fixed ? "" : `${count(facts.unsealed_rows)} unsealed`),
+        !session.fixed && figure("Size", bytes(facts.bytes), facts.rows ? `${(facts.bytes / facts.rows).toFixed(1)} bytes an event` : ""),
+        figure(session.fixed ? "Files" : "Segments", count(facts.segments), session.fixed ? "" : partitions(facts)),
         facts.min_timestamp !== null && figure("Time", duration(facts.max_timestamp - facts.min_timestamp), `from ${moment(facts.min_timestamp)}`)),
-      h("section", {}, h("h2", {}, "Segments by time"), line),
-      h("div", { class: "columns" },
-        h("section", {}, h("h2", {}, "What is kept"), ...retentionMeters(facts),
-          h("p", {}, h("button", { type: "button", onclick: () => void this.dryRun(path, removal) }, "What would go now?")), removal),
-        h("section", {}, h("h2", {}, "When events become a segment"), policies(facts))),
+      h("section", {}, h("h2", {}, `${session.fixed ? "Files" : "Segments"} by time`), line),
+      !session.fixed && h("div", { class: "columns" },
+        h("section", {}, h("h2", {}, "What is kept"), ...retentionMeters(facts), may && retentionForm(path, facts, changed)),
+        h("section", {}, h("h2", {}, "When events become a segment"), policies(facts),
+          ...(may ? [h("h2", {}, "Upkeep"), ...upkeep(path, facts, changed)] : []))),
       h("section", {}, h("h2", {}, "Columns"), columns(facts), h("div", { class: "indexes" }, ...facts.indexes.map((/** @type {string} */ index) => this.index(path, index)))));
     this.redraw = () => drawTimeline(line, segments, facts);
     this.redraw();
@@ -70,22 +80,6 @@ export class TopicView {
       if (rest > 0) box.append(h("p", { class: "aside" }, `and ${count(rest)} other values`));
     });
     return box;
-  }
-
-  /** @param {string} path @param {HTMLElement} box */
-  async dryRun(path, box) {
-    try {
-      const { removed } = await askJson(`${path}/retain?dry_run=true`, { method: "POST" });
-      if (!removed.length) return replace(box, h("p", {}, "Nothing: all of it is within the limits."));
-      const sum = (/** @type {string} */ name) => removed.reduce((/** @type {number} */ total, /** @type {Facts} */ each) => total + each[name], 0);
-      replace(box, h("p", {}, h("strong", {}, `${count(removed.length)} segments with ${count(sum("rows"))} events and ${bytes(sum("size_bytes"))}:`)),
-        h("ul", {}, ...removed.slice(0, 50).map((/** @type {Facts} */ each) =>
-          h("li", {}, `${count(each.rows)} events from ${moment(each.min_timestamp)} to ${moment(each.max_timestamp)}, by ${each.reason}`))),
-        h("p", { class: "aside" }, "Nothing was removed. It goes by itself soon after a limit is passed."));
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      replace(box, h("p", { class: "error" }, error.message, " ", error.hint));
-    }
   }
 }
 

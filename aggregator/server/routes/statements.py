@@ -11,18 +11,23 @@ from starlette.routing import Route
 
 from aggregator.base.histogram import MAX_BUCKETS, MIN_BUCKETS, Histogram
 from aggregator.lql import parse_statement, to_text
+from aggregator.lql.parse.completion import completions
 from aggregator.lql.parse.tree import CreatePipe, DeletePipe, Select, Statement, Truncate
 from aggregator.server.bodies.shared.schemas import json_answer, ref, shape
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation
 from aggregator.server.http.params import Params, json_object, wrong
 from aggregator.server.services.narrowing import BETWEEN, is_open, read_between, with_condition, without_place
+from aggregator.server.services.stacking import Stacked, operand_of, stacked
 from aggregator.streams.selection import Selection
 
 DEFAULT_BUCKETS = 60
+_LONGEST = 10_000  # characters of a statement that are looked at for what comes next
 _LQL = {"type": "string", "format": "lql"}
 _BUCKETS = {"type": ["integer", "null"], "minimum": MIN_BUCKETS, "maximum": MAX_BUCKETS}
 _CONDITION = {"type": ["string", "null"], "format": "lql-condition"}
+_NAMES = {"type": "array", "items": {"type": "string"}}
+_OPERAND = {"type": ["string", "null"], "format": "lql-operand"}
 _EXAMPLE = "SELECT FROM {app=web} WHERE msg CONTAINS ERROR"
 HISTOGRAM: dict[str, Any] = {
     "200": json_answer(
@@ -36,8 +41,9 @@ HISTOGRAM: dict[str, Any] = {
 
 
 def routes(context: Context) -> list[Route]:
-    """`/v1/statement` and `/v1/histogram`."""
+    """`/v1/statement`, `/v1/completions` and `/v1/histogram`."""
     return [
+        Route("/v1/completions", bound(completed, context), methods=["POST"]),
         Route("/v1/statement", bound(statement, context), methods=["POST"]),
         Route("/v1/histogram", bound(histogram, context), methods=["POST"]),
     ]
@@ -75,16 +81,47 @@ async def statement(context: Context, request: Request) -> Response:
 
 
 @operation(
+    "read", "What may come next in an LQL statement", tag="query",
+    description="While one is typed: words of the language, tags, columns, and behind a tag and `=` its values. Each "
+    "takes the place of the last `replaces` characters. `names`: of fields that the caller has seen: no list of them "
+    "is kept here.",
+    body={"application/json": {"schema": shape({"before": {"type": "string"}}, {"names": _NAMES}),
+                               "example": {"before": "SELECT FROM a"}}},
+    answers={"200": json_answer("at most 200", ref("Completions"), {"completions": [{"text": "app", "replaces": 1}]}),
+             "400": {"description": "something that makes no sense"}},
+)  # fmt: skip
+async def completed(context: Context, request: Request) -> Response:
+    Params(request, [])
+    asked = await json_object(request, context, ("before", "names"))
+    before, seen = asked.get("before"), asked.get("names", [])
+    if not isinstance(before, str):
+        raise wrong("before must be a text", "that of the statement before what is typed")
+    if not isinstance(seen, list) or not all(isinstance(name, str) for name in seen):
+        raise wrong("names must be a list of texts")
+
+    def look() -> list[dict[str, Any]]:
+        catalog = context.catalog
+        names = set(seen) | {name for topic in catalog.topics() for name in catalog.topic(topic).scan().schema.names}
+        streams = [*catalog.streams(), *({"topic": topic} for topic in catalog.topics())]
+        found = completions(before[-_LONGEST:], streams, names=names - {"space", "grouping", "timestamp", "data"})
+        return [{"text": text, "replaces": length} for text, length in found]
+
+    return JSONResponse({"completions": await context.reads.run(look)})
+
+
+@operation(
     "read", "Count the records of a SELECT by time", tag="query",
     description="What FROM, RANGE and WHERE choose; other clauses do not matter. At most `buckets` equal spans, from "
-    "`start` to `end` where they are given, or around all there is. Exact; what statistics tell is not read.",
-    body={"application/json": {"schema": shape({"query": _LQL}, {"buckets": _BUCKETS, **BETWEEN}),
+    "`start` to `end` where they are given, or around all there is. Exact; what statistics tell is not read. `by`, the "
+    "name of a tag, field, column or path, adds `series`: the counts of its most frequent values, six at most; a null "
+    "value is that of records without it. Then all records are read.",
+    body={"application/json": {"schema": shape({"query": _LQL}, {"buckets": _BUCKETS, "by": _OPERAND, **BETWEEN}),
                                "example": {"query": _EXAMPLE, "buckets": 60}}},
     answers=HISTOGRAM,
 )  # fmt: skip
 async def histogram(context: Context, request: Request) -> Response:
     Params(request, [])
-    asked = await json_object(request, context, ("query", "buckets", *BETWEEN))
+    asked = await json_object(request, context, ("query", "buckets", "by", *BETWEEN))
     text, (start, end) = _query(asked), read_between(asked)
     buckets = asked.get("buckets")
     buckets = DEFAULT_BUCKETS if buckets is None else buckets
@@ -92,24 +129,33 @@ async def histogram(context: Context, request: Request) -> Response:
     if isinstance(buckets, bool) or not isinstance(buckets, int) or not MIN_BUCKETS <= buckets <= MAX_BUCKETS:
         raise wrong("buckets must be a whole number", f"give one from {MIN_BUCKETS} to {MAX_BUCKETS:,}")
 
-    def count() -> Histogram:
-        if isinstance(parse_statement(text), Select):
+    by = asked.get("by")
+    if by is not None and not isinstance(by, str):
+        raise wrong("by must be a name", "such as level")
+
+    def count() -> Histogram | Stacked:
+        select = parse_statement(text)
+        if isinstance(select, Select):
+            with without_place():
+                operand = None if by is None else operand_of(by)
             found = context.catalog.query(text, start=start, end=end)
             if isinstance(found, Selection):
-                return found.histogram(buckets)
+                whole = found.histogram(buckets)
+                return whole if operand is None else stacked(context.catalog, select, operand, (start, end), whole)
         raise wrong("only the records of a SELECT are counted by time", "leave COUNT and GROUP BY out")
 
     return histogram_answer(await context.reads.run(count))
 
 
-def histogram_answer(found: Histogram) -> Response:
+def histogram_answer(found: Histogram | Stacked) -> Response:
     """A histogram as JSON."""
-    return JSONResponse(
-        {
-            "start_us": found.start_us, "width_us": found.width_us, "events": found.total,
-            "counts": list(found.counts),
-        }
-    )  # fmt: skip
+    whole = found.whole if isinstance(found, Stacked) else found
+    told: dict[str, Any] = {
+        "start_us": whole.start_us, "width_us": whole.width_us, "events": whole.total, "counts": list(whole.counts),
+    }  # fmt: skip
+    if isinstance(found, Stacked):
+        told["series"] = [{"value": value, "events": sum(counts), "counts": counts} for value, counts in found.series]
+    return JSONResponse(told)
 
 
 def _warnings(context: Context, found: Statement, text: str | None) -> list[str]:

@@ -218,11 +218,16 @@ async def get_topic(context: Context, request: Request) -> Response:
 
 @operation(
     "admin", "Remove what retention no longer keeps, now", tag="upkeep", parameters=(_TOPIC, _DRY_RUN),
-    description="It happens by itself as well.", answers=_report_of("RetentionReport"),
+    body={"application/json": {"schema": shape({}, {"retention": _POLICIES["retention"]}),
+                               "example": {"retention": {"age": "7d"}}}},
+    body_needed=False, answers=_report_of("RetentionReport"),
+    description="It happens by itself as well. With `dry_run`, `retention` asks what would go by another policy.",
 )  # fmt: skip
 async def retain_topic(context: Context, request: Request) -> Response:
     dry_run = Params(request, ("dry_run",)).flag("dry_run")
-    return await _upkeep(context, request, lambda topic: _report(topic.retain(dry_run=dry_run)))
+    asked = await json_object(request, context, ("retention",))
+    instead = Retention.of(_mapping(asked, "retention")) if "retention" in asked else None
+    return await _upkeep(context, request, lambda topic: _report(topic.retain(dry_run=dry_run, retention=instead)))
 
 
 @operation(

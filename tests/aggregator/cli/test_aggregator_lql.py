@@ -24,7 +24,8 @@ import aggregator
 from aggregator.cli.events import collect as collect_command
 from aggregator.cli.events.shell import is_whole
 from aggregator.cli.root import run
-from aggregator.cli.shared.statements import completions, split
+from aggregator.cli.shared.statements import split
+from aggregator.lql.parse.completion import completions
 
 COMMAND = [sys.executable, "-W", "error", "-m", "aggregator"]
 
@@ -199,6 +200,10 @@ def test_completion():
     assert words("SELECT FROM {zone=eu,p") == ["pod"]
     assert words("DELETE PIPE e") == ["errors"]
     assert list(completions("select fr", streams)) == [("FROM", 2)]
+    assert words("SELECT SU") == ["SUFFIX", "SUM("]
+    columns = ["price", "zone id", "select"]
+    assert [text for text, _ in completions("SELECT WHERE z", streams, names=columns)] == ["zone", "`zone id`"]
+    assert [text for text, _ in completions("SELECT FROM {p", streams, names=columns)] == ["pod"]
 
 
 def test_collect(command, streams, monkeypatch):

@@ -79,6 +79,9 @@ _SEGMENT = shape(
     }
 )  # fmt: skip
 
+_PART = shape({"kind": _TEXT, "name": _TEXT, "bytes": WHOLE, "blocks": WHOLE, "facts": {"type": "object"}})
+_COLUMN_BYTES = shape({"name": _TEXT, "type": _TEXT, "bytes": WHOLE, "sampled": _FLAG})
+
 SCHEMAS: Mapping[str, Schema] = {
     "Problem": {
         "description": "RFC 9457 problem details.",
@@ -94,6 +97,9 @@ SCHEMAS: Mapping[str, Schema] = {
         {"topic": _TEXT, "partition": _TEXT, "first": WHOLE, "last": {"type": "integer"}},
         {"repeated": _FLAG, "assumed_time_units": _TEXTS},
     ),
+    "Access": shape(
+        {"scopes": _TEXTS, "topics": {"type": ["array", "null"], "items": _TEXT}, **each("read_only fixed", _FLAG)}
+    ),
     "Names": shape({"topics": many(shape({"name": _TEXT}))}),
     "Topic": shape({**_DEFINED, **_POLICIES}),
     "TopicFigures": shape({**_DEFINED, **_FIGURES}),
@@ -106,12 +112,25 @@ SCHEMAS: Mapping[str, Schema] = {
         }
     ),
     "Histogram": shape(
-        {"start_us": {"type": "integer"}, **each("width_us events", WHOLE), "counts": many(WHOLE)}
+        {"start_us": {"type": "integer"}, **each("width_us events", WHOLE), "counts": many(WHOLE)},
+        {"series": many(shape({"value": {"type": ["string", "integer", "boolean", "null"]}, "events": WHOLE,
+                               "counts": many(WHOLE)}))},
     ),
     "Statement": shape(
         {"kind": {"enum": ["records", "groups", "table", "change"]}, "query": _TEXT, "pages": _FLAG, "warnings": _TEXTS}
     ),
+    "Completions": shape({"completions": many(shape({"text": _TEXT, "replaces": WHOLE}))}),
     "Segments": shape({"segments": many(_SEGMENT)}),
+    "Anatomy": shape(
+        {
+            "segment": WHOLE, "file": _TEXT, **each("events spaces size_bytes", WHOLE), "codec": _TEXT,
+            "parts": many(_PART), "columns": many(_COLUMN_BYTES),
+        }
+    ),
+    "Verification": shape(
+        {"ok": _FLAG, **each("events blocks size_bytes", WHOLE),
+         "problems": many(shape({"offset": WHOLE, "what": _TEXT, "hint": _TEXT}))}
+    ),
     "Values": shape(
         {"values": many(shape({"value": _INDEXED, "events": WHOLE})), "different": WHOLE}
     ),

@@ -51,6 +51,114 @@ def test_rows_of_a_topic(tab, web):
         assert page.locator(".chart .bar:not([height='0.00'])").count() == sum(map(bool, bars))
 
 
+STACKED = [({"topic": "clicks"}, "SELECT FROM topic = clicks", "type"), ({"lql": LQL}, LQL, "level")]
+
+
+@pytest.mark.parametrize(("asked", "query", "by"), STACKED)
+def test_bars_in_colours(tab, web, asked, query, by):
+    """Stacked by an index, or by a field, as the API counts each value; a value of the legend is asked for alone."""
+    page = tab.explore(**asked)
+    page.get_by_label("Stack by").select_option(f"By {by}")
+    tab.until("location.hash.includes('by=')")
+    tab.settled()
+    found = web.post("/v1/histogram", json={"query": query, "buckets": 80, "by": by}).json()
+    for n, series in enumerate(found["series"]):
+        assert page.locator(f".chart .s{n}").count() == sum(map(bool, series["counts"]))
+    bars = page.locator(".chart .bar").evaluate_all(
+        "bars => bars.map(({ x, y, height }) => [x, y, height].map((each) => each.baseVal.value))"
+    )
+    most = max(found["counts"])
+    stacks = {x: [(y, high) for left, y, high in bars if left == x] for x, _, _ in bars}
+    highest = max(84 - min(y for y, _ in stack) for stack in stacks.values())
+    assert highest == pytest.approx(68, abs=3)  # of all that there is in the fullest span
+    for stack in stacks.values():
+        assert 84 - min(y for y, _ in stack) == pytest.approx(sum(high for _, high in stack), abs=0.1)
+    assert sum(high for _, _, high in bars) == pytest.approx(68 * sum(found["counts"]) / most, rel=0.05)
+    legend = [text.split("\n") for text in page.locator(".legend-entry").all_inner_texts()]
+    assert legend == [[each["value"], f"{each['events']:,}"] for each in found["series"]]
+    page.locator(".chart").hover()
+    assert ": " in page.locator(".chart-told").inner_text() or page.locator(".chart-told").inner_text().startswith("0 ")
+    second = found["series"][1]
+    page.locator("button.legend-entry").nth(1).click()
+    tab.until("document.querySelector('#box')?.value.includes('WHERE')")
+    tab.settled()
+    assert page.locator(".status").inner_text().startswith(f"{second['events']:,} events")
+    assert page.get_by_label("Stack by").input_value() == by
+
+
+def test_columns_are_chosen_and_ordered(tab, web):
+    """Rows show those that were chosen in the menu, in its order, with the API's values; the address keeps them."""
+    page = tab.explore(topic="clicks")
+    page.locator(".columns-menu summary").click()
+    for name in ("type", "country"):
+        page.locator(".columns-menu").get_by_role("button", name=f"+ {name}").click()
+        tab.until(f"document.querySelector('.row-names').textContent.includes('{name}')")
+    page.get_by_role("button", name="Move country before type").click()
+    tab.until("document.querySelector('.row-names').textContent === 'TimeSpacecountrytype'")
+    tab.settled()
+    shown = page.locator(".row-head .cells").evaluate_all(
+        "rows => rows.map((row) => [...row.querySelectorAll('bdi')].map((cell) => cell.textContent))"
+    )
+    assert shown
+    for row, event in zip(shown, events(web, limit=len(shown)), strict=True):
+        assert row == [event["country"] or "", event["type"]]
+    page.reload()
+    tab.settled()
+    assert page.locator(".row-names").inner_text().split() == ["Time", "Space", "country", "type"]
+    page.get_by_label("Leave out country").evaluate("button => button.click()")
+    tab.until("document.querySelector('.row-names').textContent === 'TimeSpacetype'")
+    tab.explore(lql=LQL, cols='["zone","level","none"]')
+    cells = page.locator(".row-head .cells").first.locator("bdi").all_inner_texts()
+    assert cells == ["eu", records(web, LQL, reverse=True, limit=1)[0]["fields"]["level"], ""]
+    tab.explore(topic="clicks", cols='{"a": 1}')
+    assert page.locator(".row-names").is_hidden()
+
+
+def test_what_is_read_as_a_picture(tab, web):
+    """EXPLAIN shows of each topic how many segments and blocks are read, as the API tells."""
+    page = tab.explore(topic="clicks", index="type", value="purchase")
+    page.get_by_role("button", name="Explain").click()
+    page.locator(".explained").wait_for()
+    tab.settled()
+    (row,) = records(web, 'EXPLAIN SELECT FROM topic = clicks WHERE type = "purchase"')
+    meters = page.locator(".explained [role=meter]")
+    found = [(meter.get_attribute("aria-valuenow"), meter.get_attribute("aria-valuemax")) for meter in meters.all()]
+    expected = [(row["read"], row["segments"]), (row["blocks read"], row["blocks"])]
+    assert found == [(str(part), str(whole)) for part, whole in expected]
+    assert "Found by the index type." in page.locator(".explained").inner_text()
+    page = tab.explore(lql="EXPLAIN SELECT FROM topic = clicks", to="1")
+    assert "0 of 4 read" in page.locator(".explained").inner_text()
+
+
+def test_words_that_may_come_next(tab, web):
+    """Tags, their values, fields that rows have and functions are listed as one types, and taken by keys or a click."""
+    page = tab.explore(lql=LQL)
+    box, words = page.locator("#box"), page.locator("#words [role=option]")
+    box.fill("SELECT FROM ap")
+    words.first.wait_for()
+    assert words.all_inner_texts() == ["app"]
+    box.press("Tab")
+    box.press_sequentially(" = ")
+    tab.until("document.querySelector('#words').textContent.includes('shop')")
+    values = web.post("/v1/completions", json={"before": "SELECT FROM app = "}).json()["completions"]
+    assert words.all_inner_texts() == [each["text"] for each in values]
+    box.press("ArrowDown")
+    assert box.get_attribute("aria-activedescendant") == "word-0"
+    box.press("Enter")
+    assert box.input_value() == f"SELECT FROM app = {values[0]['text']}"
+    box.fill("SELECT COUNT GROUP BY lev")
+    page.locator("#words").get_by_text("level", exact=True).click()
+    assert box.input_value() == "SELECT COUNT GROUP BY level"
+    box.fill("SELECT PERC")
+    tab.until("document.querySelector('#words').textContent === 'PERCENTILE('")
+    box.press("Escape")
+    assert page.locator("#words").is_hidden()
+    assert page.evaluate("document.activeElement.id") == "box"
+    box.fill(f"{LQL} LIMIT 3")
+    box.press("Enter")
+    tab.until("document.querySelectorAll('.row-head').length === 3")
+
+
 def test_rows_of_a_statement(tab, web):
     """Those of LQL, too, with the stream's tags."""
     page = tab.explore(lql=LQL)

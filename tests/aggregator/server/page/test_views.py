@@ -11,7 +11,14 @@ from served import served
 
 from aggregator.server.control.tokens import FILE, create
 
-VIEWS = ["overview", "explore?topic=clicks", "explore?lql=SELECT+FROM+app%3Dshop", "topic/clicks"]
+VIEWS = [
+    "overview",
+    "explore?topic=clicks",
+    "explore?lql=SELECT+FROM+app%3Dshop",
+    "explore?topic=clicks&by=type&cols=%5B%22country%22%2C%22type%22%5D",
+    "topic/clicks",
+    "segment/clicks%2F1",
+]
 
 
 def number(text):
@@ -103,30 +110,97 @@ def test_topic(tab, web):
     lines.first.wait_for()
     values = web.get("/v1/topics/clicks/values/type").json()["values"]
     assert [number(text.split("\n")[-1]) for text in lines.all_inner_texts()] == [each["events"] for each in values]
-    page.get_by_role("button", name="What would go now?").click()
-    page.get_by_text("Nothing: all of it is within the limits.").wait_for()
+    page.get_by_role("button", name="What would go?").click()
+    page.get_by_text("Nothing would go: all of it is within the limits.").wait_for()
     lines.first.click()
     tab.settled()
     assert page.locator(".status").inner_text().startswith(f"{values[0]['events']:,} events")
 
 
-def test_what_retention_would_remove(browser, tab_of, tmp_path):
-    """The dry run tells segments, events and why, and removes nothing."""
+def test_retention_is_changed_after_a_dry_run(browser, tab_of, tmp_path):
+    """It is told what another limit would remove, which removes nothing; then the limit is set, the others stay."""
     with served(tmp_path / "data") as running:
-        topic = running.catalog.create_topic("old", retention={"age": "30000d"})
+        topic = running.catalog.create_topic(
+            "old", retention={"age": "30000d", "bytes": "2 GiB", "partition_segments": 9}
+        )
         topic.append([{"space": "a", "timestamp": n} for n in range(5)])
         running.catalog.seal("old")
+        running.catalog._backend.scheduler.stop()
         tab = tab_of(running.url)
         page = tab.open("topic/old")
-        button = page.get_by_role("button", name="What would go now?")
-        button.wait_for()
-        running.catalog._backend.scheduler.stop()
-        topic.set_policy(retention={"age": "1d"})
-        button.click()
+        age = page.get_by_label("Keep at most, by age")
+        assert age.input_value() == "30000 d"
+        assert page.get_by_label("Keep at most, by size").input_value() == "2 GiB"
+        age.fill("1d")
+        page.get_by_role("button", name="What would go?").click()
         page.get_by_text("1 segments with 5 events").wait_for()
         assert "by age" in page.locator(".removal li").inner_text()
-        assert topic.scan().count() == 5
+        assert topic.retention.age_us == 30_000 * 86_400_000_000
+        page.get_by_role("button", name="Keep that much from now on").click()
+        page.get_by_text("From now on it keeps that much.").wait_for()
+        expected = {"age_us": 86_400_000_000, "bytes": 2 << 30, "segments": None, "partition_bytes": None}
+        assert topic.retention.to_json() == {**expected, "partition_segments": 9}
+        tab.expected.add(400)
+        page.get_by_label("Keep at most, by size").fill("much")
+        page.get_by_role("button", name="What would go?").click()
+        page.locator(".removal .error").wait_for()
         tab.close()
+
+
+def test_upkeep_is_confirmed(browser, tab_of, tmp_path):
+    """Segments are merged, and a space erased, when somebody has said yes; and not when they have not."""
+    with served(tmp_path / "data") as running:
+        topic = running.catalog.create_topic("t")
+        for n in range(3):
+            topic.append([{"space": f"customer-{m}", "timestamp": 10 * n + m} for m in range(4)])
+            running.catalog.seal("t")
+        tab = tab_of(running.url)
+        page = tab.open("topic/t")
+        page.get_by_role("button", name="Merge its segments").click()
+        page.get_by_role("button", name="Cancel").click()
+        assert len(topic.segments()) == 3
+        page.get_by_label("Space to erase").fill("customer-9")
+        page.get_by_role("button", name="Erase …").click()
+        page.get_by_text("No event has this space.").wait_for()
+        page.get_by_label("Space to erase").fill("customer-1")
+        page.get_by_role("button", name="Erase …").click()
+        page.get_by_role("dialog").get_by_text("Erase all 3 events of this space?").wait_for()
+        page.keyboard.press("Escape")
+        assert topic.scan(space="customer-1").count() == 3
+        page.get_by_role("button", name="Erase …").click()
+        page.get_by_role("button", name="Erase 3 events").click()
+        page.get_by_text("3 events were erased.").wait_for()
+        assert topic.scan(space="customer-1").count() == 0
+        page.get_by_role("button", name="Merge its segments").click()
+        page.get_by_role("button", name="Merge", exact=True).click()
+        page.get_by_text("3 segments became 1.").wait_for()
+        assert len(topic.segments()) == 1
+        assert page.locator(".segment").count() == 1
+        tab.close()
+
+
+def test_what_a_token_may_not_is_not_offered(browser, tab_of, tmp_path):
+    """Upkeep is there for an administrator of the topic, and for nobody else."""
+    with served(tmp_path / "data") as running:
+        file = running.catalog.path / FILE
+        secrets = [
+            create(file, "a", ["admin"], ["t*"]),
+            create(file, "b", ["admin", "read"], ["u.*"]),
+            create(file, "c", ["read"]),
+        ]
+        for name in ("tt", "u."):
+            running.catalog.create_topic(name).append([{"space": "a", "timestamp": 1}])
+        running.context.authority._look_again()
+        for secret, name, offered in zip(secrets, ("tt", "u.", "tt"), (True, True, False), strict=True):
+            tab = tab_of(running.url)
+            tab.expected |= {401, 403}
+            page = tab.page
+            page.goto(f"{running.url}/#token={secret}")
+            page.locator(".topic-card").first.wait_for()
+            tab.open(f"topic/{name}")
+            page.locator(".column-list").wait_for()
+            assert page.get_by_label("Space to erase").count() == offered
+            tab.close()
 
 
 def test_tokens(browser, tab_of, tmp_path):
@@ -149,6 +223,8 @@ def test_tokens(browser, tab_of, tmp_path):
         assert secret not in page.evaluate("JSON.stringify(localStorage) + document.cookie + location.href")
         tab.explore(topic="mine")
         assert len(tab.rows()) == 1
+        page.locator(".row-head").click()
+        assert page.locator(".live, .explain, .narrow, [aria-label='Stack by']").count() == 0  # they are LQL
         tab.explore(lql="SELECT")
         assert "for some topics only" in page.locator("#box-error").inner_text()
         page.reload()
@@ -171,7 +247,7 @@ def test_everybody_can_read_it(tab_of, server, scheme, size):
         if view.startswith("explore"):
             tab.settled()
             page.locator(".row-head").first.click()
-        page.locator(".topic-card, .row-details, .value-line").first.wait_for()
+        page.locator(".topic-card, .row-details, .value-line, .treemap").first.wait_for()
         wide = "[...document.querySelectorAll('html, main, .rows')].every((each) => each.scrollWidth <= innerWidth)"
         assert page.evaluate(wide), view
         found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa"], "resultTypes": ["violations"]})

@@ -126,3 +126,57 @@ def test_narrowed_queries(web, logs):
     ):  # fmt: skip
         answer = web.post("/v1/query", json=more)
         assert (answer.status_code, told in answer.json()["detail"]) == (400, True), answer.text
+
+
+def test_histogram_by_a_name(web, logs):
+    """Each of the most frequent values by itself, those without one as null; together they are what is counted."""
+    for by, most in (
+        ("msg", {"ok": 90, "ERROR": 10}),
+        ("n", None),
+        ("none", {None: 100}),
+        ("UPPER(msg)", {"OK": 90, "ERROR": 10}),
+    ):
+        asked = {"query": "SELECT FROM app = web", "buckets": 20}
+        plain = web.post("/v1/histogram", json=asked).json()
+        found = web.post("/v1/histogram", json={**asked, "by": by}).json()
+        series = found.pop("series")
+        assert found == plain
+        assert [each["events"] for each in series] == [sum(each["counts"]) for each in series]
+        if most is None:
+            assert [each["events"] for each in series] == [1] * 6
+        else:
+            assert {each["value"]: each["events"] for each in series} == most
+            assert [sum(counts) for counts in zip(*(each["counts"] for each in series), strict=True)] == plain["counts"]
+    empty = web.post("/v1/histogram", json={"query": "SELECT FROM app = nothing", "by": "msg"}).json()
+    assert (empty["events"], empty["series"]) == (0, [])
+    between = {"query": "SELECT", "by": "msg", "buckets": 3, "start": 10_000_000, "end": 20_000_000, "time_unit": "us"}
+    assert {each["value"]: each["events"] for each in web.post("/v1/histogram", json=between).json()["series"]} == {
+        "ok": 9, "ERROR": 1}  # fmt: skip
+
+
+@pytest.mark.parametrize("by", ["", "a, b", "a LIMIT 1", 'ts EVERY "1s"', 5, ["a"], "a WHERE b = c", "a) FROM x"])
+def test_histogram_by_what_is_no_name(web, logs, by):
+    """One name, and nothing else."""
+    assert web.post("/v1/histogram", json={"query": "SELECT", "by": by}).status_code == 400
+
+
+def test_completions(web, logs):
+    """Words, tags and columns that begin so, and values behind a tag."""
+    logs.create_topic("clicks", indexes=["type"]).append(
+        [{"space": "a", "timestamp": 1, "type": "page", "the price": 5}]
+    )
+
+    def words(before):
+        return [each["text"] for each in web.post("/v1/completions", json={"before": before}).json()["completions"]]
+
+    assert words("SELECT FROM ap") == ["app"]
+    assert words("SELECT FROM app = ") == ["web"]
+    assert words("SELECT FROM topic = c") == ["clicks"]
+    assert words("SELECT WHERE t") == ["`the price`", "topic", "type", "TRUNCATE", "ts"]
+    assert web.post("/v1/completions", json={"before": "SELECT FROM topic = cl"}).json()["completions"] == [
+        {"text": "clicks", "replaces": 2}]  # fmt: skip
+    asked = {"before": "SELECT WHERE le", "names": ["level", "odd name"]}
+    assert web.post("/v1/completions", json=asked).json()["completions"] == [{"text": "level", "replaces": 2}]
+    assert web.post("/v1/completions", json={"before": "", "names": [1]}).status_code == 400
+    assert words("x" * 40_000) == []
+    assert web.post("/v1/completions", json={"before": 5}).status_code == 400

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import aggregator
 from aggregator import Retention
 from aggregator.cli.shared.opened import policy
 
@@ -135,3 +136,22 @@ def test_renamed(web):
     assert (answer.status_code, answer.json()["topic"]) == (200, "moved/here")
     assert web.get("/v1/topics/moved%2Fhere").json()["rows"] == 2
     assert web.get("/v1/topics/clicks").status_code == 404
+
+
+def test_a_dry_run_of_another_retention(server, web):
+    """Tells what would go by it, and leaves the topic's own; without a dry run it is refused."""
+    web.put("/v1/topics/clicks")
+    append(web)
+    server.catalog.seal()
+    own = web.get("/v1/topics/clicks").json()["retention"]
+    path = "/v1/topics/clicks/retain"
+    report = web.post(f"{path}?dry_run=true", json={"retention": {"age": "1d"}}).json()
+    assert [(each["rows"], each["reason"]) for each in report["removed"]] == [(2, "age")]
+    assert report["dry_run"]
+    assert web.post(f"{path}?dry_run=true", json={"retention": {"age": None, "bytes": "1 GiB"}}).json()["removed"] == []
+    assert web.post(path, json={"retention": {"age": "1d"}}).status_code == 400
+    assert web.post(f"{path}?dry_run=true", json={"retention": {"age": "much"}}).status_code == 400
+    facts = web.get("/v1/topics/clicks").json()
+    assert (facts["retention"], facts["rows"]) == (own, 2)
+    with aggregator.open(server.catalog.path, read_only=True) as reader:
+        assert len(reader.topic("clicks").retain(dry_run=True, retention={"age": "1d"}).removed) == 1

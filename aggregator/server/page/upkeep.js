@@ -1,0 +1,97 @@
+/** Retention changed, segments merged, spaces erased: by those who may, each after it was said what comes of it. */
+
+import { ApiError, askJson } from "./api.js";
+import { confirmed } from "./dialogs.js";
+import { h, replace } from "./dom.js";
+import { bytes, count, moment } from "./format.js";
+
+/** @typedef {Record<string, any>} Facts */
+
+const SPANS = /** @type {[number, string][]} */ ([[86_400e6, "d"], [3_600e6, "h"], [60e6, "m"], [1e6, "s"]]);
+const UNITS = /** @type {[number, string][]} */ ([[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]]);
+
+/** In the largest unit that says it exactly. @param {number | null} value @param {[number, string][]} units @param {string} rest */
+function inUnits(value, units, rest) {
+  if (value === null) return "";
+  const [size, name] = units.find(([each]) => value >= each && value % each === 0) ?? [1, rest];
+  return `${value / size}${name && ` ${name}`}`;
+}
+
+/** @param {HTMLElement} box where it is told what goes wrong @param {() => Promise<void>} act */
+async function trying(box, act) {
+  try {
+    await act();
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    replace(box, h("p", { class: "error" }, error.message, " ", error.hint));
+  }
+}
+
+/** What a dry run found. @param {Facts[]} removed */
+export function wouldGo(removed) {
+  if (!removed.length) return [h("p", {}, "Nothing would go: all of it is within the limits.")];
+  const sum = (/** @type {string} */ name) => removed.reduce((total, each) => total + each[name], 0);
+  return [h("p", {}, h("strong", {}, `${count(removed.length)} segments with ${count(sum("rows"))} events and ${bytes(sum("size_bytes"))} would go:`)),
+    h("ul", {}, ...removed.slice(0, 50).map((each) =>
+      h("li", {}, `${count(each.rows)} events from ${moment(each.min_timestamp)} to ${moment(each.max_timestamp)}, by ${each.reason}`)))];
+}
+
+/**
+ * How much is kept, to be changed: first it is told what would go.
+ * @param {string} path of the topic @param {Facts} facts @param {(told: string) => void} changed
+ */
+export function retentionForm(path, { retention }, changed) {
+  const field = (/** @type {string} */ name, /** @type {string} */ value, /** @type {string} */ example) =>
+    h("input", { type: "text", value, placeholder: "no limit", "aria-label": `Keep at most, by ${name}`, title: `such as ${example}, or nothing` });
+  const age = field("age", inUnits(retention.age_us && Math.floor(retention.age_us / 1e6) * 1e6, SPANS, "s"), "30 d");
+  const size = field("size", inUnits(retention.bytes, UNITS, ""), "10 GiB");
+  const segments = field("segments", inUnits(retention.segments, [], ""), "100");
+  const told = h("div", { class: "removal", role: "status" });
+  const asked = () => ({
+    age: age.value.trim() || null, bytes: number(size.value), segments: number(segments.value),
+    partition_bytes: retention.partition_bytes, partition_segments: retention.partition_segments,
+  });
+  const look = () => trying(told, async () => {
+    const policy = asked();
+    const { removed } = await askJson(`${path}/retain?dry_run=true`, { body: JSON.stringify({ retention: policy }) });
+    const set = h("button", { type: "button", class: removed.length ? "danger" : "primary", onclick: () => trying(told, async () => {
+      await askJson(path, { method: "PATCH", body: JSON.stringify({ retention: policy }) });
+      changed("From now on it keeps that much.");
+    }) }, "Keep that much from now on");
+    replace(told, ...wouldGo(removed), h("p", {}, set));
+  });
+  return h("form", { class: "policy", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); void look(); },
+    oninput: () => replace(told) },
+  ...[["Age", age], ["Size", size], ["Segments", segments]].map(([name, input]) => h("label", {}, name, input)),
+  h("button", { type: "submit" }, "What would go?"), told);
+}
+
+/** A number of bytes or segments as it was typed, or text with a unit. @param {string} text */
+const number = (text) => (/^\s*\d+\s*$/.test(text) ? Number(text) : text.trim() || null);
+
+/** @param {string} path of the topic @param {Facts} facts @param {(told: string) => void} changed */
+export function upkeep(path, facts, changed) {
+  const told = h("p", { role: "status" });
+  const space = h("input", { type: "search", "aria-label": "Space to erase", placeholder: "space", required: true });
+  const merge = () => trying(told, async () => {
+    const size = bytes(facts.sealed_bytes);
+    if (!(await confirmed("Merge its segments now?", `Up to ${size} are read and written. It also happens by itself, bit by bit. Events that were erased leave the disk.`, "Merge"))) return;
+    replace(told, "Merging …");
+    const { merged, made } = await askJson(`${path}/compact`, { method: "POST" });
+    changed(merged ? `${count(merged)} segments became ${count(made)}.` : "There was nothing to merge.");
+  });
+  const erase = () => trying(told, async () => {
+    const name = space.value;
+    const { events } = await askJson(`${path}/histogram?${new URLSearchParams({ space: name })}`);
+    if (!events) return replace(told, "No event has this space.");
+    if (!(await confirmed(`Erase all ${count(events)} events of this space?`, `${name}: hidden at once, and gone from the disk soon. This cannot be undone.`, `Erase ${count(events)} events`))) return;
+    const { erased } = await askJson(`${path}/erase`, { body: JSON.stringify({ spaces: [name] }) });
+    changed(`${count(erased[0].events)} events were erased.`);
+  });
+  return [
+    h("p", {}, h("button", { type: "button", onclick: merge }, "Merge its segments …")),
+    facts.keys === "text" && h("form", { class: "policy", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); void erase(); } },
+      h("label", {}, "Erase a space", space), h("button", { type: "submit" }, "Erase …")),
+    told,
+  ];
+}

@@ -1,0 +1,100 @@
+"""A sealed segment as a file: what its bytes are, and whether they are as they must be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+import esformat
+from aggregator import Topic
+from aggregator.base.allowance import check
+from aggregator.server.bodies.shared.problems import ProblemError
+from aggregator.server.bodies.shared.schemas import json_answer, ref
+from aggregator.server.context import Context
+from aggregator.server.control.operation import bound, operation, parameter
+from aggregator.server.http.params import Params
+from aggregator.server.routes.events import TOPIC
+from esformat.parts import anatomy
+
+_SEGMENT = parameter("segment", "Number of a segment", where="path", kind="integer", example=1, minimum=0)
+_NONE = {"404": {"description": "no such topic, or segment: it may have been merged"}}
+_PART = {"kind": "index", "name": "type", "bytes": 397, "blocks": 2, "facts": {"values": 5, "events": 200_000}}
+_COLUMN = {"name": "type", "type": "string", "bytes": 53_961, "sampled": True}
+
+
+def routes(context: Context) -> list[Route]:
+    """`/v1/topics/{topic}/segments/{segment}` and its `verify`."""
+    path = "/v1/topics/{topic}/segments/{segment}"
+    return [
+        Route(path, bound(segment_anatomy, context), methods=["GET"]),
+        Route(f"{path}/verify", bound(verify_segment, context), methods=["POST"]),
+    ]
+
+
+@operation(
+    "read", "What the bytes of a segment are", tag="topics", parameters=(TOPIC, _SEGMENT),
+    description="`parts` add up to the file: data blocks in order, the directory, indexes, filters, dictionaries, "
+    "templates. `columns` are the shares of the data, about, where they are `sampled` from some of its blocks.",
+    answers={"200": json_answer("the parts and the columns, in bytes", ref("Anatomy"), {
+        "segment": 1, "file": "1.esdb", "events": 200_000, "spaces": 8_000, "size_bytes": 2_587_132, "codec": "zstd",
+        "parts": [_PART], "columns": [_COLUMN]}), **_NONE},
+)  # fmt: skip
+async def segment_anatomy(context: Context, request: Request) -> Response:
+    Params(request, [])
+
+    def look(topic: Topic, number: int, path: Path) -> dict[str, Any]:
+        with esformat.open(path, cache_bytes=0) as segment:
+            info = segment.info()
+        erased = set(topic.erasures())
+        found = asdict(anatomy(path))
+        for part in found["parts"]:
+            space = part["facts"].pop("first_space", None)
+            if isinstance(space, str) and space not in erased:
+                part["facts"]["first_space"] = space
+        facts = {name: info[name] for name in ("events", "spaces", "codec")}
+        return {"segment": number, "file": path.name, **facts, **found}
+
+    return await _of_file(context, request, look)
+
+
+@operation(
+    "read", "Hold a segment against every rule of the format", tag="topics", parameters=(TOPIC, _SEGMENT),
+    description="Reads all of it. What `aggregator verify` does for all segments, for one.",
+    answers={"200": json_answer("`ok`, or what is wrong at which byte", ref("Verification"), {
+        "ok": True, "events": 200_000, "blocks": 131, "size_bytes": 2_587_132, "problems": []}), **_NONE},
+)  # fmt: skip
+async def verify_segment(context: Context, request: Request) -> Response:
+    Params(request, [])
+
+    def verify(topic: Topic, number: int, path: Path) -> dict[str, Any]:
+        report = esformat.verify(path, progress=lambda done, whole: check())
+        facts = {name: getattr(report, name) for name in ("ok", "events", "blocks", "size_bytes")}
+        return {**facts, "problems": [asdict(problem) for problem in report.problems]}
+
+    return await _of_file(context, request, verify)
+
+
+async def _of_file(context: Context, request: Request, look: Callable[[Topic, int, Path], dict[str, Any]]) -> Response:
+    """What `look` finds in the file of the segment that the path names. Raises ProblemError, 404."""
+    name, given = request.path_params["topic"], request.path_params["segment"]
+    missing = ProblemError(404, "no-such-segment", f"topic {name!r} has no segment {given[:40]}",
+                           "it may have been merged: look at its segments again")  # fmt: skip
+
+    def run() -> dict[str, Any]:
+        topic = context.catalog.topic(name)
+        number = int(given) if given.isascii() and given.isdigit() and len(given) < 20 else -1
+        path = topic.segment_file(number)
+        if path is None:
+            raise missing
+        try:
+            return look(topic, number, (context.originals or {}).get(number, path))
+        except FileNotFoundError:
+            raise missing from None
+
+    return JSONResponse(await context.reads.run(run))

@@ -1,0 +1,60 @@
+"""Records counted by time and by the values of a name: bars in colours. No HTTP."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggregator import Catalog, InvalidRequestError
+from aggregator.base.histogram import Histogram
+from aggregator.lql import parse_statement, to_text
+from aggregator.lql.parse.tree import Every, Operand, Select
+from aggregator.server.services.narrowing import Between, without_place
+
+SERIES = 6
+"""Values that have bars of their own: so many colours are told apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stacked:
+    """A histogram, and of the most frequent values the counts of each: (value, counts). Null is a value, too."""
+
+    whole: Histogram
+    series: list[tuple[Any, list[int]]]
+
+
+def operand_of(text: str) -> Operand:
+    """What a text names: a tag, field, column, path or call of them. Raises LqlError, InvalidRequestError."""
+    found = parse_statement(f"SELECT COUNT GROUP BY {text}")
+    keys = found.group_by if isinstance(found, Select) else ()
+    if len(keys) != 1 or isinstance(keys[0], Every) or found != Select(count=True, group_by=keys):
+        raise InvalidRequestError(f"{text[:40]!r} is not one name", hint="such as level, or msg.user.id")
+    return keys[0]
+
+
+def stacked(catalog: Catalog, select: Select, operand: Operand, within: Between, whole: Histogram) -> Stacked:
+    """Count what `whole` counted once more, by value. Of what has come since, it tells what lies in the same time."""
+    if not whole.counts:
+        return Stacked(whole, [])
+    keys = (operand, Every(whole.width_us))
+    grouped = Select(count=True, source=select.source, range=select.range, where=select.where, group_by=keys)
+    with without_place():
+        found = catalog.query(to_text(grouped), start=within[0], end=within[1])
+    assert isinstance(found, pa.Table)
+    values, times, counts = (found.column(place) for place in range(3))
+    places = (times.cast(pa.int64()).to_numpy() - whole.start_us) // whole.width_us
+    events: Counter[Any] = Counter()
+    by_value: dict[Any, Any] = {}
+    sums = np.zeros(len(whole.counts), np.int64)
+    for value, place, count in zip(values.to_pylist(), places.tolist(), counts.to_pylist(), strict=True):
+        if 0 <= place < len(sums):
+            known = value if value is None or isinstance(value, bool | int) else str(value)
+            by_value.setdefault(known, np.zeros_like(sums))[place] += count
+            events[known] += count
+            sums[place] += count
+    series = [(value, by_value[value].tolist()) for value, _ in events.most_common(SERIES)]
+    return Stacked(replace(whole, counts=tuple(sums.tolist())), series)

@@ -1,0 +1,79 @@
+"""`esdb view`: segments in the browser. Who shows them is looked for by name: an entry point of `esformat.view`."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import webbrowser
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TypeAlias
+
+import click
+
+from esformat.cli.console import count, progress, say, warn
+from esformat.cli.segments import files_argument, places
+from esformat.errors import UsageError
+
+_EXAMPLES = """\b
+Examples:
+  esdb view activity.esdb
+  esdb view --open activity.esdb reviews.esdb
+  esdb view parts
+"""
+Viewing: TypeAlias = Callable[[Mapping[str, Sequence[str]], Callable[[str], None]], AbstractContextManager[str]]
+"""Shows files by the names of their groups as long as its context lasts, and gives the address of the page; calls with
+each file that can be looked at."""
+
+
+@click.command(epilog=_EXAMPLES)
+@files_argument
+@click.option("--open", "opens", is_flag=True, help="Open the address in the browser.")
+def view(files: tuple[str, ...], opens: bool) -> None:
+    """Show segments in the browser: their events over time, what they hold, how they are built. Until Ctrl-C.
+
+    Prints the address of a page which only this machine reaches, and only who has the address. FILE is a segment, or a
+    directory or pattern of segments with the same columns. Their events are copied into a temporary directory, which
+    takes a second or two for each million; the files are only read.
+    """
+    shown_by, groups = _viewing(), named_files(files)
+    total, done = sum(map(len, groups.values())), 0
+    with contextlib.ExitStack() as stack:
+        with progress("reading", things=True) as show:
+
+            def copied(_: str) -> None:
+                nonlocal done
+                done += 1
+                if show is not None:
+                    show(done, total)
+
+            address = stack.enter_context(shown_by(groups, copied))
+        say(address)
+        warn(f"{count(total, 'file')}; the page is there until Ctrl-C")
+        if opens and not webbrowser.open(address):
+            warn("esdb: no browser was found: open the address by hand")
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
+
+
+def _viewing() -> Viewing:
+    from importlib.metadata import entry_points  # here: slow to import
+
+    for found in entry_points(group="esformat.view"):
+        viewing: Viewing = found.load()
+        return viewing
+    raise UsageError("nothing that is installed shows files in the browser", hint='pip install "esformat[server]"')
+
+
+def named_files(files: Sequence[str]) -> dict[str, list[str]]:
+    """The files by what they are called: the name of what was given, or all of it where two have that name."""
+    found: dict[str, list[str]] = {}
+    for given in dict.fromkeys(files):
+        paths = places([given])
+        local = [path for path in paths if isinstance(path, str)]
+        if len(local) < len(paths):
+            raise UsageError("only files of the local disk can be viewed", path=given, hint="copy it to the disk first")
+        name = Path(given).absolute().name.removesuffix(".esdb")
+        found[given if name in found or not name else name] = local
+    return found
