@@ -93,39 +93,36 @@ class TemplateNode:
         valid = self._rows.validity(low, high)
         return None if valid is None else np.frombuffer(valid, np.uint8)
 
-    def values(self, low: int, high: int, context: DecodeContext, frames: Cache | None) -> list[bytes | None]:
-        """Values [low, high) as Python bytes."""
-        return self._values(low, high, None, context, frames)
-
     def chosen_values(self, places: list[int], context: DecodeContext, frames: Cache | None) -> list[bytes | None]:
         """The values at ascending places as Python bytes."""
-        return self._values(places[0], places[-1] + 1, places, context, frames)
+        return self.values(places[0], places[-1] + 1, context, frames, places)
 
-    def _values(
-        self, low: int, high: int, chosen: list[int] | None, context: DecodeContext, frames: Cache | None
+    def values(
+        self, low: int, high: int, context: DecodeContext, frames: Cache | None, places: list[int] | None = None
     ) -> list[bytes | None]:
+        """Values [low, high) as Python bytes, or those of them at ascending places."""
         strings = self._needed(low, high, context, frames)
-        most = self._most_bytes(low, high, high - low if chosen is None else len(chosen), strings)
+        most = self._rows.most_bytes(low, high, strings, MAX_NODE_BYTES)
+        if places is not None:
+            most = self._most_chosen(len(places), low, strings, most)
         try:
-            return self._rows.values(low, high, chosen, strings, most)
+            return self._rows.values(low, high, places, strings, most)
         except (IndexError, ValueError, OverflowError) as error:
             raise _broken(error) from None
 
-    def _most_bytes(self, low: int, high: int, count: int, strings: list[Any]) -> int:
-        """What so many of rows [low, high) take at most."""
-        most = self._rows.most_bytes(low, high, strings, MAX_NODE_BYTES)
-        if count == high - low:
-            return most
-        return min(
-            most, count * self._templates.most_row_bytes + self._rows.most_bytes(low, low, strings, MAX_NODE_BYTES)
-        )
+    def _most_chosen(self, count: int, low: int, strings: list[Any], most: int) -> int:
+        """What so many rows take at most, of rows from `low` on that all take `most`."""
+        of_strings = self._rows.most_bytes(low, low, strings, MAX_NODE_BYTES)
+        return min(most, count * self._templates.most_row_bytes + of_strings)
 
     def decoded(
         self, low: int, high: int, context: DecodeContext, frames: Cache | None, places: I64 | None = None
     ) -> Decoded:
         """What the values of rows [low, high) are rendered from, or of those of them at ascending places."""
         strings = self._needed(low, high, context, frames)
-        most = self._most_bytes(low, high, high - low if places is None else len(places), strings)
+        most = self._rows.most_bytes(low, high, strings, MAX_NODE_BYTES)
+        if places is not None:
+            most = self._most_chosen(len(places), low, strings, most)
         return Decoded(self._rows, low, high, places, strings, most)
 
     def _needed(self, low: int, high: int, context: DecodeContext, frames: Cache | None) -> list[Any]:

@@ -8,7 +8,6 @@ from itertools import accumulate
 from esformat.read.answer import Scannable, Unpicklable
 from esformat.read.ask.question import Checks, Query
 from esformat.read.blocks.plan import Stretch
-from esformat.read.blocks.prefetch import announce_of
 from esformat.read.blocks.reader import Reader
 from esformat.read.counts import Counts
 from esformat.read.decode.small_space import SmallSpace
@@ -78,7 +77,7 @@ class Space(Unpicklable, Scannable[Scan]):
         )  # fmt: skip
 
     def _is_small(self) -> bool:
-        if announce_of(self._reader) is not None:  # a source far away is asked for all stretches at once
+        if self._reader.announce is not None:  # a source far away is asked for all stretches at once
             return False
         first, last = self._stretches[0], self._stretches[-1]
         a, b = self._reader.leaf(first.leaf), self._reader.leaf(last.leaf)

@@ -39,7 +39,7 @@ class Query(NamedTuple):
     @property
     def filtered(self) -> bool:
         """Whether rows must be looked at to know if they belong to the answer."""
-        return self.timed or bool(self.conditions)
+        return bool(self.conditions) or self.start is not None or self.end is not None
 
     def covers(self, low: int, high: int) -> bool:
         """Whether every timestamp in [low, high] is within the query's time."""

@@ -28,14 +28,9 @@ T = TypeVar("T")
 Announce = Callable[[int, int], None]
 
 
-def announce_of(reader: Reader) -> Announce | None:
-    """How to tell the reader's source what will be read; None where it does not want to know."""
-    return getattr(reader.source, "will_read", None)
-
-
 def leaves_ahead(reader: Reader, numbers: Iterable[int], *, together: bool = False) -> Iterable[int]:
     """Numbers of leaves that are read in turn; `together`: a few of which all are needed."""
-    announce = announce_of(reader)
+    announce = reader.announce
     if announce is None:
         return numbers
     gap = GAP_BYTES if together else LEAF_GAP_BYTES
@@ -46,7 +41,7 @@ def stretches_ahead(
     reader: Reader, query: Query, stretches: Iterable[Stretch], narrowed: Narrowed | None = None
 ) -> Iterable[Stretch]:
     """Stretches whose rows are read in turn: all their bytes where all are needed, else only their leaves."""
-    announce = announce_of(reader)
+    announce = reader.announce
     if announce is None:
         return stretches
     if _reads_all(query, narrowed):
@@ -57,7 +52,7 @@ def stretches_ahead(
 
 def announce_groups(reader: Reader, query: Query, groups: Iterable[list[list[Stretch]]]) -> None:
     """Groups of runs that are read side by side: all their bytes where all are needed, or those up to the limit."""
-    announce = announce_of(reader)
+    announce = reader.announce
     if announce is None or query.filtered:
         return
     places: list[Range] = []
@@ -99,7 +94,7 @@ def portions_ahead(
 ) -> Iterator[Portion]:
     """What `block_portions` gives, the bytes of the next ones announced, of those that are `needed`."""
     stretches = touched(reader, stretches, narrowed)
-    if announce_of(reader) is None:
+    if reader.announce is None:
         return block_portions(reader, query, stretches, narrowed)
     known = stretches_ahead(reader, query, stretches, narrowed)
     return each_ahead(reader, query, block_portions(reader, query, known, narrowed), needed)
@@ -109,7 +104,7 @@ def each_ahead(
     reader: Reader, query: Query, portions: Iterator[Portion], needed: Callable[[Portion], bool] = lambda portion: True
 ) -> Iterator[Portion]:
     """Portions that are read in turn, those that are `needed`."""
-    announce = announce_of(reader)
+    announce = reader.announce
     if announce is None:
         return portions
 

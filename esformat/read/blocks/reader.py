@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from threading import Lock, local
 from typing import Any
@@ -91,6 +91,8 @@ class Reader:
     def __init__(self, source: Source, budgets: Budgets = SHARED_CACHE) -> None:
         """Raises CorruptSegmentError or UnsupportedVersionError."""
         self.source: Source = source
+        self.announce: Callable[[int, int], None] | None = getattr(source, "will_read", None)
+        """How to tell the source what will be read; None where it does not want to know."""
         self.name = source.name
         self.named = NamedErrors(source.name)
         """Around everything that decodes bytes of the file."""
@@ -152,7 +154,7 @@ class Reader:
 
     def close(self) -> None:
         """Let go of the source; reads that are under way end well, later ones raise ClosedError."""
-        self.source = ClosedSource(self.source)
+        self.source, self.announce = ClosedSource(self.source), None
         for cache in (self._tables, self._blocks, self.frames, self.pages):
             cache.close()
 

@@ -11,7 +11,7 @@ from esformat.core.leaves import Leaf
 from esformat.format.data_block import DataBlock
 from esformat.read.ask.question import Query
 from esformat.read.blocks.plan import Narrowed, Portion, Stretch, narrow, portions
-from esformat.read.blocks.prefetch import announce_of, each_ahead, stretches_ahead
+from esformat.read.blocks.prefetch import each_ahead, stretches_ahead
 from esformat.read.blocks.reader import Reader
 from esformat.read.decode.block_events import find_rows
 
@@ -55,7 +55,7 @@ class RunRows(Generic[Made]):
         stretches = [*self._stretches()]
         if query.filtered:
             return self._filtered(stretches)
-        if len(stretches) == 1 and announce_of(self._reader) is None:
+        if len(stretches) == 1 and self._reader.announce is None:
             made = self._within_one_block(stretches[0])
             if made is not None:
                 return (made,)
