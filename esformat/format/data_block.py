@@ -232,7 +232,9 @@ class DataBlock:
         """Timestamps of rows [low, high) of the one run that begins at row `start` of this block, µs."""
         if self.times is not None:
             return self.times[low:high]
-        steps, first = self._some_steps(start, high, decompressor)
+        first, steps = start, self._steps
+        if steps is None:
+            steps, first = self._some_steps(start, high, decompressor)
         times = np.empty(high - low, np.int64)
         sum_steps(steps, first, low - start, self.base, times)
         return times
@@ -241,12 +243,11 @@ class DataBlock:
         """What each row adds to the timestamp of the row before, or the first of a run to the block's base; and where
         row `start` stands there. Those of rows [start, high), and from the second question on of all.
         """
-        if self._steps is None:
-            pack = read_pack(self.body, self.chunks[TIMESTAMPS_CHUNK], self.row_count)
-            if not self._asked:
-                self._asked = True
-                return decode_ints(self.body, pack, decompressor, start, high), 0
-            self._steps = decode_ints(self.body, pack, decompressor)
+        pack = read_pack(self.body, self.chunks[TIMESTAMPS_CHUNK], self.row_count)
+        if not self._asked:
+            self._asked = True
+            return decode_ints(self.body, pack, decompressor, start, high), 0
+        self._steps = decode_ints(self.body, pack, decompressor)
         return self._steps, start
 
     def column(self, position: int, kind: pa.DataType, context: DecodeContext) -> pa.Array:

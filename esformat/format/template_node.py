@@ -101,7 +101,8 @@ class TemplateNode:
         self, low: int, high: int, context: DecodeContext, frames: Cache | None, places: list[int] | None = None
     ) -> list[bytes | None]:
         """Values [low, high) as Python bytes, or those of them at ascending places."""
-        strings = self._needed(low, high, context, frames)
+        needed = self._rows.needed(low, high)
+        strings = self._strings_of(needed, context, frames) if needed else []
         most = self._rows.most_bytes(low, high, strings, MAX_NODE_BYTES)
         if places is not None:
             most = self._most_chosen(len(places), low, strings, most)
@@ -119,16 +120,16 @@ class TemplateNode:
         self, low: int, high: int, context: DecodeContext, frames: Cache | None, places: I64 | None = None
     ) -> Decoded:
         """What the values of rows [low, high) are rendered from, or of those of them at ascending places."""
-        strings = self._needed(low, high, context, frames)
+        strings = self._strings_of(self._rows.needed(low, high), context, frames)
         most = self._rows.most_bytes(low, high, strings, MAX_NODE_BYTES)
         if places is not None:
             most = self._most_chosen(len(places), low, strings, most)
         return Decoded(self._rows, low, high, places, strings, most)
 
-    def _needed(self, low: int, high: int, context: DecodeContext, frames: Cache | None) -> list[Any]:
-        """The strings that rows [low, high) show; numbers that are compressed are decoded and held."""
+    def _strings_of(self, needed: list[Any], context: DecodeContext, frames: Cache | None) -> list[Any]:
+        """The strings that some rows need; numbers that are compressed are decoded and held."""
         strings: list[Any] = []
-        for variable, at, count, first, last in self._rows.needed(low, high):
+        for variable, at, count, first, last in needed:
             if self._templates.kind(variable) == STRING:
                 node = self._string_node(variable, at, count, context)
                 strings.append((variable, first, *_strings(node, first, last, context, frames)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -237,7 +237,8 @@ class Segment(Opened[Scan, Space]):
         reader = self._reader
         stretches: list[Stretch] = []
         groupings: list[tuple[bytes, int]] = []
-        for number in leaves_ahead(reader, reader.root.leaves_of(key), together=True):
+        numbers: Iterable[int] = reader.root.leaves_of(key)
+        for number in numbers if reader.announce is None else leaves_ahead(reader, numbers, together=True):
             leaf = reader.leaf(number)
             first, last = leaf.runs_of(key)
             edges = leaf.run_rows

@@ -19,6 +19,7 @@ import pyarrow.types as pt
 
 from esformat.core.events import Column, Columns, Event, run_events
 from esformat.errors import CorruptSegmentError
+from esformat.format.codec import Decompressor
 from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
 from esformat.format.encoding import decode_node
 from esformat.format.node import DecodeContext, Shape, read_head
@@ -104,11 +105,13 @@ def block_columns(reader: Reader, block: DataBlock) -> Columns:
     return Columns(partial(_load, reader, stored, block.dictionary, block.row_count, 0, None, None))
 
 
-def row_columns(reader: Reader, block: DataBlock, low: int, high: int, shown: frozenset[str] | None) -> Columns:
+def row_columns(
+    reader: Reader, block: DataBlock, low: int, high: int, shown: frozenset[str] | None, plain: Decompressor
+) -> Columns:
     """The same of rows [low, high). What is not light is decoded now. `shown`: names of the columns; None for all."""
     if not reader.attribute_chunks:
         return NO_COLUMNS
-    stored: list[Any] = block.light_pieces(reader.attribute_chunks, reader.own().plain)
+    stored: list[Any] = block.light_pieces(reader.attribute_chunks, plain)
     if None in stored:
         stored = [
             piece
@@ -226,14 +229,18 @@ class EventMaker:
         """Events of rows [low, high) of a block; their run begins at row `run_start` of it."""
         with self._reader.named:
             times = block.run_times(run_start, low, high, self._plain)
-            return self._make(block, times, self._data(block, low, high), low, high)
+            columns = row_columns(self._reader, block, low, high, self._shown, self._plain)
+            data = self._data(block, low, high)
+            return run_events(self._space, self._grouping, times, data, low, None, columns, self._reverse)
 
     def picked(self, block: DataBlock, run_start: int, places: list[int]) -> list[Event]:
         """Events of some rows of a block, all of one run."""
         low, high = places[0], places[-1] + 1
         with self._reader.named:
             times = block.run_times(run_start, low, high, self._plain)[np.array(places) - low]
-            return self._make(block, times, self._chosen_data(block, places), low, high, places)
+            columns = row_columns(self._reader, block, low, high, self._shown, self._plain)
+            data = self._chosen_data(block, places)
+            return run_events(self._space, self._grouping, times, data, low, places, columns, self._reverse)
 
     def several(self, block: DataBlock, parts: Sequence[RunPart]) -> list[Event]:
         """Events of several runs in one block, in the order of their rows."""
@@ -243,17 +250,11 @@ class EventMaker:
         with self._reader.named:
             whole = len(rows) == high - low
             data = self._data(block, low, high) if whole else self._chosen_data(block, list(rows))
-            columns = row_columns(self._reader, block, low, high, self._shown)
+            columns = row_columns(self._reader, block, low, high, self._shown, self._plain)
             for part in parts:
                 few = None if data is None else data[len(made) : len(made) + len(part.times)]
                 made += run_events(self._space, part.grouping, part.times, few, part.first, part.rows, columns, False)
         return made
-
-    def _make(
-        self, block: DataBlock, times: I64, data: list[Any] | None, low: int, high: int, rows: list[int] | None = None
-    ) -> list[Event]:
-        columns = row_columns(self._reader, block, low, high, self._shown)
-        return run_events(self._space, self._grouping, times, data, low, rows, columns, self._reverse)
 
     def _data(self, block: DataBlock, low: int, high: int) -> list[Any] | None:
         if self._place is None:
