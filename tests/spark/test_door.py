@@ -230,7 +230,7 @@ HANDED = {
 }
 
 
-@pytest.mark.parametrize("asked", share_of(HANDED, 2))
+@pytest.mark.parametrize("asked", share_of(HANDED, 3))
 def test_handed_over(spark, both, asked):
     """EXPLAIN shows columns, conditions and limits as the source gets them."""
     lines, _ = explained(spark, asked.replace("CLICKS", f"esdb.`{both}`"))
@@ -283,7 +283,7 @@ FIGURES = {
 }
 
 
-@pytest.mark.parametrize("asked", share_of(FIGURES, 3))
+@pytest.mark.parametrize("asked", share_of(FIGURES, 4))
 def test_figures(spark, both, asked):
     """One row of counts and extremes, of what files say or of few events, is there without Spark working it out."""
     ours = esformat.spark.sql(spark, asked.replace("EVENTS", f"esdb.`{both}`"))

@@ -13,6 +13,7 @@ import make_damaged
 import make_golden
 import pytest
 import read_esdb
+from effort import ALL
 from spec_document import ROOT
 from spec_questions import Sound
 
@@ -102,7 +103,7 @@ def test_every_pair_of_blocks_swapped(name):
 def test_every_page_zeroed(name):
     """Each page of zeros is noticed."""
     sound = _golden(name)
-    step = max(make_damaged.PAGE_BYTES, len(sound.data) // 16)
+    step = max(make_damaged.PAGE_BYTES, len(sound.data) // (16 if ALL else 6))
     for at in range(0, len(sound.data) - make_damaged.PAGE_BYTES, step):
         zeroed = bytearray(sound.data)
         zeroed[at : at + make_damaged.PAGE_BYTES] = bytes(make_damaged.PAGE_BYTES)
