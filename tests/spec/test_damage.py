@@ -19,6 +19,8 @@ from spec_questions import Sound
 
 import esformat
 
+pytestmark = pytest.mark.xdist_group("damage")  # of files that are asked once while they are whole
+
 NAMES = ["no-events", "one-event", "times", "integers", "nested", "zstd", "zstd-dictionary", "lz4", "indexes"]
 BOMB_BYTES = 64 << 20
 

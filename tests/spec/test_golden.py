@@ -17,6 +17,8 @@ from spec_questions import decoded_once
 
 import esformat
 
+pytestmark = pytest.mark.xdist_group("golden")  # files that are read and decoded once
+
 NAMES = sorted(path.stem for path in make_golden.FOLDER.glob("*.esdb"))
 READER = ROOT / "spec" / "read_esdb.py"
 

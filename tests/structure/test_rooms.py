@@ -21,6 +21,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("sources")  # which are read once
+
 PACKAGE = "esformat"
 AGGREGATOR = "aggregator"
 ROOT = Path(__file__).parents[2]
