@@ -637,7 +637,7 @@ def read_footer(block: Block, end: int) -> dict[tuple[int, int, int], Handle]:
     require(list(entries) == sorted(entries) and len(entries) == block.count, "the entries are not in order")
     require((METADATA, 0, 0) in entries and (DIRECTORY_ROOT, 0, 0) in entries, "metadata or directory are missing")
     for handle in entries.values():  # also of copies that nobody reads
-        require(HEADER_SIZE <= handle.offset and handle.offset + handle.length <= end, "a handle out of the file")
+        require(handle.offset >= HEADER_SIZE and handle.offset + handle.length <= end, "a handle out of the file")
         require(FRAME_SIZE <= handle.length <= 2**30, f"a length of {handle.length}")
     return entries
 
