@@ -33,7 +33,7 @@ test: $(VENV)/dev.stamp  ## Run the tests; of long ones a share (minutes).
 test-all: export TESTS = all
 test-all: test  ## Run the tests with all of their cases and examples (half an hour or more).
 
-coverage: $(VENV)/dev.stamp  ## Lines and branches that the tests reach (takes nearly twice as long as they do).
+coverage: $(VENV)/dev.stamp  ## Lines and branches that the tests reach; fewer than pyproject.toml asks for fail (takes twice as long as they do).
 	$(BIN)/python -m coverage erase
 	$(BIN)/python -m coverage run -m pytest -q -n $(TEST_WORKERS) --dist loadgroup
 	$(BIN)/python -m coverage combine --quiet

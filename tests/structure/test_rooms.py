@@ -233,13 +233,6 @@ def test_lazy_names_are_what_type_checkers_see(package):
         _ = import_module(package).nothing
 
 
-@pytest.fixture
-def unmeasured(monkeypatch):
-    """No process that a test starts is measured by `make coverage`, which loads modules of its own."""
-    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def test_import_loads_the_core_dependencies_only(unmeasured):
     """`import esformat` loads the standard library, pyarrow, numpy, xxhash and zstandard: extras stay optional."""
     code = (
