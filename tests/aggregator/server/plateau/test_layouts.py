@@ -76,7 +76,7 @@ HOLDERS = {
     ("values", "whole", "part"), [([1, 2], False, False), ([1, None], False, True), ([1, ...], True, False)]
 )
 def test_loosened(holder, values, whole, part):
-    """A field may be null where it is, at any depth, and nowhere else; what lies beneath a null is nobody's."""
+    """A field may be null where it is, at any depth, and nowhere else."""
     strict, hold = HOLDERS[holder](False)
     rows = [None if value is ... else hold(value) for value in values]
     table = pa.table({"c": pa.array(rows, HOLDERS[holder](True)[0])})
@@ -87,3 +87,10 @@ def test_loosened(holder, values, whole, part):
     found.validate(full=True)
     assert found.schema == schema
     assert found["c"].to_pylist() == rows
+
+
+def test_beneath_a_null():
+    """A null of a part does not count where the whole is null."""
+    parts = pa.StructArray.from_arrays([pa.array([1, None])], ["a"], mask=pa.array([False, True]))
+    schema = pa.schema([pa.field("c", pa.struct([pa.field("a", pa.int64(), nullable=False)]))])
+    assert loosened(schema, pa.table({"c": parts})) == schema
