@@ -626,7 +626,7 @@ def read_trailer(data: bytes) -> Handle:
     return Handle(offset, length, check)
 
 
-def read_footer(block: Block) -> dict[tuple[int, int, int], Handle]:
+def read_footer(block: Block, end: int) -> dict[tuple[int, int, int], Handle]:
     """The offset table: (kind, ordinal, copy) -> handle. Kinds that we do not know just stay there."""
     cursor, entries = Cursor(block.body), {}
     for _ in range(block.count):
@@ -636,6 +636,9 @@ def read_footer(block: Block) -> dict[tuple[int, int, int], Handle]:
     require(all(copy <= 1 for _, _, copy in entries), "a copy beyond the spare one")
     require(list(entries) == sorted(entries) and len(entries) == block.count, "the entries are not in order")
     require((METADATA, 0, 0) in entries and (DIRECTORY_ROOT, 0, 0) in entries, "metadata or directory are missing")
+    for handle in entries.values():  # also of copies that nobody reads
+        require(handle.offset >= HEADER_SIZE and handle.offset + handle.length <= end, "a handle out of the file")
+        require(FRAME_SIZE <= handle.length <= 2**30, f"a length of {handle.length}")
     return entries
 
 
@@ -766,7 +769,7 @@ class File:
         self.data = data
         footer = read_trailer(data)
         with inside("footer"):
-            self.entries = read_footer(read_block(data, footer, FOOTER))
+            self.entries = read_footer(read_block(data, footer, FOOTER), footer.offset)
             check_opening(self.entries, *struct.unpack_from("<Q", data, len(data) - TRAILER_SIZE))
         with inside("metadata"):
             self.metadata = read_metadata(self.block((METADATA, 0), METADATA))

@@ -89,6 +89,13 @@ def quiet(request):
 
 
 @pytest.fixture
+def unmeasured(monkeypatch):
+    """`make coverage` leaves out what the test starts: it loads modules and writes files there that count as ours."""
+    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
 def write(tmp_path):
     """Write rows `(space, data, timestamp[, grouping[, indexes]])` to a new file and open it; closed after the test."""
     opened = []

@@ -91,7 +91,7 @@ def test_selects_equal_a_list(tmp_path, monkeypatch, large):
     for _ in range(60 if effort.ALL else 25):
         model.step()
     for _ in range(2):
-        for text, keep in QUESTIONS:
+        for text, keep in effort.share_of(QUESTIONS, 2):
             expected = _expected(row for row in model.rows if keep(row))
             query = model.catalog.query
             assert _keys(query(text)) == expected, text
@@ -108,7 +108,7 @@ def test_selects_equal_a_list(tmp_path, monkeypatch, large):
     model.catalog.close()
 
 
-@pytest.mark.parametrize("text", ["SELECT", "SELECT FROM app = web WHERE msg != m3"])
+@pytest.mark.parametrize("text", effort.share_of(["SELECT", "SELECT FROM app = web WHERE msg != m3"], 2))
 def test_positions_see_every_record_once(tmp_path, text):
     """A reader that takes a few records at a time, while all kinds of things happen, misses and repeats nothing."""
     model = Model(tmp_path / "c")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -15,6 +16,7 @@ from rich.console import Console
 
 import esformat
 from esformat.convert import Clock, InputOptions, Roles
+from examples.demo import python_files
 from examples.demo.errors import DemoError
 from examples.demo.event_set import EventSet
 from examples.demo.own_events import read_own_events
@@ -32,6 +34,8 @@ def test_whole_demo(tmp_path, console, monkeypatch):
     """The demo leaves verified files, a picture and nothing else; what it prints names them."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    few = {"stdlib": str(Path(json.__file__).parent), "purelib": str(Path(mpl.__file__).parent)}
+    monkeypatch.setattr(python_files.sysconfig, "get_paths", lambda: few)  # of tens of thousands of files
     picture = run_demo(tmp_path / "out", console, generated_events=3_000)
     assert picture == tmp_path / "out" / PICTURE
     assert mpl.image.imread(picture).shape[2] in (3, 4)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from effort import long
+
 from tests.soak.server import overload
 
 
+@long
 def test_overload(tmp_path):
     """Far more than fits: some is done, what is not is refused with a hint, and exactly what was done is stored."""
     found = overload(0.7, batch=300, folder=tmp_path)

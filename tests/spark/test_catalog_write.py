@@ -148,6 +148,7 @@ def test_tasks_that_die_are_retried(spark, dying, table, tmp_path):
     assert left(root) == []
 
 
+@long
 def test_write_that_fails_leaves_nothing(spark, dying, table, tmp_path):
     """When a task fails for good, the topic is as it was, and there is no file."""
     root = str(tmp_path / "data")
@@ -172,7 +173,7 @@ def stream(spark, tmp_path, root, name="aggregator", **options):
         query.stop()
 
 
-@pytest.mark.parametrize("how", share_of(["after commit", "before commit", "killed"], 3))
+@pytest.mark.parametrize("how", share_of(["killed", "after commit", "before commit"], 3))
 def test_streams_write_exactly_once(spark, dying, table, tmp_path, how):
     """A query whose task is killed, or whose driver dies just before or after a commit, is started again: every row
     once, and one batch for each file.
@@ -259,6 +260,7 @@ def files(table, tmp_path):
     return str(tmp_path / "files")
 
 
+@long
 def test_load_stopped_and_run_again(spark, table, files, tmp_path, monkeypatch):
     """A job that dies after a group was taken in, before it knows, goes on with the next; a third run does nothing."""
     root = str(tmp_path / "data")

@@ -7,6 +7,7 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 from clicks import click_table, write_clicks
+from effort import long
 
 import esformat
 import esformat.spark
@@ -19,6 +20,7 @@ from tests.spark.test_write import left
 ROLES = {"space": "user", "timestamp": "at", "grouping": "app", "indexes": ["type"]}
 
 
+@long
 def test_write_by_columns(spark, tmp_path):
     """Each row lies below its values, and keeps them; an overwrite removes what is in directories as well."""
     table = click_table(600).rename_columns(["user", "app", "at", "data", "type", "country"])

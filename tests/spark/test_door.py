@@ -230,7 +230,7 @@ HANDED = {
 }
 
 
-@pytest.mark.parametrize("asked", share_of(HANDED, 2))
+@pytest.mark.parametrize("asked", share_of(HANDED, 4))
 def test_handed_over(spark, both, asked):
     """EXPLAIN shows columns, conditions and limits as the source gets them."""
     lines, _ = explained(spark, asked.replace("CLICKS", f"esdb.`{both}`"))
@@ -283,7 +283,7 @@ FIGURES = {
 }
 
 
-@pytest.mark.parametrize("asked", share_of(FIGURES, 3))
+@pytest.mark.parametrize("asked", share_of(FIGURES, 5))
 def test_figures(spark, both, asked):
     """One row of counts and extremes, of what files say or of few events, is there without Spark working it out."""
     ours = esformat.spark.sql(spark, asked.replace("EVENTS", f"esdb.`{both}`"))
@@ -355,6 +355,7 @@ def test_view_keeps_its_options(spark, both):
     assert esformat.spark.sql(spark, asked).collect() == [(kept,)] == spark.sql(asked).collect()
 
 
+@long
 def test_catalog_views(spark, tmp_path):
     """A view of a catalog's topic is read by what the query needs as well."""
     with aggregator.open(tmp_path / "data", durability="none") as catalog:
@@ -368,6 +369,7 @@ def test_catalog_views(spark, tmp_path):
     assert esformat.spark.sql(spark, "SELECT count(*) FROM topic").collect() == [(COUNT,)]
 
 
+@long
 def test_tables(spark, both, tmp_path):
     """A table USING esdb is read through the door; what Spark cannot do with it says what can be done instead."""
     spark.sql(f"CREATE TABLE held USING esdb LOCATION '{both}'")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
-from effort import share_of
+from effort import long, share_of
 from pyspark.errors import PySparkException
 
 import esformat
@@ -35,6 +35,7 @@ def parquet(path, **columns):
     pq.write_table(pa.table({"at": pa.array([dt.datetime(2026, 1, 2, tzinfo=dt.UTC)]), **columns}), path)
 
 
+@long
 def test_columns_of_all_files_and_directories(spark, tmp_path):
     """Columns are united by name in the wider type; directories of a partitioned table are columns."""
     lake = tmp_path / "lake"
@@ -75,6 +76,7 @@ def test_csv(spark, tmp_path):
     assert second.timestamp.isoformat().startswith("2026-01-02T03:04:05")
 
 
+@long
 def test_times_of_parquet(spark, tmp_path):
     """Numbers count what their size tells; naive times, in nanoseconds too, are of the zone that is named."""
     (tmp_path / "in").mkdir()
@@ -174,6 +176,7 @@ def test_types_that_events_do_not_have(spark, tmp_path, kind, made):
     assert f"column 'v' is {kind}" in done.failed[0][1]
 
 
+@long
 def test_where_in_the_zone_of_the_session(spark, tmp_path):
     """A time that names no zone is the session's in `where`, as it is in Spark's own filters."""
     table = pa.table({"space": ["a"] * 48, "timestamp": pa.array([h * 3_600_000_000 for h in range(48)])})

@@ -43,6 +43,7 @@ def parquet(tmp_path_factory):
     return folder
 
 
+@long
 def test_convert_stopped_and_run_again(spark, parquet, expected, tmp_path, monkeypatch):
     """A job that dies between two groups goes on with the next one, and a third run has nothing to do."""
     convert_module = import_module("esformat.spark.jobs.convert")  # the module: the package has the function

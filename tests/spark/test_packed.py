@@ -7,6 +7,7 @@ import datetime as dt
 import numpy as np
 import pyarrow as pa
 import pytest
+from effort import share_of
 from pyspark.sql import types
 from small_pieces import Pieces, cut_small
 
@@ -131,7 +132,7 @@ QUERIES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("asked", QUERIES)
+@pytest.mark.parametrize("asked", share_of(QUERIES, 5))
 def test_queries(spark, folder, asked, monkeypatch):
     """Queries that need keys alone or one column are handed packed rows, and answer what plain ones do."""
     monkeypatch.setattr(door, "FEW_EVENTS", 0)
@@ -178,7 +179,7 @@ def shape(frame):
     return [(each.name, each.dataType, each.nullable) for each in frame.schema]
 
 
-@pytest.mark.parametrize("asked", COUNTED)
+@pytest.mark.parametrize("asked", share_of(COUNTED, 6))
 def test_counted(spark, folder, asked, monkeypatch):
     """Where events are only counted by their keys, Spark makes no rows of them; the answer is the same."""
     monkeypatch.setattr(door, "FEW_EVENTS", 0)

@@ -68,6 +68,7 @@ def test_prefix_of_a_bucket(spark, lake):
         spark.read.format("esdb").load(f"{lake}/nothing").count()
 
 
+@long
 def test_writes_into_a_bucket(spark, s3, bucket, prefix):
     """Append adds, overwrite replaces, whichever way they are written; nothing else is left in the bucket."""
     table = click_table(2000)

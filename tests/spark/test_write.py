@@ -48,6 +48,7 @@ def load(spark, folder):
     return spark.read.format("esdb").load(str(folder))
 
 
+@long
 def test_helper_clusters(spark, clicks, expected, tmp_path):
     """Every event once; spaces in order from file to file, sorted and indexed within; the result says what was done."""
     df = spark.createDataFrame(clicks)

@@ -17,7 +17,10 @@ from spec_questions import decoded_once
 
 import esformat
 
+pytestmark = pytest.mark.xdist_group("golden")  # files that are read and decoded once
+
 NAMES = sorted(path.stem for path in make_golden.FOLDER.glob("*.esdb"))
+MOST = [pytest.param(name, marks=long) if name == "postings" else name for name in NAMES]
 READER = ROOT / "spec" / "read_esdb.py"
 
 
@@ -57,7 +60,7 @@ def test_expected_events(name):
     )
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=long) if name == "postings" else name for name in NAMES])
+@pytest.mark.parametrize("name", MOST)
 def test_independent_reader(name):
     """The specification's own reader gives the events, and counts what the statistics say."""
     file = decoded_once(_path(name).read_bytes())
@@ -66,7 +69,7 @@ def test_independent_reader(name):
     assert facts["events"] == len(_expected(name))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MOST)
 def test_package(name):
     """The package gives the events, as columns forward and backward, and finds the file sound."""
     with esformat.open(_path(name)) as segment:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.xdist_group("sources")  # with others that read all of them
+
 ROOT = Path(__file__).parents[2]
 MOST_LINES = 60
 

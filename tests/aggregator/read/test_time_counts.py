@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from effort import share_of
 
 import aggregator
 from aggregator import InvalidRequestError
@@ -77,7 +78,7 @@ STATEMENTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", STATEMENTS)
+@pytest.mark.parametrize("text", share_of(STATEMENTS, 2))
 def test_statements(catalog, text):
     """Of streams, of topics and of both; LIMIT does not matter, `start` and `end` do."""
     check(catalog.query(text).histogram(), times_of(catalog.query(text)))

@@ -396,7 +396,7 @@ def test_spark_reads_without_what_is_hidden(tmp_path, names):
     assert sorted(found) == ["5", "6", "7", "8", "9", "b", "u5", "u6", "u7"]
 
 
-@pytest.mark.parametrize("sealed", ["nothing", "all", "half"])
+@pytest.mark.parametrize("sealed", share_of(["nothing", "all", "half"], 2))
 @pytest.mark.parametrize("read", [0, 3, 9])
 def test_a_position_tells_how_many_are_gone(tmp_path, sealed, read):
     """Records that a reader had not got when they were truncated: hidden first, then off the disk."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from effort import examples
 from go_files import as_bytes, go_archive, path_of
@@ -9,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esformat import CorruptSegmentError, customerio
+from esformat.customerio.crc import masked_crc
+from esformat.errors import UnsupportedVersionError
 
 NAMES = st.sampled_from(["type", "tag", "tag:red", "tag:blue", "data", "data_", "", "_", "timestamp"])
 VALUES = st.sampled_from(["1", "", "x:y", "http://a:80/", "é", "\udcff"])
@@ -103,3 +107,11 @@ def test_a_missing_column_is_told_from_the_whole_file(tmp_path):
         assert list(file["a"].scan_index("y", "2")) == []
         assert file["a"].scan(columns=["y"]).to_table().to_pylist() == [{"y": None}]
         assert [event.indexes for event in file["a"].scan(columns=["y"])] == [{}]
+
+
+def test_without_the_library_of_checksums(monkeypatch):
+    """What to install is said when the first checksum is needed."""
+    monkeypatch.setitem(sys.modules, "google_crc32c", None)
+    with pytest.raises(UnsupportedVersionError, match="need google-crc32c") as caught:
+        masked_crc(b"")
+    assert "esformat[customerio]" in str(caught.value.hint)

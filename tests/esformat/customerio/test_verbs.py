@@ -101,6 +101,8 @@ def test_wrong_questions(both):
     for name in ("nothing", "data"):
         with pytest.raises(UnknownIndexError):
             archive.scan_index(name, "x")
+    with pytest.raises(UsageError, match="holds text, not 3"):
+        archive.scan_index("type", 3)
     for wrong in ({"limit": -1}, {"columns": "data"}, {"columns": []}, {"columns": ["x"]}, {"grouping": 1}):
         with pytest.raises(UsageError):
             archive.scan(**wrong)

@@ -90,7 +90,9 @@ def test_point_history_takes_two_ranges(s3, stored, big):
         assert segment.num_events == local.num_events
 
 
-@pytest.mark.parametrize("question", [{}, {"reverse": True}, {"limit": 10, "reverse": True}, {"grouping": "g1"}])
+@pytest.mark.parametrize(
+    "question", share_of([{}, {"reverse": True}, {"limit": 10, "reverse": True}, {"grouping": "g1"}], 2)
+)
 def test_point_history_within_two_round_trips(s3, stored, big, question):
     """With 50 ms added to each request: of a small space, of one at the edge of a leaf, and of one of 36,000 events.
 
@@ -276,7 +278,7 @@ def failure_of(read):
     return None
 
 
-@pytest.mark.parametrize("change", [replaced_by_another, cut_short, removed])
+@pytest.mark.parametrize("change", share_of([replaced_by_another, cut_short, removed], 2))
 @pytest.mark.parametrize("filesystem", ["arrow", "fsspec"])
 def test_a_changed_object_is_an_error(s3, bucket, stored, big, change, filesystem):
     """Never a mix of two versions: the error says that the object changed, whatever the read saw of it."""

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 from clicks import click_table, in_file_order, write_clicks
-from effort import examples
+from effort import examples, share_of
 from event_strategies import VALUES, Recording, recordings, write_recording
 from hypothesis import event, given, note
 from hypothesis import strategies as st
@@ -369,7 +369,7 @@ QUERIES = [
 ]
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", share_of(QUERIES, 2))
 def test_duckdb_answers_as_over_a_table(clicks, query):
     """The same rows as from the whole table in memory, which no filter reaches."""
     with esformat.open(clicks[0]) as segment:

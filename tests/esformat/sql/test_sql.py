@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from effort import examples
+from effort import examples, share_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -171,7 +171,7 @@ STATEMENTS = [
 ]
 
 
-@pytest.mark.parametrize("statement", STATEMENTS)
+@pytest.mark.parametrize("statement", share_of(STATEMENTS, 2))
 @pytest.mark.parametrize("which", ["one", "both"])
 def test_statements(folder, opened, which, statement):
     same(folder, opened, which, statement.replace("{folder}", str(folder)))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from effort import examples
+from effort import ALL, examples
 from event_strategies import Recording, recordings
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +17,8 @@ from small_pieces import Pieces, cut_small
 
 import esformat
 from esformat.tools import merge, split
+
+EVENTS = 4000 if ALL else 2000
 
 
 @examples(40)
@@ -114,7 +116,7 @@ def test_parts_keep_their_size_within_blocks(tmp_path):
     """Where a block holds many spaces, and payloads are anything but alike, only a part of one space is larger."""
     path, rng = tmp_path / "a.esdb", np.random.default_rng(7)
     with esformat.create(path, indexes=["n"]) as writer:
-        for n in range(4000):
+        for n in range(EVENTS):
             payload = rng.bytes(int(rng.integers(0, 60)) if n % 500 else 70_001)
             writer.add(f"s{n // 40:05}", payload, timestamp=n, indexes={"n": str(n * 7919 % 10_007)})
     for size in (20_000, 200_000):
@@ -123,7 +125,7 @@ def test_parts_keep_their_size_within_blocks(tmp_path):
         for part in parts:
             with esformat.open(part) as segment:
                 held[part] = sum(1 for _ in segment), segment.num_events
-        assert sum(events for _, events in held.values()) == 4000
+        assert sum(events for _, events in held.values()) == EVENTS
         assert [part.stem for part in parts] == [f"a-{number:04}" for number in range(len(parts))]
         assert all(part.stat().st_size <= size or spaces == 1 for part, (spaces, _) in held.items())
         assert len(parts) < 6 * path.stat().st_size / size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from effort import share_of
 from object_store import arrow_filesystem, keys
 
 import esformat
@@ -105,7 +106,7 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize("window_bytes", [1 << 12, 4 << 20])
+@pytest.mark.parametrize("window_bytes", share_of([1 << 12, 4 << 20], 2))
 @pytest.mark.parametrize("tool", READERS)
 def test_requests(s3, stored, tmp_path, monkeypatch, tool, window_bytes):
     """The file comes in windows, each one request, however many blocks are in it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pyarrow as pa
 import pytest
+from effort import share_of
 from small_pieces import Pieces, cut_small
 
 from esformat.errors import InvalidEventError
@@ -22,7 +23,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("piece_bytes", [1, 100, 5000, 1 << 20])
+@pytest.mark.parametrize("piece_bytes", share_of([1, 100, 5000, 1 << 20], 2))
 def test_pieces_are_the_table(form, piece_bytes):
     """In order, and no larger than they may be unless they are one row."""
     with cut_small(Pieces(group_rows=100)):

@@ -28,7 +28,7 @@ def test_faults_at_system_calls(tmp_path):
         "-m",
         "tests.soak.faults",
         "--points",
-        "40" if ALL else "8",
+        "40" if ALL else "5",
         "--seconds",
         "10",
         "--open-seconds",

@@ -280,6 +280,7 @@ with aggregator.open(sys.argv[1]) as catalog:
         assert not (root / "sealing.json").exists()
 
 
+@long
 def test_too_many_columns(root):
     """Batches of one family whose newest columns no segment takes: only those that have them are set aside."""
     with aggregator.open(root) as catalog:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from crash_image import crash_image
+from effort import share_of
 
 import aggregator
 from aggregator.engine.seal import sealer as sealing
@@ -74,7 +75,7 @@ def test_killed_in_a_seal(tmp_path, monkeypatch, before, families):
 
 @pytest.mark.parametrize("facts", ["kept", "lost"])
 @pytest.mark.parametrize("files", [1, 2])
-@pytest.mark.parametrize("durability", ["fsync", "interval"])
+@pytest.mark.parametrize("durability", share_of(["fsync", "interval"], 2))
 def test_killed_in_a_seal_and_the_manifest_lost(tmp_path, monkeypatch, durability, files, facts):
     """A segment of one family does not hide the events of another that only the log has."""
     with aggregator.open(tmp_path / "first", durability=durability) as catalog:

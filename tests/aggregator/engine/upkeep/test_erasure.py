@@ -11,6 +11,7 @@ from still import still
 
 import aggregator
 from aggregator.engine.seal.sealer import Sealer
+from aggregator.storage.state.tombstones import FEW_SPACES
 
 KEY = "person-4711@example.org"
 
@@ -224,3 +225,22 @@ def test_what_is_left_in_the_log_goes_too(root):
         assert catalog.compact().still_erasing == ()
         assert topic.traces(KEY).gone
         assert holding(root) == []
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("erased", [3, FEW_SPACES + 8])
+def test_many_spaces_at_once(root, erased):
+    """Counted one by one or all together: the segment is written anew without them, and what came later stays."""
+    spaces = [f"s{n:03}" for n in range(FEW_SPACES + 20)]
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append([{"space": space, "timestamp": n} for n in range(3) for space in spaces])
+        catalog.seal()
+        for space in spaces[:erased]:
+            topic.erase(space)
+        topic.append([{"space": spaces[0], "timestamp": 9}])
+        catalog.seal()
+        assert topic.scan().count() == 3 * (len(spaces) - erased) + 1
+        assert set(catalog.compact().erased) == set(spaces[:erased])
+        assert sorted(event.space for event in topic.scan(end=9)) == sorted(spaces[erased:] * 3)
+        assert [event.timestamp for event in topic.scan(space=spaces[0])] == [9]

@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 
 import pyarrow as pa
 import pytest
+from effort import share_of
 from served import served
 
 from aggregator.server import RunningServer
@@ -140,7 +141,7 @@ def test_a_tail_ends_with_its_token(shop, how):
         assert b"msg" not in data.rpartition(b"event: end")[2]
 
 
-@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("how", share_of(WAYS, 2))
 def test_a_long_scan_breaks_off_with_its_token(shop, how):
     """A slow reader gets no more, not even what waits for it; its part is not taken for the whole."""
     token = new_token(shop)

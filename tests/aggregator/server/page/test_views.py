@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browsing import PHONE, WIDE
 from served import served
+from waiting import until
 
 from aggregator.server.control.tokens import FILE, create
 
@@ -209,6 +211,7 @@ def test_tokens(browser, tab_of, tmp_path):
         for name in ("mine", "other"):
             running.catalog.create_topic(name).append([{"space": "a", "timestamp": 1}])
         secret = create(running.catalog.path / FILE, "page", ["read"], ["mine"])
+        until(lambda: httpx.get(f"{running.url}/v1/stats").status_code == 401)  # it looks for tokens now and then
         tab = tab_of(running.url)
         tab.expected |= {401, 403}
         page = tab.open("overview")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from effort import share_of
 
 from aggregator.server.plateau.definitions import Definitions
 from aggregator.server.plateau.paging import Pager, Wanted
@@ -23,7 +24,7 @@ def calls(work: Callable[[], Any]) -> int:
     return sum(entry.callcount for entry in profile.getstats())
 
 
-@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("descending", share_of([False, True], 2))
 def test_a_page_ends_its_reading_with_its_schema(server, web, descending):
     """What lies behind the records of one schema costs nothing, whatever number of records is asked for."""
     for number in range(SCHEMAS):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from effort import share_of
 from small_pieces import Pieces, cut_small
 
 import esformat
@@ -74,7 +75,7 @@ def decompressions(monkeypatch):
 
 
 @pytest.mark.parametrize("conditions", QUESTIONS, ids=str)
-@pytest.mark.parametrize("cache_bytes", [0, 300_000, 64 << 20])
+@pytest.mark.parametrize("cache_bytes", share_of([0, 300_000, 64 << 20], 2))
 @pytest.mark.parametrize("scattered_rows", [1, 8])
 def test_every_answer_is_the_same(path, conditions, cache_bytes, scattered_rows):
     """With no room, some and enough; the first time and when it was asked before, backwards and within a time too."""
