@@ -19,7 +19,7 @@ TWO_MEANINGS = {
     "--on-error": {"stop|skip|collect FILE", "stop|skip"},  # tasks of Spark collect nothing
     "--time": {"NAME", "TIME"},  # the key of lines with the time, and a time to split at
 }
-NO_REPORT = {"completion", "serve", "shell", "tail"}  # they have no answer, or are one
+NO_REPORT = {"completion", "serve", "shell", "tail", "view"}  # they have no answer, or are one
 
 
 def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:

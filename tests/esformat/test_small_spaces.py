@@ -12,9 +12,9 @@ import pytest
 from effort import share_of
 
 import esformat
-from esformat.core.leaves import Leaf
 from esformat.format.data_block import DataBlock
 from esformat.format.postings import Page
+from esformat.read.blocks.reader import Reader
 from esformat.read.decode.block_group import BlockGroup
 
 SPACES = 30_000
@@ -77,7 +77,8 @@ def test_a_unique_value_decodes_one_page_one_leaf_and_one_row(path, wanted, monk
     """Before, times, codes and lengths of its whole block were decoded, by way of a group of blocks."""
     with esformat.open(path, cache_bytes=64 << 20) as segment:
         list(segment.scan_index("id", 5))  # the root of the index, dictionaries
-        made = {kind: counted(monkeypatch, kind) for kind in (Page, Leaf, DataBlock, BlockGroup)}
+        made = {kind: counted(monkeypatch, kind, "__init__") for kind in (Page, DataBlock, BlockGroup)}
+        made["leaves"] = counted(monkeypatch, Reader, "_read_leaf")
         for number in (1717, 2, 29_000):
             scan = segment.scan_index("id", number)
             if wanted == "events":
@@ -94,16 +95,16 @@ def test_a_unique_value_decodes_one_page_one_leaf_and_one_row(path, wanted, monk
                 calls.clear()
 
 
-def counted(monkeypatch, kind):
-    """A list that grows by one whenever an object of that kind is made."""
-    made, original = [], kind.__init__
+def counted(monkeypatch, kind, method):
+    """A list that grows by one whenever a method of that class is called."""
+    calls, original = [], getattr(kind, method)
 
-    def init(self, *arguments, **named):
-        made.append(kind)
-        original(self, *arguments, **named)
+    def called(self, *arguments, **named):
+        calls.append(kind)
+        return original(self, *arguments, **named)
 
-    monkeypatch.setattr(kind, "__init__", init)
-    return made
+    monkeypatch.setattr(kind, method, called)
+    return calls
 
 
 FEW_QUESTIONS = [{}, {"reverse": True}, {"limit": 2}, {"reverse": True, "limit": 1}, {"start": 20_000}, {"end": 9}]
