@@ -181,7 +181,11 @@ class Root:
     def _all_leaves(self) -> _Leaves:
         if self._leaves is None:
             at = self._packs[2].end
-            columns, _ = decode_columns(self._body, at, len(self), 6, Decompressor())  # by whichever thread asks first
+            try:
+                columns, _ = decode_columns(self._body, at, len(self), 6, Decompressor())  # by whoever asks first
+            except CorruptSegmentError as error:
+                error.path, error.offset = self._name, self._offset
+                raise
             high = columns[4] + columns[5]  # modulo 2^64, as they were written
             if columns[:2].min(initial=1) < 1 or (high < columns[4]).any():
                 raise self._contradiction()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_right
 from itertools import accumulate, groupby, pairwise
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Codec, Decompressor, make_compressor
-from esformat.format.data_block import Runs
+from esformat.format.data_block import Runs, decode_keys
 from esformat.format.directory import (
     BlockSpan,
     Leaf,
@@ -31,6 +32,7 @@ from esformat.format.directory import (
 from esformat.format.frame import decode_block, encode_block
 from esformat.format.layout import BlockHandle, BlockKind
 from esformat.format.node import DecodeContext, EncodeContext
+from esformat.format.packing import read_packs
 
 PLAIN = Decompressor()
 READ = DecodeContext(PLAIN, PLAIN)
@@ -212,3 +214,16 @@ def test_runs_of_a_segment_cover_all_rows(write):
     expected = sorted((space, grouping) for space, _, _, grouping in rows)
     assert found == expected
     assert segment.info()["groupings"] == len(list(groupby(expected)))
+
+
+def test_later_parts_of_a_root_name_the_file():
+    """What is decoded for a second question only: an error of its says where, as those of the first do."""
+    entries = [LeafEntry(b"%03d" % n, 1, 1, 1, 16 + n, BlockHandle(99 + n, 24, n), 0, 9) for n in range(300)]
+    body = decode_block(encode_root(entries, WRITE), BlockKind.DIRECTORY_ROOT, None, 0).body
+    at = read_packs(body, decode_keys(body, 0, 300, READ)[1], 300, 3)[-1].end
+    nothing = struct.pack("<BBBBI", 1, 0, 0, Codec.ZSTD, 0)  # for numbers of one byte, compressed to none
+    stored = encode_block(BlockKind.DIRECTORY_ROOT, bytes(body[:at]) + 6 * nothing, count=300)
+    root = Root(decode_block(stored, BlockKind.DIRECTORY_ROOT, None, 77), READ, "a file")
+    with pytest.raises(CorruptSegmentError) as caught:
+        root.data_offsets  # noqa: B018 - decodes them
+    assert (caught.value.path, caught.value.offset) == ("a file", 77)
