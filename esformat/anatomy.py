@@ -7,6 +7,7 @@ dictionaries, and of the data blocks a sample, by which the share of each column
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,12 +59,12 @@ class Anatomy:
 
 def anatomy(path: Target) -> Anatomy:
     """Look at the parts of a segment. Raises OSError, CorruptSegmentError, UnsupportedVersionError."""
-    reader = Reader(source_of(path), Budgets.of(0))
-    parts = [*_data(reader), *_indexes(reader), *_dictionaries(reader), *_others(reader)]
-    rest = reader.size - sum(part.bytes for part in parts)
-    parts.append(Part("other", "long lists of indexes, header, footer", rest, 0))
-    sizes = _columns(reader, sum(part.bytes for part in parts if part.kind == "data"))
-    return Anatomy(reader.size, tuple(parts), tuple(sizes))
+    with closing(Reader(source_of(path), Budgets.of(0))) as reader:
+        parts = [*_data(reader), *_indexes(reader), *_dictionaries(reader), *_others(reader)]
+        rest = reader.size - sum(part.bytes for part in parts)
+        parts.append(Part("other", "long lists of indexes, header, footer", rest, 0))
+        sizes = _columns(reader, sum(part.bytes for part in parts if part.kind == "data"))
+        return Anatomy(reader.size, tuple(parts), tuple(sizes))
 
 
 def _data(reader: Reader) -> Iterator[Part]:

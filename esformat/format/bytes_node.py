@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from esformat.cache import Cache
+from esformat.core.bytes_nodes import LAST_CODEC
 from esformat.core.values import cut, cut_places, cut_short, short_offsets, total
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
-from esformat.format.codec import Codec, Decompressor
+from esformat.format.codec import Decompressor
 from esformat.format.layout import MAX_FRAME_BYTES
 from esformat.format.node import (
     FRAMES,
@@ -29,7 +30,6 @@ from esformat.format.packing import (
 )
 
 FEW_FRAMES = 4  # up to here a call for each is quicker than one for all
-_LAST_CODEC = int(max(Codec))
 _ENTRY_TYPES = {2: "H", 4: "I"}  # of a frame table, by their bytes
 
 
@@ -75,7 +75,7 @@ class BytesNode:
             self.codec, width = FRAMES.unpack_from(body, lengths.end)
         except struct.error:
             raise CorruptSegmentError("a frame table is cut short") from None
-        if self.codec > _LAST_CODEC:
+        if self.codec > LAST_CODEC:
             raise UnsupportedVersionError(f"unknown codec {self.codec}", hint="read the file with a newer esformat")
         if width not in _ENTRY_TYPES:
             raise CorruptSegmentError(f"a frame table has entries of {width} bytes")

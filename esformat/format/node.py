@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from esformat.core import bytes_nodes
 from esformat.core.matching import Matcher
 from esformat.core.templates import Templates
 from esformat.errors import CorruptSegmentError
@@ -50,7 +51,7 @@ FRAMES = struct.Struct(
     "B"  # bytes of each entry of the frame table: 2 or 4
 )
 VALIDITY, NEEDS_DICTIONARY = 1, 2
-MAX_FRAME_ROWS = 1024
+MAX_FRAME_ROWS = bytes_nodes.MAX_FRAME_ROWS
 WHOLE_BYTES = 1 << 20  # of a frame of values that are always read together
 
 

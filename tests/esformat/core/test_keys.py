@@ -52,7 +52,7 @@ def test_edges_outside(edges):
 
 
 def test_wrong_arguments():
-    """Edges of another type, places where there is no key, and keys that are not pairs."""
+    """Edges that are not int64, a place beyond the last key, and lists of keys of different lengths."""
     with pytest.raises(ValueError, match="edges"):
         Keys(array("i", [0, 2]), b"ab")
     for place in (-2, 1):

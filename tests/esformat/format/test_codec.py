@@ -13,6 +13,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from esformat.core.bytes_nodes import LAST_CODEC
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError, UsageError
 from esformat.format.codec import (
     Codec,
@@ -153,3 +154,8 @@ def test_codec_that_is_not_installed(monkeypatch):
         codec_from_name("lz4")
     with pytest.raises(UnsupportedVersionError, match="not installed"):
         Decompressor().decompress(Codec.LZ4, frame, 3)
+
+
+def test_the_core_knows_every_codec():
+    """It refuses frames of codecs that it has no number of."""
+    assert max(Codec) == LAST_CODEC

@@ -230,7 +230,7 @@ def test_what_is_left_in_the_log_goes_too(root):
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("erased", [3, FEW_SPACES + 8])
 def test_many_spaces_at_once(root, erased):
-    """Counted one by one or all together: the segment is written anew without them, and what came later stays."""
+    """However they are counted: the segment is rewritten without them, and later events stay."""
     spaces = [f"s{n:03}" for n in range(FEW_SPACES + 20)]
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
