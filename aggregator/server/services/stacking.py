@@ -47,14 +47,18 @@ def stacked(catalog: Catalog, select: Select, operand: Operand, within: Between,
     assert isinstance(found, pa.Table)
     values, times, counts = (found.column(place) for place in range(3))
     places = (times.cast(pa.int64()).to_numpy() - whole.start_us) // whole.width_us
+    names = [value if value is None or isinstance(value, bool | int) else str(value) for value in values.to_pylist()]
+    found_rows = zip(names, places.tolist(), counts.to_pylist(), strict=True)
+    rows = [row for row in found_rows if 0 <= row[1] < len(whole.counts)]
     events: Counter[Any] = Counter()
-    by_value: dict[Any, Any] = {}
+    for name, _, count in rows:
+        events[name] += count
     sums = np.zeros(len(whole.counts), np.int64)
-    for value, place, count in zip(values.to_pylist(), places.tolist(), counts.to_pylist(), strict=True):
-        if 0 <= place < len(sums):
-            known = value if value is None or isinstance(value, bool | int) else str(value)
-            by_value.setdefault(known, np.zeros_like(sums))[place] += count
-            events[known] += count
-            sums[place] += count
-    series = [(value, by_value[value].tolist()) for value, _ in events.most_common(SERIES)]
-    return Stacked(replace(whole, counts=tuple(sums.tolist())), series)
+    series = {name: np.zeros_like(sums) for name, _ in events.most_common(SERIES)}  # of a million others, none
+    for name, place, count in rows:
+        sums[place] += count
+        if name in series:
+            series[name][place] += count
+    return Stacked(
+        replace(whole, counts=tuple(sums.tolist())), [(name, counted.tolist()) for name, counted in series.items()]
+    )
