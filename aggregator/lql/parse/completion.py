@@ -16,6 +16,7 @@ _IN_BRACES = re.compile(r"\{(?:[^}]*,)?\s*[\w./:-]*$")
 _PIPE = re.compile(r"\bPIPE\s+[\w./:-]*$", re.IGNORECASE)
 _MEASURES = ("SUM", "AVG", "MIN", "MAX", "PERCENTILE")
 _CALLS = tuple(f"{name}(" for name in (*FUNCTIONS, *_MEASURES))
+LOOKED_AT = 500  # characters before the place: what is looked for in them takes time by their square
 MAX_SHOWN = 200
 """Completions that are offered at a time."""
 
@@ -27,6 +28,7 @@ def completions(
 
     names: of columns and fields, besides those of the streams' tags.
     """
+    before = before[-LOOKED_AT:]
     found = _WORD.search(before)
     word = found[0] if found else ""
     behind = _BEHIND_NAME.search(before)

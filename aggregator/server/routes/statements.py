@@ -22,7 +22,6 @@ from aggregator.server.services.stacking import Stacked, operand_of, stacked
 from aggregator.streams.selection import Selection
 
 DEFAULT_BUCKETS = 60
-_LONGEST = 10_000  # characters of a statement that are looked at for what comes next
 _LQL = {"type": "string", "format": "lql"}
 _BUCKETS = {"type": ["integer", "null"], "minimum": MIN_BUCKETS, "maximum": MAX_BUCKETS}
 _CONDITION = {"type": ["string", "null"], "format": "lql-condition"}
@@ -103,7 +102,7 @@ async def completed(context: Context, request: Request) -> Response:
         catalog = context.catalog
         names = set(seen) | {name for topic in catalog.topics() for name in catalog.topic(topic).scan().schema.names}
         streams = [*catalog.streams(), *({"topic": topic} for topic in catalog.topics())]
-        found = completions(before[-_LONGEST:], streams, names=names - {"space", "grouping", "timestamp", "data"})
+        found = completions(before, streams, names=names - {"space", "grouping", "timestamp", "data"})
         return [{"text": text, "replaces": length} for text, length in found]
 
     return JSONResponse({"completions": await context.reads.run(look)})
