@@ -137,7 +137,7 @@ def _columns(reader: Reader, data_bytes: int) -> list[ColumnBytes]:
         while reader.root.blocks[leaf_number + 1] <= number:
             leaf_number += 1
         leaf = reader.leaf(leaf_number)
-        (block,) = reader.data_blocks([(leaf, number - leaf.first_block)])
+        block = reader.data_block(leaf, number - leaf.first_block)
         for chunk in sums:
             sums[chunk] += block.chunks[chunk + 1] - block.chunks[chunk]
     whole = sum(sums.values())

@@ -19,6 +19,8 @@ from esformat.errors import CorruptSegmentError
 MOST_BLOCKS = 256  # of a leaf
 MOST_RUNS = 1 << 17
 _MOST = cython.declare(cython.longlong, 1 << 61)  # rows, or bytes: no sum of two overflows
+_LARGEST = cython.declare(cython.longlong, (1 << 63) - 1)
+_LEAST = cython.declare(cython.longlong, -_LARGEST - 1)
 _COLUMNS = cython.declare(cython.Py_ssize_t, 5)
 _LONGS = cython.declare(array.array, arrays.array("q"))
 
@@ -127,6 +129,11 @@ class Leaf:
 
     def block_of(self, row: cython.longlong) -> int:
         """The leaf's block that holds a row of the segment."""
+        return self._block_of(row)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _block_of(self, row: cython.longlong) -> cython.Py_ssize_t:
         rows: cython.p_longlong = self.block_rows.data.as_longlongs
         low: cython.Py_ssize_t = 0
         high: cython.Py_ssize_t = self.block_count + 1
@@ -138,6 +145,115 @@ class Leaf:
             else:
                 high = middle
         return low - 1
+
+    def slices(
+        self, first: cython.longlong, last: cython.longlong, run_start: cython.longlong, blocks: Any = None,
+        rows: Any = None, start: Any = None, end: Any = None,
+    ) -> list[Any]:  # fmt: skip
+        """Rows [first, last) of the segment by the leaf's blocks that can hold those that are wanted: `BlockSlice`s.
+
+        run_start: as each slice has it. blocks: numbers of data blocks of the segment, rows: numbers of rows, both
+        ascending arrays of int64, or None for all. start, end: timestamps, µs, or None. Raises ValueError where the
+        leaf does not hold the rows.
+        """
+        if not self.first_row <= first < last <= self.last_row:
+            raise ValueError("a leaf does not hold the rows that are asked for")
+        cut: array.array = self.block_rows
+        edges: cython.p_longlong = cut.data.as_longlongs
+        lows: array.array = self.block_min
+        highs: array.array = self.block_max
+        i: cython.Py_ssize_t
+        number: cython.Py_ssize_t = self._block_of(first)
+        wanted: cython.const[cython.longlong][::1] = blocks
+        listed: cython.const[cython.longlong][::1] = rows
+        next_wanted: cython.Py_ssize_t = 0 if blocks is None else _place(wanted, self.first_block + number)
+        from_row: cython.Py_ssize_t = 0 if rows is None else _place(listed, first)
+        to_row: cython.Py_ssize_t = from_row
+        low: cython.longlong = _LEAST if start is None else start
+        high: cython.longlong = _LARGEST if end is None else end
+        open_end: cython.bint = end is None
+        found: list[BlockSlice] = []
+        for i in range(number, self.block_count):
+            if edges[i] >= last:
+                break
+            one: cython.longlong = max(first, edges[i])
+            two: cython.longlong = min(last, edges[i + 1])
+            if rows is not None:
+                from_row = to_row
+                while to_row < listed.shape[0] and listed[to_row] < two:
+                    to_row += 1
+                if from_row == to_row:
+                    continue
+            if blocks is not None:
+                while next_wanted < wanted.shape[0] and wanted[next_wanted] < self.first_block + i:
+                    next_wanted += 1
+                if next_wanted == wanted.shape[0] or wanted[next_wanted] != self.first_block + i:
+                    continue
+            if highs.data.as_longlongs[i] < low or (not open_end and lows.data.as_longlongs[i] >= high):
+                continue
+            found.append(BlockSlice(self, i, one, two, None if rows is None else rows[from_row:to_row], run_start))
+        return found
+
+
+@cython.final
+@cython.freelist(64)
+@cython.cclass
+class BlockSlice:
+    """Rows [first, last) of the segment in one data block of a leaf; `rows` lists them where not all are wanted."""
+
+    leaf = cython.declare(Leaf, visibility="readonly")  # type: Leaf
+    block = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
+    """Its number among those of the leaf."""
+    number = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    """Its number among those of the segment."""
+    first = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    last = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    rows = cython.declare(object, visibility="readonly")  # type: Any
+    run_start = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    """The first row of the run that all rows lie in; -1 where they may lie in several."""
+    origin = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    """The block's first row."""
+    run_row = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    """The row of the block, counted from its first, at which that run begins or goes on."""
+    block_rows = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
+    offset = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    """The block's place in the file."""
+    end = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    """The byte after it."""
+    min_timestamp = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    max_timestamp = cython.declare(cython.longlong, visibility="readonly")  # type: int
+
+    def __init__(
+        self, leaf: Leaf, block: cython.Py_ssize_t, first: cython.longlong, last: cython.longlong, rows: Any,
+        run_start: cython.longlong,
+    ) -> None:  # fmt: skip
+        if not 0 <= block < leaf.block_count:
+            raise ValueError("a leaf has fewer blocks")
+        self.leaf, self.block, self.first, self.last, self.rows = leaf, block, first, last, rows
+        self.run_start, self.number = run_start, leaf.first_block + block
+        rows_at: cython.p_longlong = leaf.block_rows.data.as_longlongs
+        offsets: cython.p_longlong = leaf.block_offsets.data.as_longlongs
+        self.origin, self.block_rows = rows_at[block], rows_at[block + 1] - rows_at[block]
+        self.run_row = max(run_start - self.origin, 0)
+        self.offset, self.end = offsets[block], offsets[block + 1]
+        self.min_timestamp = leaf.block_min.data.as_longlongs[block]
+        self.max_timestamp = leaf.block_max.data.as_longlongs[block]
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _place(numbers: cython.const[cython.longlong][::1], number: cython.longlong) -> cython.Py_ssize_t:
+    """How many of ascending numbers are smaller than one."""
+    low: cython.Py_ssize_t = 0
+    high: cython.Py_ssize_t = numbers.shape[0]
+    middle: cython.Py_ssize_t
+    while low < high:
+        middle = low + (high - low) // 2
+        if numbers[middle] < number:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @cython.cfunc

@@ -5,7 +5,7 @@ Section 8 of `spec/format.md`. Number i of a pack of bits is bits [bits * i, bit
 lowest bit of a byte first.
 """
 
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 ctypedef unsigned char byte
 ctypedef unsigned long long word
@@ -13,6 +13,7 @@ ctypedef unsigned long long word
 cdef enum:
     PACK_HEAD_BYTES = 8
     PACK_OF_BITS = 255  # in place of the number of raw planes
+    NUMBERS_TOGETHER = 256
 
 
 cdef struct PackHead:
@@ -117,11 +118,29 @@ cdef inline void unpack_bits(
         place += bits
 
 
-cdef inline const byte* plane_of(
-    const byte* raw, const byte* rest, PackHead* pack, Py_ssize_t count, Py_ssize_t k
+cdef inline void join_few_planes(
+    const byte** planes, Py_ssize_t first, Py_ssize_t width, unsigned int* out, Py_ssize_t size
 ) noexcept nogil:
-    """Where plane k of a pack begins; `rest`: the planes that are not raw."""
-    return raw + k * count if k < pack.raw else rest + (k - pack.raw) * count
+    """Write numbers of up to four planes, the lowest first, from the planes' byte `first` on."""
+    cdef Py_ssize_t i
+    cdef const byte* a = planes[0] + first if width > 0 else NULL
+    cdef const byte* b = planes[1] + first if width > 1 else NULL
+    cdef const byte* c = planes[2] + first if width > 2 else NULL
+    cdef const byte* d = planes[3] + first if width > 3 else NULL
+    if width > 3:
+        for i in range(size):
+            out[i] = a[i] | <unsigned int>b[i] << 8 | <unsigned int>c[i] << 16 | <unsigned int>d[i] << 24
+    elif width == 3:
+        for i in range(size):
+            out[i] = a[i] | <unsigned int>b[i] << 8 | <unsigned int>c[i] << 16
+    elif width == 2:
+        for i in range(size):
+            out[i] = a[i] | <unsigned int>b[i] << 8
+    elif width:
+        for i in range(size):
+            out[i] = a[i]
+    else:
+        memset(out, 0, 4 * size)
 
 
 cdef inline void join_number_planes(
@@ -129,34 +148,24 @@ cdef inline void join_number_planes(
     Py_ssize_t low, long long* out, Py_ssize_t size,
 ) noexcept nogil:
     """Write numbers [low, low + size) of a pack of planes, modulo 2^64; `rest`: the planes that are not raw."""
-    cdef Py_ssize_t i, k, width = pack.width
+    cdef Py_ssize_t i, k, first = 0, n, width = pack.width
     cdef word base = <word>pack.base
-    cdef const byte* a
-    cdef const byte* b
-    cdef const byte* c
-    if width < 3:
-        a = b = NULL
-        if width:
-            a = plane_of(raw, rest, pack, count, 0) + low
-        if width == 2:
-            b = plane_of(raw, rest, pack, count, 1) + low
-            for i in range(size):
-                out[i] = <long long>(base + (a[i] | <word>b[i] << 8))
-        elif width:
-            for i in range(size):
-                out[i] = <long long>(base + a[i])
+    cdef const byte* planes[8]
+    cdef unsigned int lows[NUMBERS_TOGETHER]  # the halves of numbers: compilers work on several at a time
+    cdef unsigned int highs[NUMBERS_TOGETHER]
+    for k in range(width):
+        planes[k] = (raw + k * count if k < pack.raw else rest + (k - pack.raw) * count) + low
+    while first < size:
+        n = min(size - first, <Py_ssize_t>NUMBERS_TOGETHER)
+        join_few_planes(planes, first, width, lows, n)
+        if width <= 4:
+            for i in range(n):
+                out[first + i] = <long long>(base + lows[i])
         else:
-            for i in range(size):
-                out[i] = <long long>base
-        return
-    a, b, c = (plane_of(raw, rest, pack, count, 0) + low, plane_of(raw, rest, pack, count, 1) + low,
-               plane_of(raw, rest, pack, count, 2) + low)
-    for i in range(size):
-        out[i] = <long long>(base + (a[i] | <word>b[i] << 8 | <word>c[i] << 16))
-    for k in range(3, width):
-        a = plane_of(raw, rest, pack, count, k) + low
-        for i in range(size):
-            out[i] = <long long>(<word>out[i] + (<word>a[i] << (8 * k)))
+            join_few_planes(planes + 4, first, width - 4, highs, n)
+            for i in range(n):
+                out[first + i] = <long long>(base + (lows[i] | <word>highs[i] << 32))
+        first += n
 
 
 cdef inline int fill_numbers(

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from esformat.core.blocks import Chunks
 from esformat.core.keys import Keys, read_keys
 from esformat.core.numbers import sum_steps
 from esformat.errors import CorruptSegmentError
@@ -26,7 +27,7 @@ from esformat.format.bytes_node import BytesNode
 from esformat.format.codec import Decompressor
 from esformat.format.encoding import decode_node, encode_node
 from esformat.format.frame import Block, encode_block
-from esformat.format.layout import MAX_BLOCK_ROWS, BlockKind
+from esformat.format.layout import BlockKind
 from esformat.format.node import WHOLE_BYTES, DecodeContext, EncodeContext, NodeHead, Shape, read_head
 from esformat.format.packing import decode_ints, encode_int_runs, encode_ints, plane_bytes, read_pack
 from esformat.format.template_node import TemplateNode
@@ -118,32 +119,14 @@ def encode_data_block(base: int, run_count: int, row_count: int, chunks: list[by
     return encode_block(BlockKind.DATA, b"".join([head, *chunks]), count=row_count, dictionary=dictionary)
 
 
-class DataBlock:
+class DataBlock(Chunks):
     """A data block whose checksum was verified, opened: where each chunk lies. Columns are decoded on demand."""
 
-    __slots__ = (
-        "_asked",
-        "_codes",
-        "_heads",
-        "_light_pieces",
-        "_nodes",
-        "_pieces",
-        "_steps",
-        "base",
-        "body",
-        "chunks",
-        "dictionary",
-        "offset",
-        "row_count",
-        "run_count",
-        "size_bytes",
-        "times",
-    )
+    __slots__ = ("_asked", "_codes", "_heads", "_light_pieces", "_nodes", "_pieces", "_steps", "size_bytes", "times")
 
     def __init__(self, block: Block, column_count: int) -> None:
         """Raises CorruptSegmentError where the head breaks the format."""
-        body = block.body
-        self.body, self.row_count, self.dictionary, self.offset = body, block.count, block.dictionary, block.offset
+        super().__init__(block, column_count + FIRST_COLUMN_CHUNK)
         self._nodes: dict[int, BytesNode | TemplateNode] = {}
         self._codes: dict[int, tuple[int, bytes] | None] = {}
         self._heads: dict[int, NodeHead] = {}
@@ -153,17 +136,8 @@ class DataBlock:
         """Timestamps of all rows, µs, where somebody who knows the runs left them."""
         self._pieces: list[bytes] | None = None
         self._light_pieces: list[bytes | None] | None = None
-        self.size_bytes = len(body) + 40 * block.count + 1000  # 40: what is kept of each row once it was asked for
-        try:
-            self.base, self.run_count, count = _HEAD.unpack_from(body)
-            if count != column_count + FIRST_COLUMN_CHUNK:
-                raise CorruptSegmentError(f"a data block has {count} chunks, expected {column_count + 2}")
-            lengths = struct.unpack_from(f"<{count}I", body, _HEAD.size)
-        except struct.error:
-            raise CorruptSegmentError("the head of a data block is cut short", offset=self.offset) from None
-        self.chunks = list(accumulate(lengths, initial=_HEAD.size + 4 * count))
-        if self.chunks[-1] != len(body) or not 0 < self.row_count <= MAX_BLOCK_ROWS:
-            raise CorruptSegmentError("the head of a data block does not fit its body", offset=self.offset)
+        self.size_bytes = len(block.body) + 40 * block.count + 1000
+        """What it takes in memory, with what is kept of each row once it was asked for."""
 
     def runs(self, context: DecodeContext) -> RunKeys:
         """The runs of the block, from its own keys chunk."""

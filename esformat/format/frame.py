@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
-from esformat.errors import ChecksumMismatchError, CorruptSegmentError, InvalidEventError
+from esformat.core.blocks import Block, open_block
+from esformat.errors import CorruptSegmentError, InvalidEventError
 from esformat.format.checksum import SHORT_MASK, checksum64
 from esformat.format.layout import BLOCK_MAGIC, MAX_BLOCK_BYTES, BlockHandle, BlockKind
 
@@ -22,15 +22,7 @@ _CHECK = struct.Struct("<Q")  # xxh3-64 of frame header and body
 FRAME_HEADER_BYTES = _FRAME.size
 FRAME_BYTES = FRAME_HEADER_BYTES + _CHECK.size
 
-
-class Block(NamedTuple):
-    """A block whose checksum was verified: its kind, dictionary number, count and body."""
-
-    kind: int
-    dictionary: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, which blocks have no use for
-    body: memoryview
-    offset: int
+__all__ = ["FRAME_BYTES", "FRAME_HEADER_BYTES", "Block", "check_length", "decode_block", "encode_block", "handle_of"]
 
 
 def encode_block(kind: BlockKind, body: bytes, *, count: int = 0, dictionary: int = 0) -> bytes:
@@ -56,28 +48,8 @@ def decode_block(stored: bytes | memoryview, kind: int, check: int | None, offse
     blocks are read without a handle); `offset` the block's place in the file, for messages.
     Raises ChecksumMismatchError or CorruptSegmentError.
     """
-    size = len(stored)
-    if size < FRAME_BYTES:
-        raise CorruptSegmentError(f"block is cut short: {size} bytes", offset=offset)
     view = memoryview(stored)
-    (found,) = _CHECK.unpack_from(view, size - 8)
-    computed = checksum64(view[:-8])
-    if computed != found:
-        raise ChecksumMismatchError(
-            f"block checksum is {computed:016x}, stored is {found:016x}", offset=offset, hint="run `esdb verify`"
-        )
-    if check is not None and found & SHORT_MASK != check:
-        raise ChecksumMismatchError(
-            f"block checksum ends in {found & SHORT_MASK:08x}, its handle says {check:08x}: another block lies here",
-            offset=offset,
-            hint="run `esdb verify`",
-        )
-    magic, block_kind, reserved, dictionary, body_length, count = _FRAME.unpack_from(view)
-    if magic != BLOCK_MAGIC or reserved or body_length != size - FRAME_BYTES:
-        raise CorruptSegmentError("block header breaks the format", offset=offset)
-    if block_kind != kind:
-        raise CorruptSegmentError(f"block is of kind {block_kind}, expected {kind}", offset=offset)
-    return Block(block_kind, dictionary, count, view[FRAME_HEADER_BYTES:-8], offset)
+    return open_block(view, checksum64(view[:-8]), kind, check, offset)
 
 
 def check_length(length: int, offset: int) -> None:

@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from esformat.core import bytes_nodes, leaves
+from esformat.core import blocks, bytes_nodes, leaves
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
 from esformat.format.checksum import checksum64
 
@@ -24,7 +24,7 @@ MAX_BLOCK_BYTES = 1 << 30  # stored length of one block
 MAX_FRAME_BYTES = bytes_nodes.MAX_FRAME_BYTES  # uncompressed, of one frame: an event's payload, or many small ones
 LEAST_FRAME_BYTES, MOST_FRAME_BYTES = 512, 1 << 20  # what a writer may be asked to compress together
 MAX_ELEMENTS = (1 << 28) - 1  # of all lists of a node: as numbers they take what a frame may take
-MAX_BLOCK_ROWS = 1 << 16
+MAX_BLOCK_ROWS = blocks.MOST_ROWS
 MAX_PAGE_ENTRIES = leaves.MOST_RUNS  # runs of a directory leaf, values of an index page
 MAX_KEY_BYTES = 1 << 16  # one space or grouping
 MAX_COLUMNS = 4096

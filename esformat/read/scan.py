@@ -13,14 +13,15 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from esformat.core.leaves import BlockSlice
 from esformat.event import Event
 from esformat.format.data_block import I64
 from esformat.format.schema import DATA_COLUMN
 from esformat.read.answer import Answer
 from esformat.read.ask.question import Query
 from esformat.read.blocks.index import Index
-from esformat.read.blocks.plan import Narrowed, Portion, Stretch, leaves_with, narrow, portions
-from esformat.read.blocks.prefetch import announce_groups, portions_ahead
+from esformat.read.blocks.plan import Narrowed, Stretch, leaves_with, narrow, slices
+from esformat.read.blocks.prefetch import announce_groups, slices_ahead
 from esformat.read.blocks.reader import Reader
 from esformat.read.blocks.runs import by_run, gathered, joined
 from esformat.read.decode.block_events import EventMaker, find_rows
@@ -141,7 +142,7 @@ class Scan(Answer):
         narrowed, query = self._narrow(), self._query.forward()
         found: set[int] = set()
         for stretch in () if narrowed.nothing else self._stretches():
-            found.update(p.leaf.first_block + p.block for p in portions(self._reader, query, stretch, narrowed))
+            found.update(part.number for part in slices(self._reader, query, stretch, narrowed))
         return found, self._reader.root.blocks[-1]
 
     # ------------------------------------------------------------ events
@@ -190,7 +191,7 @@ class Scan(Answer):
         if self._are_few(narrowed) and self._direct():
             shown = None if self._query.columns is None else frozenset(self._query.columns)
             maker = partial(EventMaker, self._reader, reverse=self._query.reverse, shown=shown)
-            yield from few_rows(self._reader, self._query, narrowed, self._portions(narrowed), maker)
+            yield from few_rows(self._reader, self._query, narrowed, self._slices(narrowed), maker)
             return
 
         for group in self._groups(self._wanted(narrowed), narrowed):
@@ -221,8 +222,8 @@ class Scan(Answer):
         """Whether an index lists so few rows that they are read one by one."""
         return self._whole and narrowed.rows is not None and len(narrowed.rows) <= MOST_FEW
 
-    def _portions(self, narrowed: Narrowed) -> Iterator[Portion]:
-        return portions_ahead(self._reader, self._query, self._directed(narrowed), narrowed)
+    def _slices(self, narrowed: Narrowed) -> Iterator[BlockSlice]:
+        return slices_ahead(self._reader, self._query, self._directed(narrowed), narrowed)
 
     def _narrow(self) -> Narrowed:
         return narrow(self._reader, self._query, *self._span, self._listed)
@@ -254,7 +255,7 @@ class Scan(Answer):
             return union(streams, ["timestamp"], columns, reverse=self._query.reverse, lean=True)
         if self._are_few(narrowed):
             maker_of = partial(BatchMaker, self._reader, reverse=self._query.reverse, columns=columns)
-            few = list(few_rows(self._reader, self._query, narrowed, self._portions(narrowed), maker_of))
+            few = list(few_rows(self._reader, self._query, narrowed, self._slices(narrowed), maker_of))
             return iter(few if len(few) < 2 else (pa.concat_batches(few),))
         groups = self._groups(self._wanted(narrowed), narrowed)
         if self._query.limit is not None:
@@ -263,34 +264,33 @@ class Scan(Answer):
         return self._in_parallel(groups, lambda group: self._read_group(group, columns, narrowed))
 
     def _read_lazily(
-        self, groups: Iterator[list[Portion]], columns: Sequence[str], narrowed: Narrowed
+        self, groups: Iterator[list[BlockSlice]], columns: Sequence[str], narrowed: Narrowed
     ) -> Iterator[pa.RecordBatch]:
         """Block by block: of each run that is merged, no more is held than that."""
         for group in groups:
-            for portion in group:
-                batch = self._read_group([portion], columns, narrowed)
+            for part in group:
+                batch = self._read_group([part], columns, narrowed)
                 if len(batch):
                     yield batch
 
-    def _groups(self, stretches: Iterable[Stretch], narrowed: Narrowed) -> Iterator[list[Portion]]:
-        """Portions, in the query's direction, that are read and decoded together.
+    def _groups(self, stretches: Iterable[Stretch], narrowed: Narrowed) -> Iterator[list[BlockSlice]]:
+        """Slices of blocks, in the query's direction, that are read and decoded together.
 
         Where a limit may end it soon that is one, then two, then four …: never more than was needed before. Blocks at
         hand leave little to decode, and no other group is decoded meanwhile: then as many as threads would have taken.
         Blocks that are large when they are decoded come in smaller groups, once the first one told.
         """
-        group: list[Portion] = []
+        group: list[BlockSlice] = []
         stored = unsure = 0
         most = min(FIRST_BLOCKS, BATCH_BLOCKS) if self._query.limit is None else 1
         times = 1
-        for portion in portions_ahead(self._reader, self._query, stretches, narrowed):
+        for part in slices_ahead(self._reader, self._query, stretches, narrowed):
             if not group and narrowed.asked_before and self._query.limit is None:
-                times = AT_HAND_BATCHES if self._reader.is_at_hand(portion.leaf, portion.block) else 1
-            group.append(portion)
-            offsets, rows = portion.leaf.block_offsets, portion.leaf.block_rows
-            stored += offsets[portion.block + 1] - offsets[portion.block]
+                times = AT_HAND_BATCHES if self._reader.is_at_hand(part.number) else 1
+            group.append(part)
+            stored += part.end - part.offset
             if not self._block_bytes:
-                unsure += rows[portion.block + 1] - rows[portion.block] <= FEW_ROWS
+                unsure += part.block_rows <= FEW_ROWS
             large = (len(group) + 1) * self._block_bytes > self._batch_bytes
             if large or len(group) + unsure >= most * times or stored >= BATCH_STORED_BYTES * times:
                 yield group
@@ -299,12 +299,12 @@ class Scan(Answer):
         if group:
             yield group
 
-    def _blocks(self, group: list[Portion], narrowed: Narrowed) -> BlockGroup:
-        """The blocks of portions; of a question that was asked before, what is decoded is kept for the next time."""
+    def _blocks(self, group: list[BlockSlice], narrowed: Narrowed) -> BlockGroup:
+        """The blocks of slices; of a question that was asked before, what is decoded is kept for the next time."""
         kind = KeptGroup if narrowed.asked_before else BlockGroup
         return kind(self._reader, group[::-1] if self._query.reverse else group)
 
-    def _read_group(self, group: list[Portion], columns: Sequence[str], narrowed: Narrowed) -> pa.RecordBatch:
+    def _read_group(self, group: list[BlockSlice], columns: Sequence[str], narrowed: Narrowed) -> pa.RecordBatch:
         rows = group[0].first, group[-1].last, tuple(columns)
         batch: pa.RecordBatch | None = self._reader.pages.find(rows) if self._page else None
         if batch is None:
@@ -314,10 +314,12 @@ class Scan(Answer):
         self._block_bytes = batch.nbytes // len(group)
         return batch
 
-    def _decoded(self, group: list[Portion], columns: Sequence[str], narrowed: Narrowed) -> pa.RecordBatch:
+    def _decoded(self, group: list[BlockSlice], columns: Sequence[str], narrowed: Narrowed) -> pa.RecordBatch:
         blocks = self._blocks(group, narrowed)
         places = blocks.select(self._query, narrowed)
-        if places is not None and len(places):  # blocks without any of the rows are not decoded
+        if places is not None:  # blocks without any of the rows are not decoded
+            if not len(places):
+                return pa.RecordBatch.from_pylist([], self._reader.schema.select(columns))
             blocks, places = blocks.part(places)
         if places is not None and _adjoin(places) and 2 * len(places) >= blocks.row_count:
             batch = blocks.to_batch(columns, None).slice(int(places[0]), len(places))
@@ -339,7 +341,7 @@ class Scan(Answer):
         nothing = pa.RecordBatch.from_pylist([], schema=schema)
         enough = set(wanted) <= set(tested)
 
-        def find(group: list[Portion]) -> MatchedRows | None:
+        def find(group: list[BlockSlice]) -> MatchedRows | None:
             blocks = self._blocks(group, narrowed)
             places = blocks.select(self._query, narrowed)
             looked_at = blocks.to_batch(tested, places)
@@ -354,7 +356,7 @@ class Scan(Answer):
                     blocks, places = blocks.part(found if places is None else places[found])
             return MatchedRows(blocks, places, looked_at)
 
-        def read(group: list[Portion]) -> MatchedRows | pa.RecordBatch:
+        def read(group: list[BlockSlice]) -> MatchedRows | pa.RecordBatch:
             rows = find(group)
             if rows is None:
                 return nothing
@@ -369,7 +371,7 @@ class Scan(Answer):
             return (rows.complete(schema, reverse=reverse) for rows in map(find, groups) if rows)
         return completed(self._in_parallel(groups, read), schema, reverse=reverse)
 
-    def _in_parallel(self, groups: Iterator[list[Portion]], read: Callable[[list[Portion]], T]) -> Iterator[T]:
+    def _in_parallel(self, groups: Iterator[list[BlockSlice]], read: Callable[[list[BlockSlice]], T]) -> Iterator[T]:
         """What is read of each group, in order: by threads a few groups ahead, where much is decompressed for the rows.
 
         Little else goes on side by side: most work on a group is short, and its thread would wait for Python's lock.
@@ -442,25 +444,24 @@ class Scan(Answer):
             return 0
         if not self._query.filtered:
             return sum(stretch.last - stretch.first for stretch in self._stretches())
-        found = portions_ahead(
+        found = slices_ahead(
             self._reader, self._query.forward(), self._stretches(), narrowed, lambda p: not self._is_known(p, narrowed)
         )
-        return sum(self._count_portion(portion, narrowed) for portion in found)
+        return sum(self._count_slice(part, narrowed) for part in found)
 
-    def _is_known(self, portion: Portion, narrowed: Narrowed) -> bool:
-        """Whether the directory and the indexes tell which rows of a portion are in the answer."""
-        leaf, block = portion.leaf, portion.block
-        return not narrowed.unmet and self._query.covers(leaf.block_min[block], leaf.block_max[block])
+    def _is_known(self, part: BlockSlice, narrowed: Narrowed) -> bool:
+        """Whether the directory and the indexes tell which rows of a slice are in the answer."""
+        return not narrowed.unmet and self._query.covers(part.min_timestamp, part.max_timestamp)
 
-    def _count_portion(self, portion: Portion, narrowed: Narrowed) -> int:
-        if self._is_known(portion, narrowed):
-            return portion.last - portion.first if portion.rows is None else len(portion.rows)
-        if portion.run_start >= 0 and self._span[1] - self._span[0] <= MOST_RUN_ROWS:
-            block = self._reader.data_block(portion.leaf, portion.block)
+    def _count_slice(self, part: BlockSlice, narrowed: Narrowed) -> int:
+        if self._is_known(part, narrowed):
+            return part.last - part.first if part.rows is None else len(part.rows)
+        if part.run_start >= 0 and self._span[1] - self._span[0] <= MOST_RUN_ROWS:
+            block = self._reader.data_block(part.leaf, part.block)
             with self._reader.named:
-                few = find_rows(self._reader, self._query, portion, block, narrowed)
-            return portion.last - portion.first if few is None else len(few)
-        group = self._blocks([portion], narrowed)
+                few = find_rows(self._reader, self._query, part, block, narrowed)
+            return part.last - part.first if few is None else len(few)
+        group = self._blocks([part], narrowed)
         rows = group.select(self._query, narrowed)
         return group.row_count if rows is None else len(rows)
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from esformat.core.leaves import Leaf
+from esformat.core.leaves import BlockSlice
 from esformat.format.data_block import I64
 from esformat.read.ask.question import Query
 from esformat.read.blocks.index import Index
@@ -132,7 +133,11 @@ def _common(one: I64 | None, two: I64 | None) -> I64 | None:
 def _narrowed(rows: I64 | None, blocks: I64 | None, unmet: tuple[tuple[str, Any], ...] = ()) -> Narrowed:
     """Rows and blocks, unless there are none."""
     empty = (rows is not None and not len(rows)) or (blocks is not None and not len(blocks))
-    return NOTHING if empty else Narrowed(rows, blocks, unmet)
+    return NOTHING if empty else Narrowed(_int64(rows), _int64(blocks), unmet)
+
+
+def _int64(numbers: npt.NDArray[np.integer] | None) -> I64 | None:
+    return None if numbers is None else np.ascontiguousarray(numbers, np.int64)
 
 
 def block_span(reader: Reader, low: int, high: int) -> tuple[int, int]:
@@ -147,38 +152,12 @@ def block_span(reader: Reader, low: int, high: int) -> tuple[int, int]:
     return begin, leaf.first_block + leaf.block_of(high - 1) + 1
 
 
-class Portion(NamedTuple):
-    """Rows [first, last) of the segment in one data block of a leaf; `rows` lists them where not all are wanted."""
-
-    leaf: Leaf
-    block: int
-    first: int
-    last: int
-    rows: I64 | None
-    run_start: int
-
-
-def portions(reader: Reader, query: Query, stretch: Stretch, narrowed: Narrowed) -> Iterator[Portion]:
-    """The portions of a stretch that can hold answers, in the query's direction."""
+def slices(reader: Reader, query: Query, stretch: Stretch, narrowed: Narrowed) -> list[BlockSlice]:
+    """The slices of blocks in a stretch that can hold answers, in the query's direction."""
+    _, first, last, run_start = stretch
     leaf = reader.leaf(stretch.leaf)
-    a, b = leaf.block_of(stretch.first), leaf.block_of(stretch.last - 1) + 1
-    wanted: set[int] | None = None
-    if narrowed.blocks is not None:
-        c, d = np.searchsorted(narrowed.blocks, (leaf.first_block + a, leaf.first_block + b)).tolist()
-        if d - c < b - a:
-            wanted = set((narrowed.blocks[c:d] - leaf.first_block).tolist())
-    edges = [stretch.first, *leaf.block_rows[a + 1 : b], stretch.last]
-    listed = narrowed.rows
-    places = [] if listed is None else np.searchsorted(listed, edges).tolist()
-    timed = query.timed
-    for block in range(b - 1, a - 1, -1) if query.reverse else range(a, b):
-        nth = block - a
-        if (wanted is not None and block not in wanted) or (listed is not None and places[nth] == places[nth + 1]):
-            continue
-        if timed and query.misses(leaf.block_min[block], leaf.block_max[block]):
-            continue
-        rows = None if listed is None else listed[places[nth] : places[nth + 1]]
-        yield Portion(leaf, block, edges[nth], edges[nth + 1], rows, stretch.run_start)
+    found = leaf.slices(first, last, run_start, narrowed.blocks, narrowed.rows, query.start, query.end)
+    return found[::-1] if query.reverse else found
 
 
 def leaves_with(reader: Reader, rows: I64) -> list[Stretch]:
@@ -192,7 +171,7 @@ def touched(reader: Reader, stretches: Iterable[Stretch], narrowed: Narrowed) ->
     """The stretches in which the indexes leave rows or blocks: of the others not even the leaf is read."""
     if narrowed.rows is None and narrowed.blocks is None:
         return stretches
-    rows, blocks = (_quick(numbers) for numbers in (narrowed.rows, narrowed.blocks))
+    rows, blocks = (None if some is None else some.data for some in (narrowed.rows, narrowed.blocks))
     edges = reader.root.blocks
     return (
         stretch
@@ -202,33 +181,30 @@ def touched(reader: Reader, stretches: Iterable[Stretch], narrowed: Narrowed) ->
     )
 
 
-def _quick(numbers: I64 | None) -> Sequence[int] | None:
-    """The same to look into one by one."""
-    return None if numbers is None else np.ascontiguousarray(numbers, dtype=np.int64).data
-
-
 def _any_within(numbers: Sequence[int], first: int, last: int) -> bool:
     place = bisect_left(numbers, first)
     return place < len(numbers) and numbers[place] < last
 
 
-def block_portions(reader: Reader, query: Query, stretches: Iterable[Stretch], narrowed: Narrowed) -> Iterator[Portion]:
-    """The portions of stretches in the query's direction: one for each block, however many stretches it holds."""
-    held: list[Portion] = []
+def block_slices(
+    reader: Reader, query: Query, stretches: Iterable[Stretch], narrowed: Narrowed
+) -> Iterator[BlockSlice]:
+    """The slices of stretches in the query's direction: one for each block, however many stretches it holds."""
+    held: list[BlockSlice] = []
     for stretch in stretches:
-        for portion in portions(reader, query, stretch, narrowed):
-            if held and portion.leaf.first_block + portion.block != held[0].leaf.first_block + held[0].block:
-                yield _one_portion(held)
+        for part in slices(reader, query, stretch, narrowed):
+            if held and part.number != held[0].number:
+                yield _one_slice(held)
                 held = []
-            held.append(portion)
+            held.append(part)
     if held:
-        yield _one_portion(held)
+        yield _one_slice(held)
 
 
-def _one_portion(parts: list[Portion]) -> Portion:
-    """Portions of one block as one that lists their rows."""
+def _one_slice(parts: list[BlockSlice]) -> BlockSlice:
+    """Slices of one block as one that lists their rows."""
     if len(parts) == 1:
         return parts[0]
     parts = sorted(parts, key=lambda part: part.first)
     rows = [np.arange(part.first, part.last) if part.rows is None else part.rows for part in parts]
-    return Portion(parts[0].leaf, parts[0].block, parts[0].first, parts[-1].last, np.concatenate(rows), -1)
+    return BlockSlice(parts[0].leaf, parts[0].block, parts[0].first, parts[-1].last, np.concatenate(rows), -1)

@@ -1,8 +1,8 @@
 """What a scan will read next, told to sources that can fetch ahead; all others read as they are asked.
 
-A source that can has a method `will_read(start, stop)`. Items (leaves, stretches, portions) are taken from their
-iterator some megabytes before they are used; the bytes that they lie in are joined, cut into requests and announced.
-A small answer is thereby fetched at once, and a long one by several threads.
+A source that can has a method `will_read(start, stop)`. Items (leaves, stretches, slices of blocks) are taken from
+their iterator some megabytes before they are used; the bytes that they lie in are joined, cut into requests and
+announced. A small answer is thereby fetched at once, and a long one by several threads.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import TypeVar
 
+from esformat.core.leaves import BlockSlice
 from esformat.io.ranges import Range, cut, join
 from esformat.read.ask.question import Query
-from esformat.read.blocks.plan import Narrowed, Portion, Stretch, block_portions, touched
+from esformat.read.blocks.plan import Narrowed, Stretch, block_slices, touched
 from esformat.read.blocks.reader import Reader
 
 GAP_BYTES = 512 << 10
@@ -85,34 +86,33 @@ def _reads_all(query: Query, narrowed: Narrowed | None) -> bool:
     return query.limit is None and not query.timed and not listed
 
 
-def portions_ahead(
+def slices_ahead(
     reader: Reader,
     query: Query,
     stretches: Iterable[Stretch],
     narrowed: Narrowed,
-    needed: Callable[[Portion], bool] = lambda portion: True,
-) -> Iterator[Portion]:
-    """What `block_portions` gives, the bytes of the next ones announced, of those that are `needed`."""
+    needed: Callable[[BlockSlice], bool] = lambda part: True,
+) -> Iterator[BlockSlice]:
+    """What `block_slices` gives, the bytes of the next ones announced, of those that are `needed`."""
     stretches = touched(reader, stretches, narrowed)
     if reader.announce is None:
-        return block_portions(reader, query, stretches, narrowed)
+        return block_slices(reader, query, stretches, narrowed)
     known = stretches_ahead(reader, query, stretches, narrowed)
-    return each_ahead(reader, query, block_portions(reader, query, known, narrowed), needed)
+    return each_ahead(reader, query, block_slices(reader, query, known, narrowed), needed)
 
 
 def each_ahead(
-    reader: Reader, query: Query, portions: Iterator[Portion], needed: Callable[[Portion], bool] = lambda portion: True
-) -> Iterator[Portion]:
-    """Portions that are read in turn, those that are `needed`."""
+    reader: Reader, query: Query, slices: Iterator[BlockSlice], needed: Callable[[BlockSlice], bool] = lambda part: True
+) -> Iterator[BlockSlice]:
+    """Slices of blocks that are read in turn, those that are `needed`."""
     announce = reader.announce
     if announce is None:
-        return portions
+        return slices
 
-    def range_of(portion: Portion) -> Range | None:
-        offsets = portion.leaf.block_offsets
-        return (offsets[portion.block], offsets[portion.block + 1]) if needed(portion) else None
+    def range_of(part: BlockSlice) -> Range | None:
+        return (part.offset, part.end) if needed(part) else None
 
-    return _announced(portions, range_of, announce, GAP_BYTES, few=query.limit is not None)
+    return _announced(slices, range_of, announce, GAP_BYTES, few=query.limit is not None)
 
 
 def _leaf(reader: Reader, number: int) -> Range | None:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from esformat.cache import Budgets, Cache
-from esformat.core.leaves import Leaf
+from esformat.core.leaves import BlockSlice, Leaf
 from esformat.core.templates import Templates
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.forked import unlock_in_forks
@@ -303,13 +303,13 @@ class Reader:
         key = leaf.first_block + number
         return self._blocks.find(key) or self._blocks.get(key, lambda: self._read_data_block(leaf, number))
 
-    def few_data_blocks(self, leaf: Leaf, numbers: Sequence[int]) -> list[DataBlock]:
-        """The same of several numbers, ascending or descending: the blocks that are missing come with few reads."""
-        found: dict[int, Any] = {number: self._blocks.find(leaf.first_block + number) for number in numbers}
-        missing = sorted(number for number, block in found.items() if block is None)
-        for number, block in zip(missing, self.data_blocks([(leaf, number) for number in missing]), strict=True):
-            found[number] = block
-            self._blocks.keep(leaf.first_block + number, block, block.size_bytes)
+    def few_data_blocks(self, parts: Sequence[BlockSlice]) -> list[DataBlock]:
+        """The data blocks of slices, ascending or descending: those that are missing come with few reads."""
+        found: dict[int, Any] = {part.number: self._blocks.find(part.number) for part in parts}
+        missing = sorted((part for part in parts if found[part.number] is None), key=lambda part: part.number)
+        for part, block in zip(missing, self.data_blocks(missing), strict=True):
+            found[part.number] = block
+            self._blocks.keep(part.number, block, block.size_bytes)
         return list(found.values())
 
     def asked_before(self, question: Hashable) -> bool:
@@ -323,19 +323,18 @@ class Reader:
         self._asked.add(question)
         return False
 
-    def is_at_hand(self, leaf: Leaf, number: int) -> bool:
-        """Whether a data block of a leaf is kept from an earlier question."""
-        return self._blocks.find(leaf.first_block + number) is not None
+    def is_at_hand(self, number: int) -> bool:
+        """Whether a data block of the segment is kept from an earlier question."""
+        return self._blocks.find(number) is not None
 
-    def kept_data_blocks(self, places: Sequence[tuple[Leaf, int]]) -> list[DataBlock]:
-        """Data blocks of leaves, ascending: those that are at hand, and the others, kept where there is room."""
-        found: list[Any] = [self._blocks.find(leaf.first_block + number) for leaf, number in places]
+    def kept_data_blocks(self, parts: Sequence[BlockSlice]) -> list[DataBlock]:
+        """The data blocks of ascending slices: those that are at hand, and the others, kept where there is room."""
+        found: list[Any] = [self._blocks.find(part.number) for part in parts]
         missing = [n for n, block in enumerate(found) if block is None]
-        for n, block in zip(missing, self.data_blocks([places[n] for n in missing]), strict=True):
-            leaf, number = places[n]
+        for n, block in zip(missing, self.data_blocks([parts[n] for n in missing]), strict=True):
             found[n] = block
             if self._blocks.has_room(block.size_bytes):
-                self._blocks.keep(leaf.first_block + number, block, block.size_bytes)
+                self._blocks.keep(parts[n].number, block, block.size_bytes)
         return found
 
     def _read_data_block(self, leaf: Leaf, number: int) -> DataBlock:
@@ -347,18 +346,16 @@ class Reader:
         except EsdbError as error:
             raise explained(error, self.source) from None
 
-    def data_blocks(self, places: Sequence[tuple[Leaf, int]]) -> list[DataBlock]:
-        """Data blocks of leaves, ascending; those that lie (almost) side by side come with one read."""
+    def data_blocks(self, parts: Sequence[BlockSlice]) -> list[DataBlock]:
+        """The data blocks of ascending slices; those that lie (almost) side by side come with one read."""
         blocks: list[DataBlock] = []
         try:
-            for first, last in _near_each_other(places):
-                start = places[first][0].block_offsets[places[first][1]]
-                stop = places[last - 1][0].block_offsets[places[last - 1][1] + 1]
-                stored = memoryview(self.source.read_at(start, stop - start))
-                for leaf, number in places[first:last]:
-                    offsets = leaf.block_offsets
-                    piece = stored[offsets[number] - start : offsets[number + 1] - start]
-                    blocks.append(self._open_data_block(piece, leaf, number))
+            for first, last in _near_each_other(parts):
+                start = parts[first].offset
+                stored = memoryview(self.source.read_at(start, parts[last - 1].end - start))
+                for part in parts[first:last]:
+                    piece = stored[part.offset - start : part.end - start]
+                    blocks.append(self._open_data_block(piece, part.leaf, part.block))
         except EsdbError as error:
             raise explained(error, self.source) from None
         return blocks
@@ -393,18 +390,13 @@ def _values_by_code(column: StoredDictionary, own: DecodeContext) -> pa.Array:
     return with_null(column.values(own))
 
 
-def _near_each_other(places: Sequence[tuple[Leaf, int]]) -> Iterator[tuple[int, int]]:
+def _near_each_other(parts: Sequence[BlockSlice]) -> Iterator[tuple[int, int]]:
     """Cut ascending blocks into stretches [first, last) that are worth one read each."""
     first = 0
-    for i in range(1, len(places) + 1):
-        if i < len(places):
-            leaf, number = places[i - 1]
-            end = leaf.block_offsets[number + 1]
-            leaf, number = places[i]
-            if leaf.block_offsets[number] - end <= READ_GAP_BYTES:
-                continue
-        yield first, i
-        first = i
+    for i in range(1, len(parts) + 1):
+        if i == len(parts) or parts[i].offset - parts[i - 1].end > READ_GAP_BYTES:
+            yield first, i
+            first = i
 
 
 class Numbers:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from esformat.core.events import Column, Columns, Event, run_events
+from esformat.core.leaves import BlockSlice
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Decompressor
 from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
@@ -26,26 +27,24 @@ from esformat.format.node import DecodeContext, Shape, read_head
 from esformat.format.packing import decode_ints, plane_bytes, read_pack
 from esformat.format.schema import Field
 from esformat.read.ask.question import Query
-from esformat.read.blocks.plan import Narrowed, Portion
+from esformat.read.blocks.plan import Narrowed
 from esformat.read.blocks.reader import Reader
 from esformat.read.decode.event_rows import python_values
 
 MANY_ROWS = 64
 
 
-def find_rows(reader: Reader, query: Query, portion: Portion, block: DataBlock, narrowed: Narrowed) -> list[int] | None:
-    """Rows of the block, all within one run, that answer the query; None for all of the portion."""
-    leaf, number, first, last, listed, run_start = portion
-    origin = leaf.block_rows[number]
-    low, high = first - origin, last - origin
-    rows: list[int] | None = None if listed is None else (listed - origin).tolist()
+def find_rows(reader: Reader, query: Query, part: BlockSlice, block: DataBlock, narrowed: Narrowed) -> list[int] | None:
+    """Rows of the block, all within one run, that answer the query; None for all of the slice."""
+    low, high = part.first - part.origin, part.last - part.origin
+    rows: list[int] | None = None if part.rows is None else (part.rows - part.origin).tolist()
     for name, value in narrowed.unmet:
         equal = _rows_equal(reader, block, name, value, low, high)
         rows = equal if rows is None else sorted(set(rows) & set(equal))
         if not rows:
             return rows
-    if query.timed and not query.covers(leaf.block_min[number], leaf.block_max[number]):
-        times = block.run_times(max(run_start - origin, 0), low, high, reader.own().plain).data
+    if query.timed and not query.covers(part.min_timestamp, part.max_timestamp):
+        times = block.run_times(part.run_row, low, high, reader.own().plain).data
         a = 0 if query.start is None else bisect_left(times, query.start)
         b = len(times) if query.end is None else bisect_left(times, query.end)
         rows = list(range(low + a, low + b)) if rows is None else [row for row in rows if low + a <= row < low + b]

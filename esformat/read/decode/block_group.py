@@ -16,7 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from esformat.core.blocks import NODE_BYTES, packs_of, shapes_of
 from esformat.core.events import Columns
+from esformat.core.leaves import BlockSlice
 from esformat.core.numbers import sum_runs
 from esformat.core.runs import run_starts, runs_at
 from esformat.errors import CorruptSegmentError
@@ -24,12 +26,12 @@ from esformat.format.arrays import Values, bytes_array, is_bytes, numbers_array,
 from esformat.format.bytes_node import BytesNode, check_lengths
 from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, TIMESTAMPS_CHUNK, DataBlock, keys_array
 from esformat.format.layout import MAX_FRAME_BYTES
-from esformat.format.node import NodeHead, Shape, read_head, shape_of
-from esformat.format.packing import decode_many, read_pack
+from esformat.format.node import Shape, shape_of
+from esformat.format.packing import decode_many
 from esformat.format.schema import DATA_COLUMN, TIMESTAMP_TYPE
 from esformat.format.template_node import Decoded, TemplateNode, rendered, text_array
 from esformat.read.ask.question import Query
-from esformat.read.blocks.plan import Narrowed, Portion
+from esformat.read.blocks.plan import Narrowed
 from esformat.read.blocks.reader import Reader
 from esformat.read.decode.block_events import NO_COLUMNS, block_columns
 from esformat.read.decode.event_rows import EventRows, Keys, batch_columns
@@ -40,15 +42,15 @@ Mask = npt.NDArray[np.bool_]
 class BlockGroup:
     """Data blocks in row order, read and verified but not yet decoded."""
 
-    def __init__(self, reader: Reader, portions: Sequence[Portion], blocks: list[DataBlock] | None = None) -> None:
-        """Read the blocks of ascending portions, if they are not given. Raises CorruptSegmentError, ClosedError."""
-        self._reader, self._portions = reader, portions
-        self.blocks = reader.data_blocks([(p.leaf, p.block) for p in portions]) if blocks is None else blocks
+    def __init__(self, reader: Reader, parts: Sequence[BlockSlice], blocks: list[DataBlock] | None = None) -> None:
+        """Read the blocks of ascending slices, if they are not given. Raises CorruptSegmentError, ClosedError."""
+        self._reader, self._parts = reader, parts
+        self.blocks = reader.data_blocks(parts) if blocks is None else blocks
         self._counts = np.array([block.row_count for block in self.blocks])
         self.row_count = int(self._counts.sum())
         self._starts: I64 = np.cumsum(self._counts) - self._counts  # of each block within the group
-        self._origins: I64 = np.array([p.leaf.block_rows[p.block] for p in portions])  # within the segment
-        self._leaves = list({p.leaf.first_row: p.leaf for p in portions}.values())  # a leaf may be decoded twice
+        self._origins: I64 = np.array([part.origin for part in parts])  # within the segment
+        self._leaves = list({part.leaf.first_row: part.leaf for part in parts}.values())  # a leaf may be decoded twice
         edges = [leaf.run_rows[:-1] for leaf in self._leaves] + [self._leaves[-1].run_rows[-1:]]
         self._edges: I64 = np.concatenate(edges)  # first row of each run of the leaves, within the segment
         self._times: I64 | None = None
@@ -61,13 +63,11 @@ class BlockGroup:
 
     def select(self, query: Query, narrowed: Narrowed) -> I64 | None:
         """Rows that answer the query; None for all."""
-        mask = self._portion_mask()
+        mask = self._slice_mask()
         with self._reader.named:
             for name, value in narrowed.unmet:
                 mask = _both(mask, self._equal(name, value))
-            if query.timed and not all(
-                query.covers(p.leaf.block_min[p.block], p.leaf.block_max[p.block]) for p in self._portions
-            ):
+            if query.timed and not all(query.covers(part.min_timestamp, part.max_timestamp) for part in self._parts):
                 times = self.timestamps()
                 if query.start is not None:
                     mask = _both(mask, times >= query.start)
@@ -75,35 +75,32 @@ class BlockGroup:
                     mask = _both(mask, times < query.end)
         return None if mask is None else np.nonzero(mask)[0]
 
-    def _portion_mask(self) -> Mask | None:
-        """Rows within the portions; None if they cover the blocks."""
+    def _slice_mask(self) -> Mask | None:
+        """Rows within the slices; None if they cover the blocks."""
         mask: Mask | None = None
-        for portion, start, origin, count in zip(
-            self._portions, self._starts.tolist(), self._origins.tolist(), self._counts.tolist(), strict=True
-        ):
-            if portion.rows is None and portion.last - portion.first == count:
+        for part, start in zip(self._parts, self._starts.tolist(), strict=True):
+            if part.rows is None and part.last - part.first == part.block_rows:
                 continue
             if mask is None:
                 mask = np.ones(self.row_count, dtype=np.bool_)
-            inside = mask[start : start + count]
+            inside = mask[start : start + part.block_rows]
             inside[:] = False
-            if portion.rows is None:
-                inside[portion.first - origin : portion.last - origin] = True
+            if part.rows is None:
+                inside[part.first - part.origin : part.last - part.origin] = True
             else:
-                inside[portion.rows - origin] = True
+                inside[part.rows - part.origin] = True
         return mask
 
     def _equal(self, name: str, value: Any) -> Mask:
         """Rows that have `value` in an indexed column."""
         place = self._reader.schema.positions[name]
-        heads = self._heads(place)
-        if all(head.shape == Shape.CODES for head in heads):
+        if shapes_of(self.blocks, FIRST_COLUMN_CHUNK + place) == ({Shape.CODES}, False):
             numbers = [block.dictionary for block in self.blocks]
             codes = {number: self._reader.value_codes(number, place).get(value, -1) for number in set(numbers)}
             wanted: Any = codes[numbers[0]]
             if len(codes) > 1:
                 wanted = np.repeat(np.array([codes[number] for number in numbers]), self._counts)
-            return np.asarray(self._ints(place, heads) == wanted)
+            return np.asarray(self._ints(place) == wanted)
         column = self.column(place, None)
         equal = pc.equal(column, pa.scalar(value, column.type)).fill_null(False)
         return np.asarray(equal.to_numpy(zero_copy_only=False)).astype(np.bool_)
@@ -115,7 +112,7 @@ class BlockGroup:
         numbers = shares.nonzero()[0].tolist()
         if len(numbers) == len(self.blocks):
             return self, places
-        group = type(self)(self._reader, [self._portions[n] for n in numbers], [self.blocks[n] for n in numbers])
+        group = type(self)(self._reader, [self._parts[n] for n in numbers], [self.blocks[n] for n in numbers])
         if self._times is not None:
             group._times = self._times[np.repeat(shares > 0, self._counts)]
         return group, places - np.repeat(self._starts[numbers] - group._starts, shares[numbers])
@@ -123,8 +120,8 @@ class BlockGroup:
     @classmethod
     def joined(cls, groups: Sequence[tuple[BlockGroup, I64 | None]]) -> tuple[BlockGroup, I64]:
         """Groups that follow each other as one, and where the rows at their places are in it."""
-        portions = [portion for group, _ in groups for portion in group._portions]
-        joined = cls(groups[0][0]._reader, portions, [block for group, _ in groups for block in group.blocks])
+        parts = [part for group, _ in groups for part in group._parts]
+        joined = cls(groups[0][0]._reader, parts, [block for group, _ in groups for block in group.blocks])
         begins = np.cumsum([0, *(group.row_count for group, _ in groups)]).tolist()
         places = [np.arange(group.row_count) if some is None else some for group, some in groups]
         return joined, np.concatenate([begin + some for begin, some in zip(begins, places, strict=False)])
@@ -134,8 +131,8 @@ class BlockGroup:
     def timestamps(self) -> I64:
         """Timestamps of all rows, µs."""
         if self._times is None:
-            parts = [(b.body, read_pack(b.body, b.chunks[TIMESTAMPS_CHUNK], b.row_count)) for b in self.blocks]
-            times: I64 = decode_many(parts, self._reader.own().plain).astype(np.int64, copy=False)
+            packs = packs_of(self.blocks, TIMESTAMPS_CHUNK, 0)
+            times: I64 = decode_many(packs, self._reader.own().plain).astype(np.int64, copy=False)
             starts, _, bases = self._run_starts()
             sum_runs(times, starts, bases)
             self._times = times
@@ -239,17 +236,15 @@ class BlockGroup:
     def column(self, place: int, places: I64 | None) -> pa.Array:
         """A payload or index column at `places`."""
         kind = self._reader.fields[place].type
-        heads = self._heads(place)
-        shapes = {head.shape for head in heads}
-        plain = all(head.valid is None for head in heads)
-        if shapes == {Shape.CODES} and len({block.dictionary for block in self.blocks}) == 1:
-            codes = self._ints(place, heads)
+        shapes, with_nulls = shapes_of(self.blocks, FIRST_COLUMN_CHUNK + place)
+        if shapes == {Shape.CODES} and not with_nulls and len({block.dictionary for block in self.blocks}) == 1:
+            codes = self._ints(place)
             values = self._reader.contexts(self.blocks[0].dictionary)[place].values
             if values is None:
                 raise CorruptSegmentError(f"column {self._reader.fields[place].name!r} has codes but no dictionary")
             return values.take(codes if places is None else codes[places])
-        if shapes == {Shape.INTS} and plain and shape_of(kind) is Shape.INTS:
-            numbers = self._ints(place, heads).astype(np.int64, copy=False)
+        if shapes == {Shape.INTS} and not with_nulls and shape_of(kind) is Shape.INTS:
+            numbers = self._ints(place).astype(np.int64, copy=False)
             return numbers_array(numbers if places is None else numbers[places], kind)
         if shapes == {Shape.BYTES} and is_bytes(kind):
             return self._bytes(place, kind, places)
@@ -259,19 +254,11 @@ class BlockGroup:
         whole = pa.concat_arrays([b.column(place, kind, c) for b, c in zip(self.blocks, contexts, strict=True)])
         return whole if places is None else whole.take(pa.array(places))
 
-    def _heads(self, place: int) -> list[NodeHead]:
-        plain = self._reader.own().plain
-        chunk = FIRST_COLUMN_CHUNK + place
-        return [read_head(block.body, block.chunks[chunk], block.row_count, plain) for block in self.blocks]
-
-    def _ints(self, place: int, heads: list[NodeHead]) -> npt.NDArray[np.integer[Any]]:
-        """The packed numbers of a column: as bytes where they are stored so, else as int64."""
+    def _ints(self, place: int) -> npt.NDArray[np.integer[Any]]:
+        """The packed numbers of a column without nulls: as bytes where they are stored so, else as int64."""
         if place not in self._numbers:
-            parts = [
-                (block.body, read_pack(block.body, head.at, block.row_count))
-                for block, head in zip(self.blocks, heads, strict=True)
-            ]
-            self._numbers[place] = decode_many(parts, self._reader.own().plain)
+            packs = packs_of(self.blocks, FIRST_COLUMN_CHUNK + place, NODE_BYTES)
+            self._numbers[place] = decode_many(packs, self._reader.own().plain)
         return self._numbers[place]
 
     def _bytes(self, place: int, kind: pa.DataType, places: I64 | None) -> pa.Array:

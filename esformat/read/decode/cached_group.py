@@ -16,9 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.cache import Cache
+from esformat.core.leaves import BlockSlice
 from esformat.format.data_block import I64, DataBlock
-from esformat.format.node import NodeHead, Shape
-from esformat.read.blocks.plan import Portion
 from esformat.read.blocks.reader import Reader
 from esformat.read.decode.block_group import BlockGroup
 
@@ -28,11 +27,11 @@ SCATTERED_ROWS = 8  # one row of so many, or fewer: then values are taken one by
 class KeptGroup(BlockGroup):
     """A group of blocks that uses, and leaves behind, what was decoded of them."""
 
-    def __init__(self, reader: Reader, portions: Sequence[Portion], blocks: list[DataBlock] | None = None) -> None:
+    def __init__(self, reader: Reader, parts: Sequence[BlockSlice], blocks: list[DataBlock] | None = None) -> None:
         """Raises CorruptSegmentError, ClosedError."""
         if blocks is None:
-            blocks = reader.kept_data_blocks([(p.leaf, p.block) for p in portions])
-        super().__init__(reader, portions, blocks)
+            blocks = reader.kept_data_blocks(parts)
+        super().__init__(reader, parts, blocks)
 
     def timestamps(self) -> I64:
         """Timestamps of all rows, µs."""
@@ -53,17 +52,13 @@ class KeptGroup(BlockGroup):
         bounds = [0, *np.cumsum(np.bincount(block_of, minlength=len(known))).tolist()]
         return np.concatenate([times[rows[a:b]] for times, (a, b) in zip(known, pairwise(bounds), strict=True)])
 
-    def _heads(self, place: int) -> list[NodeHead]:
-        plain = self._reader.own().plain
-        return [block.head(place, plain) for block in self.blocks]
-
-    def _ints(self, place: int, heads: list[NodeHead]) -> npt.NDArray[np.integer[Any]]:
-        if place not in self._numbers and all(head.shape == Shape.CODES for head in heads):
+    def _ints(self, place: int) -> npt.NDArray[np.integer[Any]]:
+        if place not in self._numbers:
             plain = self._reader.own().plain
             short = [codes for block in self.blocks if (codes := block.short_codes(place, plain)) is not None]
             if len(short) == len(self.blocks) and not any(base for base, _ in short):
                 self._numbers[place] = np.frombuffer(b"".join([stored for _, stored in short]), np.uint8)
-        return super()._ints(place, heads)
+        return super()._ints(place)
 
     def _bytes(self, place: int, kind: pa.DataType, places: I64 | None) -> pa.Array:
         if places is None or not self._is_scattered(places) or pa.types.is_fixed_size_binary(kind):

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from esformat.core.leaves import Leaf
+from esformat.core.leaves import BlockSlice, Leaf
 from esformat.read.ask.question import Query
-from esformat.read.blocks.plan import Narrowed, Portion
+from esformat.read.blocks.plan import Narrowed
 from esformat.read.blocks.reader import Reader
 from esformat.read.decode.block_events import find_rows
 from esformat.read.decode.run_events import Made, Maker
@@ -24,28 +24,27 @@ MakerOf = Callable[[str | bytes, str | bytes], Maker[Made]]
 
 
 def few_rows(
-    reader: Reader, query: Query, narrowed: Narrowed, found: Iterable[Portion], maker_of: MakerOf[Made]
+    reader: Reader, query: Query, narrowed: Narrowed, found: Iterable[BlockSlice], maker_of: MakerOf[Made]
 ) -> Iterator[Made]:
-    """What is made of the rows that answer the query, of those that portions list, in the query's direction."""
-    for portion in found:
-        leaf, origin = portion.leaf, portion.leaf.block_rows[portion.block]
-        block = reader.data_block(leaf, portion.block)
-        for part, run in _by_run(portion, reverse=query.reverse):
+    """What is made of the rows that answer the query, of those that slices of blocks list, in the query's direction."""
+    for whole in found:
+        block = reader.data_block(whole.leaf, whole.block)
+        for part, run in _by_run(whole, reverse=query.reverse):
             with reader.named:
                 rows = find_rows(reader, query, part, block, narrowed)
             if rows:
-                yield maker_of(*_keys(reader, leaf, run)).picked(block, max(part.run_start - origin, 0), rows)
+                yield maker_of(*_keys(reader, part.leaf, run)).picked(block, part.run_row, rows)
 
 
-def _by_run(portion: Portion, *, reverse: bool) -> Iterator[tuple[Portion, int]]:
-    """The listed rows of a portion by the run of its leaf that they lie in, and that run."""
-    assert portion.rows is not None
-    edges = np.asarray(portion.leaf.run_rows)
-    run_of = np.searchsorted(edges, portion.rows, side="right") - 1
+def _by_run(part: BlockSlice, *, reverse: bool) -> Iterator[tuple[BlockSlice, int]]:
+    """The listed rows of a slice by the run of its leaf that they lie in, and that run."""
+    assert part.rows is not None
+    edges = np.asarray(part.leaf.run_rows)
+    run_of = np.searchsorted(edges, part.rows, side="right") - 1
     for run in sorted(set(run_of.tolist()), reverse=reverse):
-        start, end = portion.leaf.run_rows[run], portion.leaf.run_rows[run + 1]
-        first, last = max(start, portion.first), min(end, portion.last)
-        yield Portion(portion.leaf, portion.block, first, last, portion.rows[run_of == run], start), run
+        start, end = part.leaf.run_rows[run], part.leaf.run_rows[run + 1]
+        first, last = max(start, part.first), min(end, part.last)
+        yield BlockSlice(part.leaf, part.block, first, last, part.rows[run_of == run], start), run
 
 
 def _keys(reader: Reader, leaf: Leaf, run: int) -> tuple[str | bytes, str | bytes]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Generic, Protocol, TypeVar
 
-from esformat.core.leaves import Leaf
+from esformat.core.leaves import BlockSlice
 from esformat.format.data_block import DataBlock
 from esformat.read.ask.question import Query
-from esformat.read.blocks.plan import Narrowed, Portion, Stretch, narrow, portions
+from esformat.read.blocks.plan import Narrowed, Stretch, narrow, slices
 from esformat.read.blocks.prefetch import each_ahead, stretches_ahead
 from esformat.read.blocks.reader import Reader
 from esformat.read.decode.block_events import find_rows
@@ -88,19 +88,15 @@ class RunRows(Generic[Made]):
                     return
                 first, last = (max(first, last - left), last) if reverse else (first, min(last, first + left))
                 left -= last - first
-            leaf = reader.leaf(leaf_number)
-            edges = leaf.block_rows
-            blocks = range(bisect_right(edges, first) - 1, bisect_left(edges, last))
-            for number, block in self._opened(leaf, blocks[::-1] if reverse else blocks):
-                origin = edges[number]
-                low, high = max(first - origin, 0), min(last - origin, block.row_count)
-                yield self._maker.stretch(block, max(run_start - origin, 0), low, high)
+            found = reader.leaf(leaf_number).slices(first, last, run_start)
+            for part, block in self._opened(found[::-1] if reverse else found):
+                yield self._maker.stretch(block, part.run_row, part.first - part.origin, part.last - part.origin)
 
-    def _opened(self, leaf: Leaf, numbers: Iterable[int]) -> Iterator[tuple[int, DataBlock]]:
-        """Data blocks of a leaf that lie near each other, a few at a time read together."""
-        rest = iter(numbers)
+    def _opened(self, parts: Sequence[BlockSlice]) -> Iterator[tuple[BlockSlice, DataBlock]]:
+        """Slices and their blocks, which lie near each other, a few at a time read together."""
+        rest = iter(parts)
         while few := list(islice(rest, POINT_BLOCKS)):
-            yield from zip(few, self._reader.few_data_blocks(leaf, few), strict=True)
+            yield from zip(few, self._reader.few_data_blocks(few), strict=True)
 
     # ------------------------------------------------------------ some of them
 
@@ -110,23 +106,20 @@ class RunRows(Generic[Made]):
         if narrowed.nothing:
             return
         directed = self._directed(stretches)
-        found = chain.from_iterable(portions(self._reader, self._query, stretch, narrowed) for stretch in directed)
-        for portion in each_ahead(self._reader, self._query, found):
-            made = self._matching(portion, narrowed)
+        found = chain.from_iterable(slices(self._reader, self._query, stretch, narrowed) for stretch in directed)
+        for part in each_ahead(self._reader, self._query, found):
+            made = self._matching(part, narrowed)
             if made is not None:
                 yield made
 
     def _directed(self, stretches: Sequence[Stretch]) -> Sequence[Stretch]:
         return stretches[::-1] if self._query.reverse else stretches
 
-    def _matching(self, portion: Portion, narrowed: Narrowed) -> Made | None:
+    def _matching(self, part: BlockSlice, narrowed: Narrowed) -> Made | None:
         reader = self._reader
-        leaf, number, first, last, _, run_start = portion
-        origin = leaf.block_rows[number]
-        block = reader.data_block(leaf, number)
+        block = reader.data_block(part.leaf, part.block)
         with reader.named:
-            rows = find_rows(reader, self._query, portion, block, narrowed)
-        start = max(run_start - origin, 0)
+            rows = find_rows(reader, self._query, part, block, narrowed)
         if rows is None:
-            return self._maker.stretch(block, start, first - origin, last - origin)
-        return self._maker.picked(block, start, rows) if rows else None
+            return self._maker.stretch(block, part.run_row, part.first - part.origin, part.last - part.origin)
+        return self._maker.picked(block, part.run_row, rows) if rows else None

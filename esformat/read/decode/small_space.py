@@ -12,7 +12,7 @@ import pyarrow as pa
 from esformat.core.events import Event
 from esformat.format.data_block import I64, DataBlock
 from esformat.read.ask.question import Query
-from esformat.read.blocks.plan import Stretch, narrow, portions
+from esformat.read.blocks.plan import Stretch, narrow, slices
 from esformat.read.blocks.reader import Reader
 from esformat.read.decode.block_events import EventMaker, RunPart, find_rows
 from esformat.read.decode.run_batches import BatchMaker
@@ -61,15 +61,13 @@ class SmallSpace:
         blocks: dict[int, DataBlock] = {}
         forward, filtered = query.forward(), query.filtered
         for grouping, stretch in self._runs:
-            for portion in portions(reader, forward, stretch, narrowed):
-                leaf, number = portion.leaf, portion.block
-                block = blocks.get(leaf.first_block + number)
+            for part in slices(reader, forward, stretch, narrowed):
+                block = blocks.get(part.number)
                 if block is None:
-                    block = blocks[leaf.first_block + number] = reader.data_block(leaf, number)
-                origin = leaf.block_rows[number]
-                low, high, start = portion.first - origin, portion.last - origin, max(stretch.run_start - origin, 0)
+                    block = blocks[part.number] = reader.data_block(part.leaf, part.block)
+                low, high, start = part.first - part.origin, part.last - part.origin, part.run_row
                 with reader.named:
-                    rows = find_rows(reader, query, portion, block, narrowed) if filtered else None
+                    rows = find_rows(reader, query, part, block, narrowed) if filtered else None
                     if rows is not None:
                         rows = rows if limit is None else rows[-limit:] if query.reverse else rows[:limit]
                         if rows:

@@ -15,6 +15,7 @@ from event_strategies import HIGHEST, LOWEST
 from hypothesis import given
 from hypothesis import strategies as st
 
+from esformat.core.leaves import BlockSlice
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Codec, Decompressor, make_compressor
 from esformat.format.data_block import Runs, decode_keys
@@ -146,6 +147,50 @@ LEAVES = [
     (0, 255, 255, False), (0, 256, 1, True), (0, 1, 256, True), (1023, 256, 1, True), (1024, 256, 1, False),
     (1024, 512, 1, True), (10**6, 4095, 1, False), (10**6, 4096, 1, True), (10**6, 1, 256, True),
 ]  # fmt: skip
+
+
+@examples(150)
+@given(st.data())
+def test_slices_of_blocks(data):
+    """Those that can hold what is wanted, as a look at every block says: by number, by listed rows and by time."""
+    sizes = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=12))
+    times = [data.draw(spans) for _ in sizes]
+    blocks = [BlockSpan(rows, 30 + n, 7, *times[n]) for n, rows in enumerate(sizes)]
+    leaf = leaf_of(encode_leaf(runs_of([(b"a", b"")], [sum(sizes)]), blocks, WRITE), 1000, 50, 4096)
+    edges = list(accumulate(sizes, initial=1000))
+    first = data.draw(st.integers(1000, edges[-1] - 1))
+    last = data.draw(st.integers(first + 1, edges[-1]))
+    wanted = data.draw(st.none() | st.sets(st.integers(40, 70)).map(sorted))
+    listed = data.draw(st.none() | st.sets(st.integers(first - 3, last + 3)).map(sorted))
+    start, end = (data.draw(st.none() | moments) for _ in range(2))
+
+    expected = []
+    for n, (low, high) in enumerate(times):
+        a, b = max(first, edges[n]), min(last, edges[n + 1])
+        rows = None if listed is None else [row for row in listed if a <= row < b]
+        timely = (start is None or high >= start) and (end is None or low < end)
+        if a < b and timely and rows != [] and (wanted is None or 50 + n in wanted):
+            expected.append((n, 50 + n, a, b, rows, edges[n], max(0, first - edges[n])))
+    arrays = (None if some is None else np.array(some, np.int64) for some in (wanted, listed))
+    found = leaf.slices(first, last, first, *arrays, start, end)
+    assert [
+        (one.block, one.number, one.first, one.last, None if one.rows is None else one.rows.tolist(), one.origin,
+         one.run_row)
+        for one in found
+    ] == expected  # fmt: skip
+    for one in found:
+        assert (one.block_rows, one.end - one.offset) == (sizes[one.block], 30 + one.block)
+        assert [one.min_timestamp, one.max_timestamp] == list(times[one.block])
+
+
+@pytest.mark.parametrize(("first", "last"), [(9, 12), (12, 16), (12, 12), (14, 12)])
+def test_slices_outside(first, last):
+    """A leaf has no slices of rows that it does not hold, and no block beyond its last."""
+    leaf = leaf_of(encode_leaf(runs_of([(b"a", b"")], [5]), [BlockSpan(5, 30, 7, 0, 9)], WRITE), 10)
+    with pytest.raises(ValueError, match="does not hold the rows"):
+        leaf.slices(first, last, -1)
+    with pytest.raises(ValueError, match="fewer blocks"):
+        BlockSlice(leaf, 1, 12, 13, None, -1)
 
 
 @pytest.mark.parametrize(("before", "runs", "blocks", "full"), LEAVES)

@@ -10,7 +10,7 @@ import pytest
 
 import esformat
 from esformat.read.ask.question import Query
-from esformat.read.blocks.plan import Narrowed, Stretch, portions
+from esformat.read.blocks.plan import Narrowed, Stretch, slices
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def leaf(tmp_path):
 def asked(leaf, rows: list[int] | None, first: int, last: int, **query: object) -> list[tuple[int, int, int, object]]:
     reader, _ = leaf
     narrowed = Narrowed(None if rows is None else np.array(rows), None, ())
-    found = portions(reader, Query(**query), Stretch(0, first, last, -1), narrowed)
+    found = slices(reader, Query(**query), Stretch(0, first, last, -1), narrowed)
     return [(p.block, p.first, p.last, None if p.rows is None else p.rows.tolist()) for p in found]
 
 

@@ -1,0 +1,181 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""Blocks, opened: what stands between the frame of each, and of data blocks where each chunk lies.
+
+A block is: magic, u8 kind, u8 zero, u16 dictionary, u32 bytes of the body, u32 count; the body; the checksum as u64.
+`esformat/format/frame.py` writes them. A data block's body is: i64 base, u32 runs, u32 chunks; the length of each chunk
+as u32; the chunks. `esformat/format/data_block.py` writes those.
+"""
+
+import array as arrays
+from collections.abc import Sequence
+from typing import Any
+
+import cython
+from cython.cimports.cpython import array
+from cython.cimports.libc.string import memcmp
+
+from esformat.core.numbers import Pack, read_pack
+from esformat.errors import ChecksumMismatchError, CorruptSegmentError
+
+MOST_ROWS = 1 << 16
+"""Of a data block."""
+NODE_BYTES = 4
+
+_MAGIC = cython.declare(cython.p_const_char, b"ESBK")
+_FRAME = cython.declare(cython.Py_ssize_t, 16)
+_CHECK = cython.declare(cython.Py_ssize_t, 8)
+_SHORT = cython.declare(cython.ulonglong, 0xFFFF_FFFF)
+_MOST_ROWS = cython.declare(cython.Py_ssize_t, 1 << 16)
+_HEAD = cython.declare(cython.Py_ssize_t, 16)
+_NODE = cython.declare(cython.Py_ssize_t, 4)
+_VALIDITY = cython.declare(cython.int, 1)
+_FLAGS = cython.declare(cython.int, 3)
+_LONGS = cython.declare(array.array, arrays.array("q"))
+
+
+@cython.final
+@cython.cclass
+class Block:
+    """A block whose checksum was verified."""
+
+    kind = cython.declare(cython.int, visibility="readonly")  # type: int
+    dictionary = cython.declare(cython.int, visibility="readonly")  # type: int
+    """Number of the dictionary block that the body needs; 0 for none."""
+    count = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
+    """Rows of a data block, entries of any other."""
+    body = cython.declare(object, visibility="readonly")  # type: memoryview
+    offset = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    """The block's place in the file, for messages."""
+
+
+def open_block(stored: Any, computed: cython.ulonglong, kind: cython.int, check: Any, offset: cython.longlong) -> Block:
+    """The block whose stored bytes are exactly `stored`, a memoryview, and whose checksum was computed from them.
+
+    kind: the one that is expected. check: the low 32 bits of the checksum, as a handle has them; None without a handle.
+    Raises ChecksumMismatchError or CorruptSegmentError.
+    """
+    view: cython.const[cython.uchar][::1] = stored
+    size: cython.Py_ssize_t = view.shape[0]
+    if size < _FRAME + _CHECK:
+        raise CorruptSegmentError(f"block is cut short: {size} bytes", offset=offset)
+    data: cython.p_const_uchar = cython.address(view[0])
+    found: cython.ulonglong = _number(data + size - _CHECK, 8)
+    if computed != found:
+        raise ChecksumMismatchError(
+            f"block checksum is {computed:016x}, stored is {found:016x}", offset=offset, hint="run `esdb verify`"
+        )
+    if check is not None and (found & _SHORT) != cython.cast(cython.ulonglong, check):
+        raise ChecksumMismatchError(
+            f"block checksum ends in {found & _SHORT:08x}, its handle says {check:08x}: another block lies here",
+            offset=offset,
+            hint="run `esdb verify`",
+        )
+    length: cython.ulonglong = _number(data + 8, 4)
+    if memcmp(data, _MAGIC, 4) or data[5] or length != cython.cast(cython.ulonglong, size - _FRAME - _CHECK):
+        raise CorruptSegmentError("block header breaks the format", offset=offset)
+    if data[4] != kind:
+        raise CorruptSegmentError(f"block is of kind {data[4]}, expected {kind}", offset=offset)
+    block: Block = Block.__new__(Block)
+    block.kind, block.dictionary, block.count = kind, data[6] | data[7] << 8, _number(data + 12, 4)
+    block.body, block.offset = stored[_FRAME : size - _CHECK], offset
+    return block
+
+
+@cython.cclass
+class Chunks:
+    """Where the chunks of a data block lie within its body: chunk i has the bytes chunks[i] to chunks[i + 1]."""
+
+    body = cython.declare(object, visibility="readonly")  # type: memoryview
+    chunks = cython.declare(array.array, visibility="readonly")  # type: arrays.array[int]
+    row_count = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
+    run_count = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
+    """Runs that the first chunk names."""
+    base = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    """The smallest timestamp, µs."""
+    dictionary = cython.declare(cython.int, visibility="readonly")  # type: int
+    offset = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    """The block's place in the file, for messages."""
+
+    def __init__(self, block: Block, chunk_count: cython.Py_ssize_t) -> None:
+        """chunk_count: as many as the schema asks for. Raises CorruptSegmentError where the head breaks the format."""
+        offset: cython.longlong = block.offset
+        view: cython.const[cython.uchar][::1] = block.body
+        size: cython.Py_ssize_t = view.shape[0]
+        if chunk_count < 0 or size < _HEAD:
+            raise CorruptSegmentError("the head of a data block is cut short", offset=offset)
+        data: cython.p_const_uchar = cython.address(view[0])
+        count: cython.ulonglong = _number(data + 12, 4)
+        if count != cython.cast(cython.ulonglong, chunk_count):
+            raise CorruptSegmentError(f"a data block has {count} chunks, expected {chunk_count}", offset=offset)
+        if chunk_count > (size - _HEAD) // 4:
+            raise CorruptSegmentError("the head of a data block is cut short", offset=offset)
+        self.body, self.row_count, self.dictionary, self.offset = block.body, block.count, block.dictionary, offset
+        self.base = cython.cast(cython.longlong, _number(data, 8))
+        self.run_count = cython.cast(cython.Py_ssize_t, _number(data + 8, 4))
+        self.chunks = array.clone(_LONGS, chunk_count + 1, False)
+        edges: cython.p_longlong = self.chunks.data.as_longlongs
+        at: cython.longlong = _HEAD + 4 * chunk_count
+        i: cython.Py_ssize_t
+        for i in range(
+            chunk_count
+        ):  # no sum overflows: a body has less than 2^61 bytes, and each length less than 2^32
+            edges[i] = at
+            at += cython.cast(cython.longlong, _number(data + _HEAD + 4 * i, 4))
+        edges[chunk_count] = at
+        if at != size or not 0 < self.row_count <= _MOST_ROWS:
+            raise CorruptSegmentError("the head of a data block does not fit its body", offset=offset)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _number(data: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.ulonglong:
+    """A little-endian number."""
+    number: cython.ulonglong = 0
+    i: cython.Py_ssize_t
+    for i in range(size):
+        number |= cython.cast(cython.ulonglong, data[i]) << (8 * i)
+    return number
+
+
+def packs_of(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t, skipped: cython.Py_ssize_t) -> list[tuple[Any, Pack]]:
+    """The pack behind the first `skipped` bytes of a chunk, for each block, with the body that it lies in.
+
+    Raises CorruptSegmentError.
+    """
+    block: Chunks
+    packs: list[tuple[Any, Pack]] = []
+    for block in blocks:
+        at = _start(block, chunk) + skipped
+        packs.append((block.body, read_pack(block.body, at, block.row_count)))
+    return packs
+
+
+def shapes_of(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t) -> tuple[set[int], bool]:
+    """The shapes of the nodes with which a chunk of each block begins, and whether values are missing in any of them.
+
+    Raises CorruptSegmentError.
+    """
+    block: Chunks
+    shapes: set[int] = set()
+    with_nulls: cython.bint = False
+    for block in blocks:
+        at: cython.Py_ssize_t = _start(block, chunk)
+        body: cython.const[cython.uchar][::1] = block.body
+        if at > body.shape[0] - _NODE:
+            raise CorruptSegmentError("a column node is cut short", offset=block.offset)
+        flags: cython.int = body[at + 1]
+        if flags & ~_FLAGS:
+            raise CorruptSegmentError(f"a column node has unknown flags {flags:#x}", offset=block.offset)
+        with_nulls |= flags & _VALIDITY
+        shapes.add(body[at])
+    return shapes, with_nulls
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _start(block: Chunks, chunk: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Where a chunk begins."""
+    if not 0 <= chunk < cython.cast(cython.Py_ssize_t, len(block.chunks)) - 1:
+        raise IndexError("a block has fewer chunks than asked for")
+    return cython.cast(cython.Py_ssize_t, block.chunks.data.as_longlongs[chunk])
