@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from esformat.cache import Budgets
-from esformat.format.data_block import FIRST_COLUMN_CHUNK, KEYS_CHUNK, TIMESTAMPS_CHUNK
+from esformat.core.blocks import FIRST_COLUMN_CHUNK
+from esformat.format.data_block import KEYS_CHUNK, TIMESTAMPS_CHUNK
 from esformat.format.dictionary import open_dictionary
 from esformat.format.layout import BlockKind
 from esformat.io.location import Target, source_of

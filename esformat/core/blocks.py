@@ -12,6 +12,7 @@ from typing import Any
 
 import cython
 from cython.cimports.cpython import array
+from cython.cimports.esformat.core.packs import PackHead, fill_numbers, read_pack_head
 from cython.cimports.libc.string import memcmp
 
 from esformat.core.numbers import Pack, read_pack
@@ -20,6 +21,7 @@ from esformat.errors import ChecksumMismatchError, CorruptSegmentError
 MOST_ROWS = 1 << 16
 """Of a data block."""
 NODE_BYTES = 4
+FIRST_COLUMN_CHUNK = 2
 
 _MAGIC = cython.declare(cython.p_const_char, b"ESBK")
 _FRAME = cython.declare(cython.Py_ssize_t, 16)
@@ -27,6 +29,8 @@ _CHECK = cython.declare(cython.Py_ssize_t, 8)
 _SHORT = cython.declare(cython.ulonglong, 0xFFFF_FFFF)
 _MOST_ROWS = cython.declare(cython.Py_ssize_t, 1 << 16)
 _HEAD = cython.declare(cython.Py_ssize_t, 16)
+_TIMESTAMPS = cython.declare(cython.Py_ssize_t, 1)
+_FIRST_COLUMN = cython.declare(cython.Py_ssize_t, 2)
 _NODE = cython.declare(cython.Py_ssize_t, 4)
 _VALIDITY = cython.declare(cython.int, 1)
 _FLAGS = cython.declare(cython.int, 3)
@@ -95,13 +99,26 @@ class Chunks:
     dictionary = cython.declare(cython.int, visibility="readonly")  # type: int
     offset = cython.declare(cython.longlong, visibility="readonly")  # type: int
     """The block's place in the file, for messages."""
+    size_bytes = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    """What it takes in memory, with what is kept of each row once it was asked for."""
+    kept_nodes = cython.declare(dict, visibility="readonly")  # type: dict[int, Any]
+    """Kept for the next question: columns of text by number, and what follows here."""
+    kept_codes = cython.declare(dict, visibility="readonly")  # type: dict[int, tuple[int, bytes] | None]
+    kept_heads = cython.declare(dict, visibility="readonly")  # type: dict[int, Any]
+    _kept_steps: array.array  # what each row adds to the timestamp of the row before
+    _asked: cython.bint  # whether a question needed timestamps
+    times = cython.declare(object, visibility="public")  # type: Any
+    """Timestamps of all rows, µs, where somebody who knows the runs left them."""
+    kept_pieces = cython.declare(list, visibility="public")  # type: list[bytes] | None
+    kept_light_pieces = cython.declare(list, visibility="public")  # type: list[bytes | None] | None
 
-    def __init__(self, block: Block, chunk_count: cython.Py_ssize_t) -> None:
-        """chunk_count: as many as the schema asks for. Raises CorruptSegmentError where the head breaks the format."""
+    def __init__(self, block: Block, column_count: cython.Py_ssize_t) -> None:
+        """column_count: as many as the schema has. Raises CorruptSegmentError where the head breaks the format."""
+        chunk_count: cython.Py_ssize_t = column_count + _FIRST_COLUMN
         offset: cython.longlong = block.offset
         view: cython.const[cython.uchar][::1] = block.body
         size: cython.Py_ssize_t = view.shape[0]
-        if chunk_count < 0 or size < _HEAD:
+        if column_count < 0 or size < _HEAD:
             raise CorruptSegmentError("the head of a data block is cut short", offset=offset)
         data: cython.p_const_uchar = cython.address(view[0])
         count: cython.ulonglong = _number(data + 12, 4)
@@ -110,6 +127,8 @@ class Chunks:
         if chunk_count > (size - _HEAD) // 4:
             raise CorruptSegmentError("the head of a data block is cut short", offset=offset)
         self.body, self.row_count, self.dictionary, self.offset = block.body, block.count, block.dictionary, offset
+        self.kept_nodes, self.kept_codes, self.kept_heads = {}, {}, {}
+        self.size_bytes = size + 40 * block.count + 1000
         self.base = cython.cast(cython.longlong, _number(data, 8))
         self.run_count = cython.cast(cython.Py_ssize_t, _number(data + 8, 4))
         self.chunks = array.clone(_LONGS, chunk_count + 1, False)
@@ -124,6 +143,59 @@ class Chunks:
         edges[chunk_count] = at
         if at != size or not 0 < self.row_count <= _MOST_ROWS:
             raise CorruptSegmentError("the head of a data block does not fit its body", offset=offset)
+
+    def run_times(
+        self, start: cython.Py_ssize_t, low: cython.Py_ssize_t, high: cython.Py_ssize_t, decompressor: Any
+    ) -> Any:
+        """Timestamps of rows [low, high) of the one run that begins at row `start` of this block, µs: int64.
+
+        Raises CorruptSegmentError, and ValueError where the block has other rows.
+        """
+        if not 0 <= start <= low <= high <= self.row_count:
+            raise ValueError("the block does not have the rows that are asked for")
+        if self.times is not None:
+            return self.times[low:high]
+        steps: array.array = self._kept_steps
+        first: cython.Py_ssize_t = start  # where the run begins among the steps
+        if steps is None and self._asked:
+            steps = self._kept_steps = self._steps(0, self.row_count, decompressor)
+        elif steps is None:
+            self._asked = True
+            steps, first = self._steps(start, high, decompressor), 0
+        made: array.array = array.clone(_LONGS, high - low, False)
+        step: cython.p_longlong = steps.data.as_longlongs + first
+        out: cython.p_longlong = made.data.as_longlongs
+        i: cython.Py_ssize_t
+        moment: cython.ulonglong = cython.cast(cython.ulonglong, self.base)
+        for i in range(low - start):
+            moment += cython.cast(cython.ulonglong, step[i])
+        step += low - start
+        for i in range(high - low):
+            moment += cython.cast(cython.ulonglong, step[i])
+            out[i] = cython.cast(cython.longlong, moment)
+        return made
+
+    @cython.cfunc
+    def _steps(self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, decompressor: object) -> array.array:
+        """What rows [low, high) add to the timestamp of the row before, or the first of a run to the block's base."""
+        head = cython.declare(PackHead)
+        view: cython.const[cython.uchar][::1] = self.body
+        at: cython.Py_ssize_t = _start(self, _TIMESTAMPS)
+        data: cython.p_const_uchar = cython.address(view[0])
+        if not read_pack_head(data, view.shape[0], at, self.row_count, cython.address(head)):
+            raise CorruptSegmentError("the header of packed numbers breaks the format, or they are cut short")
+        steps: array.array = array.clone(_LONGS, high - low, False)
+        fill_numbers(
+            self.body,
+            data,
+            cython.address(head),
+            self.row_count,
+            decompressor,
+            low,
+            steps.data.as_longlongs,
+            high - low,
+        )
+        return steps
 
 
 @cython.cfunc

@@ -90,7 +90,7 @@ def _read_edges(
     i: cython.Py_ssize_t
     total: cython.longlong = 0
     edges[0] = 0
-    fill_numbers(body, data, head, count, plain, edges + 1)
+    fill_numbers(body, data, head, count, plain, 0, edges + 1, count)
     for i in range(1, count + 1):  # no sum overflows: each is within bounds before the next is added
         if edges[i] < 0 or edges[i] > _MOST:
             raise CorruptSegmentError("a stored length is out of bounds")

@@ -265,7 +265,7 @@ def _read_pack(
     """The numbers of a pack at a byte; its header tells the byte after it."""
     if not read_pack_head(cython.address(view[0]), view.shape[0], at, count, head):
         raise CorruptSegmentError("the header of packed numbers breaks the format, or they are cut short")
-    return fill_numbers(body, cython.address(view[0]), head, count, plain, out)
+    return fill_numbers(body, cython.address(view[0]), head, count, plain, 0, out, count)
 
 
 @cython.cfunc

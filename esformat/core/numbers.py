@@ -263,32 +263,6 @@ def pack_bits(numbers: cython.const[cython.longlong][::1], base: cython.longlong
     return made
 
 
-def sum_steps(
-    steps: cython.const[cython.longlong][::1],
-    first: cython.Py_ssize_t,
-    skipped: cython.Py_ssize_t,
-    base: cython.longlong,
-    out: cython.longlong[::1],
-) -> None:
-    """Sum differences from steps[first] on, modulo 2^64; the sums behind the first `skipped` ones fill `out`.
-
-    Raises ValueError where there are fewer of them.
-    """
-    n: cython.Py_ssize_t = out.shape[0]
-    if first < 0 or skipped < 0 or first > steps.shape[0] or skipped > steps.shape[0] - first:
-        raise ValueError("fewer numbers than asked for")
-    if n > steps.shape[0] - first - skipped:
-        raise ValueError("fewer numbers than asked for")
-    i: cython.Py_ssize_t
-    number: cython.ulonglong = cython.cast(cython.ulonglong, base)
-    with cython.nogil:
-        for i in range(first, first + skipped):
-            number += cython.cast(cython.ulonglong, steps[i])
-        for i in range(n):
-            number += cython.cast(cython.ulonglong, steps[first + skipped + i])
-            out[i] = cython.cast(cython.longlong, number)
-
-
 def sum_runs(
     steps: cython.longlong[::1],
     starts: cython.const[cython.longlong][::1],

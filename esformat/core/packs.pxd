@@ -169,9 +169,11 @@ cdef inline void join_number_planes(
 
 
 cdef inline int fill_numbers(
-    object body, const byte* data, PackHead* pack, Py_ssize_t count, object decompressor, long long* out
+    object body, const byte* data, PackHead* pack, Py_ssize_t count, object decompressor,
+    Py_ssize_t low, long long* out, Py_ssize_t size,
 ) except -1:
-    """Write all `count` numbers of a pack that `read_pack_head` found in `body`, whose bytes are `data`.
+    """Write numbers [low, low + size) of the `count` of a pack that `read_pack_head` found in `body`, whose bytes are
+    `data`. The caller bounds them.
 
     Raises what the decompressor does, and ValueError where it gives another number of bytes than asked for.
     """
@@ -180,7 +182,7 @@ cdef inline int fill_numbers(
     cdef const byte* more
     if pack.bits:
         with nogil:
-            unpack_bits(data + pack.stored_at, pack.end - pack.stored_at, pack.bits, pack.base, 0, out, count)
+            unpack_bits(data + pack.stored_at, pack.end - pack.stored_at, pack.bits, pack.base, low, out, size)
         return 0
     if planes and not pack.codec and pack.end - pack.stored_at == planes * count:
         more = data + pack.stored_at
@@ -192,5 +194,5 @@ cdef inline int fill_numbers(
     else:
         more = data
     with nogil:
-        join_number_planes(data + pack.raw_at, more, pack, count, 0, out, count)
+        join_number_planes(data + pack.raw_at, more, pack, count, low, out, size)
     return 0

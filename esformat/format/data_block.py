@@ -18,15 +18,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.core.blocks import Chunks
+from esformat.core.blocks import FIRST_COLUMN_CHUNK, Chunks
 from esformat.core.keys import Keys, read_keys
-from esformat.core.numbers import sum_steps
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import bytes_of
 from esformat.format.bytes_node import BytesNode
 from esformat.format.codec import Decompressor
 from esformat.format.encoding import decode_node, encode_node
-from esformat.format.frame import Block, encode_block
+from esformat.format.frame import encode_block
 from esformat.format.layout import BlockKind
 from esformat.format.node import WHOLE_BYTES, DecodeContext, EncodeContext, NodeHead, Shape, read_head
 from esformat.format.packing import decode_ints, encode_int_runs, encode_ints, plane_bytes, read_pack
@@ -38,7 +37,7 @@ _HEAD = struct.Struct(
     "I"  # runs in the keys chunk
     "I"  # chunks: keys, timestamps, columns
 )
-KEYS_CHUNK, TIMESTAMPS_CHUNK, FIRST_COLUMN_CHUNK = 0, 1, 2
+KEYS_CHUNK, TIMESTAMPS_CHUNK = 0, 1
 LIGHT_BYTES = 16 << 10
 """What a column of a block takes at most, stored, that events may hold on to."""
 
@@ -122,22 +121,7 @@ def encode_data_block(base: int, run_count: int, row_count: int, chunks: list[by
 class DataBlock(Chunks):
     """A data block whose checksum was verified, opened: where each chunk lies. Columns are decoded on demand."""
 
-    __slots__ = ("_asked", "_codes", "_heads", "_light_pieces", "_nodes", "_pieces", "_steps", "size_bytes", "times")
-
-    def __init__(self, block: Block, column_count: int) -> None:
-        """Raises CorruptSegmentError where the head breaks the format."""
-        super().__init__(block, column_count + FIRST_COLUMN_CHUNK)
-        self._nodes: dict[int, BytesNode | TemplateNode] = {}
-        self._codes: dict[int, tuple[int, bytes] | None] = {}
-        self._heads: dict[int, NodeHead] = {}
-        self._asked = False  # whether a question needed timestamps
-        self._steps: I64 | None = None
-        self.times: I64 | None = None
-        """Timestamps of all rows, µs, where somebody who knows the runs left them."""
-        self._pieces: list[bytes] | None = None
-        self._light_pieces: list[bytes | None] | None = None
-        self.size_bytes = len(block.body) + 40 * block.count + 1000
-        """What it takes in memory, with what is kept of each row once it was asked for."""
+    __slots__ = ()
 
     def runs(self, context: DecodeContext) -> RunKeys:
         """The runs of the block, from its own keys chunk."""
@@ -150,10 +134,10 @@ class DataBlock(Chunks):
 
     def head(self, position: int, decompressor: Decompressor) -> NodeHead:
         """The head of a column's node, kept for the next question."""
-        head = self._heads.get(position)
+        head = self.kept_heads.get(position)
         if head is None:
             at = self.chunks[FIRST_COLUMN_CHUNK + position]
-            head = self._heads[position] = read_head(self.body, at, self.row_count, decompressor)
+            head = self.kept_heads[position] = read_head(self.body, at, self.row_count, decompressor)
         return head
 
     def short_codes(self, position: int, decompressor: Decompressor) -> tuple[int, bytes] | None:
@@ -161,31 +145,31 @@ class DataBlock(Chunks):
         not stored so.
         """
         try:
-            return self._codes[position]
+            return self.kept_codes[position]
         except KeyError:
             head = self.head(position, decompressor)
             pack = read_pack(self.body, head.at, self.row_count) if head.shape == Shape.CODES else None
             short = pack is not None and pack.width == 1
             made = (pack.base, plane_bytes(self.body, pack, decompressor)) if pack is not None and short else None
-            self._codes[position] = made
+            self.kept_codes[position] = made
             return made
 
     def pieces(self, chunks: list[int]) -> list[bytes]:
         """Copies of the same few chunks every time, made once."""
-        if self._pieces is None:
+        if self.kept_pieces is None:
             at, body = self.chunks, self.body
-            self._pieces = [bytes(body[at[chunk] : at[chunk + 1]]) for chunk in chunks]
-        return self._pieces
+            self.kept_pieces = [bytes(body[at[chunk] : at[chunk + 1]]) for chunk in chunks]
+        return self.kept_pieces
 
     def light_pieces(self, chunks: list[int], decompressor: Decompressor) -> list[bytes | None]:
         """The same, but None for text and for what is long: events shall not hold on to much of a block."""
-        if self._light_pieces is None:
+        if self.kept_light_pieces is None:
             at, body = self.chunks, self.body
-            self._light_pieces = [
+            self.kept_light_pieces = [
                 bytes(body[at[chunk] : at[chunk + 1]]) if self._is_light(chunk, decompressor) else None
                 for chunk in chunks
             ]
-        return self._light_pieces
+        return self.kept_light_pieces
 
     def _is_light(self, chunk: int, decompressor: Decompressor) -> bool:
         shape = self.head(chunk - FIRST_COLUMN_CHUNK, decompressor).shape
@@ -194,35 +178,13 @@ class DataBlock(Chunks):
 
     def bytes_node(self, position: int, context: DecodeContext) -> BytesNode | TemplateNode:
         """The node of a column of strings or binary, kept for the next question."""
-        node = self._nodes.get(position)
+        node = self.kept_nodes.get(position)
         if node is None:
             at = self.chunks[FIRST_COLUMN_CHUNK + position]
             key = (self.offset, position)
             made = TemplateNode if self.body[at : at + 1] == _TEMPLATES else BytesNode
-            node = self._nodes[position] = made(self.body, at, self.row_count, context, key)
+            node = self.kept_nodes[position] = made(self.body, at, self.row_count, context, key)
         return node
-
-    def run_times(self, start: int, low: int, high: int, decompressor: Decompressor) -> I64:
-        """Timestamps of rows [low, high) of the one run that begins at row `start` of this block, µs."""
-        if self.times is not None:
-            return self.times[low:high]
-        first, steps = start, self._steps
-        if steps is None:
-            steps, first = self._some_steps(start, high, decompressor)
-        times = np.empty(high - low, np.int64)
-        sum_steps(steps, first, low - start, self.base, times)
-        return times
-
-    def _some_steps(self, start: int, high: int, decompressor: Decompressor) -> tuple[I64, int]:
-        """What each row adds to the timestamp of the row before, or the first of a run to the block's base; and where
-        row `start` stands there. Those of rows [start, high), and from the second question on of all.
-        """
-        pack = read_pack(self.body, self.chunks[TIMESTAMPS_CHUNK], self.row_count)
-        if not self._asked:
-            self._asked = True
-            return decode_ints(self.body, pack, decompressor, start, high), 0
-        self._steps = decode_ints(self.body, pack, decompressor)
-        return self._steps, start
 
     def column(self, position: int, kind: pa.DataType, context: DecodeContext) -> pa.Array:
         """All values of one column of the schema."""

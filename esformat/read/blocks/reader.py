@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from esformat.cache import Budgets, Cache
+from esformat.core.blocks import FIRST_COLUMN_CHUNK
 from esformat.core.leaves import BlockSlice, Leaf
 from esformat.core.templates import Templates
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.forked import unlock_in_forks
 from esformat.format.codec import Decompressor
-from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
+from esformat.format.data_block import I64, DataBlock
 from esformat.format.dictionary import ColumnDictionary, StoredDictionary, open_dictionary, with_null, zstd_of
 from esformat.format.directory import Root, open_leaf
 from esformat.format.footer import Key, check_opening, decode_footer

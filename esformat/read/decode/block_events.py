@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from esformat.core.blocks import FIRST_COLUMN_CHUNK
 from esformat.core.events import Column, Columns, Event, run_events
 from esformat.core.leaves import BlockSlice
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Decompressor
-from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
+from esformat.format.data_block import I64, DataBlock
 from esformat.format.encoding import decode_node
 from esformat.format.node import DecodeContext, Shape, read_head
 from esformat.format.packing import decode_ints, plane_bytes, read_pack
@@ -44,7 +45,7 @@ def find_rows(reader: Reader, query: Query, part: BlockSlice, block: DataBlock, 
         if not rows:
             return rows
     if query.timed and not query.covers(part.min_timestamp, part.max_timestamp):
-        times = block.run_times(part.run_row, low, high, reader.own().plain).data
+        times = block.run_times(part.run_row, low, high, reader.own().plain)
         a = 0 if query.start is None else bisect_left(times, query.start)
         b = len(times) if query.end is None else bisect_left(times, query.end)
         rows = list(range(low + a, low + b)) if rows is None else [row for row in rows if low + a <= row < low + b]
@@ -236,7 +237,7 @@ class EventMaker:
         """Events of some rows of a block, all of one run."""
         low, high = places[0], places[-1] + 1
         with self._reader.named:
-            times = block.run_times(run_start, low, high, self._plain)[np.array(places) - low]
+            times = np.asarray(block.run_times(run_start, low, high, self._plain))[np.array(places) - low]
             columns = row_columns(self._reader, block, low, high, self._shown, self._plain)
             data = self._chosen_data(block, places)
             return run_events(self._space, self._grouping, times, data, low, places, columns, self._reverse)

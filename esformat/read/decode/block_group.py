@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.core.blocks import NODE_BYTES, packs_of, shapes_of
+from esformat.core.blocks import FIRST_COLUMN_CHUNK, NODE_BYTES, packs_of, shapes_of
 from esformat.core.events import Columns
 from esformat.core.leaves import BlockSlice
 from esformat.core.numbers import sum_runs
@@ -24,7 +24,7 @@ from esformat.core.runs import run_starts, runs_at
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import Values, bytes_array, is_bytes, numbers_array, repeated_key
 from esformat.format.bytes_node import BytesNode, check_lengths
-from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, TIMESTAMPS_CHUNK, DataBlock, keys_array
+from esformat.format.data_block import I64, TIMESTAMPS_CHUNK, DataBlock, keys_array
 from esformat.format.layout import MAX_FRAME_BYTES
 from esformat.format.node import Shape, shape_of
 from esformat.format.packing import decode_many

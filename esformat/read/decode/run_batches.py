@@ -69,7 +69,7 @@ class BatchMaker:
     def _of_run(self, block: DataBlock, run_start: int, low: int, high: int) -> pa.RecordBatch:
         groupings = repeated_key(self._grouping, self._reader.schema.key_type, high - low)
         with self._reader.named:
-            times = block.run_times(run_start, low, high, self._reader.own().plain)
+            times = np.asarray(block.run_times(run_start, low, high, self._reader.own().plain))
             arrays = [self._array(name, block, times, groupings, low, high) for name in self._schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 

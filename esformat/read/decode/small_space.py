@@ -71,7 +71,7 @@ class SmallSpace:
                     if rows is not None:
                         rows = rows if limit is None else rows[-limit:] if query.reverse else rows[:limit]
                         if rows:
-                            times = block.run_times(start, rows[0], rows[-1] + 1, plain)
+                            times = np.asarray(block.run_times(start, rows[0], rows[-1] + 1, plain))
                             yield RunPart(block, grouping, rows[0], rows, times[np.array(rows) - rows[0]])
                         continue
                     if limit is not None:

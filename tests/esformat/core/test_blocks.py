@@ -11,7 +11,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.core.blocks import NODE_BYTES, Chunks, packs_of, shapes_of
+from esformat.core.blocks import FIRST_COLUMN_CHUNK, NODE_BYTES, Chunks, packs_of, shapes_of
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Codec, Decompressor, make_compressor
 from esformat.format.frame import decode_block, encode_block
@@ -22,11 +22,11 @@ PLAIN = Decompressor()
 
 
 def chunks_of(chunks: list[bytes], rows: int = 1, base: int = 0, runs: int = 1, lengths: list[int] | None = None):
-    """A data block of those chunks, opened."""
-    sizes = list(map(len, chunks)) if lengths is None else lengths
+    """A data block, opened: without keys and timestamps, and with those chunks of columns."""
+    sizes = [0, 0, *(map(len, chunks) if lengths is None else lengths)]
     head = struct.pack(f"<qII{len(sizes)}I", base, runs, len(sizes), *sizes)
     stored = encode_block(BlockKind.DATA, head + b"".join(chunks), count=rows, dictionary=3)
-    return Chunks(decode_block(stored, BlockKind.DATA, None, 64), len(sizes))
+    return Chunks(decode_block(stored, BlockKind.DATA, None, 64), len(sizes) - 2)
 
 
 @examples(100)
@@ -39,7 +39,7 @@ def chunks_of(chunks: list[bytes], rows: int = 1, base: int = 0, runs: int = 1, 
 def test_where_chunks_lie(chunks, rows, base, runs):
     """Each has the bytes between two edges; the facts of the head come back."""
     block = chunks_of(chunks, rows, base, runs)
-    assert [bytes(block.body[a:b]) for a, b in pairwise(block.chunks)] == chunks
+    assert [bytes(block.body[a:b]) for a, b in pairwise(block.chunks)] == [b"", b"", *chunks]
     assert (block.row_count, block.base, block.run_count, block.dictionary, block.offset) == (rows, base, runs, 3, 64)
 
 
@@ -62,10 +62,10 @@ def test_another_number_of_chunks():
     """A head that names others than the schema, or is cut short by the body's end."""
     block = encode_block(BlockKind.DATA, struct.pack("<qIII", 0, 1, 1, 0), count=1)
     with pytest.raises(CorruptSegmentError, match="has 1 chunks, expected 2"):
-        Chunks(decode_block(block, BlockKind.DATA, None, 64), 2)
+        Chunks(decode_block(block, BlockKind.DATA, None, 64), 0)
     for body in (bytes(15), struct.pack("<qIII", 0, 1, 2, 0)):
         with pytest.raises(CorruptSegmentError, match="cut short"):
-            Chunks(decode_block(encode_block(BlockKind.DATA, body, count=1), BlockKind.DATA, None, 64), 2)
+            Chunks(decode_block(encode_block(BlockKind.DATA, body, count=1), BlockKind.DATA, None, 64), 0)
 
 
 nodes = st.tuples(st.integers(0, 255), st.integers(0, 3))
@@ -84,23 +84,25 @@ def test_heads_of_several_blocks(blocks, codec):
     """Shapes of nodes, and the packs behind them."""
     compressor = make_compressor(codec)
     opened = [
-        chunks_of([b"", struct.pack("<BBH", *node, 0) + encode_ints(np.array(numbers), compressor)], len(numbers))
+        chunks_of([struct.pack("<BBH", *node, 0) + encode_ints(np.array(numbers), compressor)], len(numbers))
         for node, numbers in blocks
     ]
-    shapes, with_nulls = shapes_of(opened, 1)
+    shapes, with_nulls = shapes_of(opened, FIRST_COLUMN_CHUNK)
     assert shapes == {shape for (shape, _), _ in blocks}
     assert bool(with_nulls) == any(flags & 1 for (_, flags), _ in blocks)
-    assert decode_many(packs_of(opened, 1, NODE_BYTES), PLAIN).tolist() == [n for _, some in blocks for n in some]
+    assert decode_many(packs_of(opened, FIRST_COLUMN_CHUNK, NODE_BYTES), PLAIN).tolist() == [
+        n for _, some in blocks for n in some
+    ]
 
 
 def test_broken_nodes():
     """Unknown flags, a head that is cut short, and a chunk that is not there."""
     with pytest.raises(CorruptSegmentError, match="unknown flags 0x4"):
-        shapes_of([chunks_of([b"\x01\x04\x00\x00"])], 0)
+        shapes_of([chunks_of([b"\x01\x04\x00\x00"])], 2)
     with pytest.raises(CorruptSegmentError, match="cut short"):
-        shapes_of([chunks_of([b"\x01\x00\x00"])], 0)
+        shapes_of([chunks_of([b"\x01\x00\x00"])], 2)
     with pytest.raises(CorruptSegmentError, match="packed numbers"):
-        packs_of([chunks_of([b"\x01"])], 0, 4)
-    for chunk in (-1, 1, 1 << 40):
+        packs_of([chunks_of([b"\x01"])], 2, 4)
+    for chunk in (-1, 3, 1 << 40):
         with pytest.raises(IndexError):
             shapes_of([chunks_of([b"\x01\x00\x00\x00"])], chunk)

@@ -10,7 +10,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.core.numbers import join_planes, pack_bits, read_columns, read_pack, sum_runs, sum_steps
+from esformat.core.numbers import join_planes, pack_bits, read_columns, read_pack, sum_runs
 from esformat.errors import CorruptSegmentError
 
 int64s = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -120,25 +120,6 @@ def test_bits_outside(size, low, count):
     pack = read_pack(BIT_BODY, 0, 3)
     with pytest.raises(ValueError, match="packed numbers"):
         join_planes(BIT_BODY[:size], pack, b"", 0, low, np.zeros(9, np.int64), 0, count)
-
-
-@examples(100)
-@given(st.lists(int64s, max_size=20), int64s, st.data())
-def test_sums(steps, base, data):
-    """Sums of any part, modulo 2^64."""
-    first = data.draw(st.integers(0, len(steps)))
-    skipped = data.draw(st.integers(0, len(steps) - first))
-    out = np.zeros(data.draw(st.integers(0, len(steps) - first - skipped)), np.int64)
-    sum_steps(np.array(steps, np.int64), first, skipped, base, out)
-    sums = [wrapped(base + sum(steps[first : first + n + 1])) for n in range(skipped, skipped + len(out))]
-    assert out.tolist() == sums
-
-
-@pytest.mark.parametrize(("first", "skipped", "size"), [(-1, 0, 1), (0, -1, 1), (4, 0, 1), (0, 4, 0), (1, 1, 2)])
-def test_sums_outside(first, skipped, size):
-    """Nothing is read outside."""
-    with pytest.raises(ValueError, match="fewer numbers"):
-        sum_steps(np.zeros(3, np.int64), first, skipped, 0, np.zeros(size, np.int64))
 
 
 @examples(100)

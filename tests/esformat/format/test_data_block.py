@@ -72,9 +72,11 @@ def test_a_block_alone_tells_its_events(runs, data):
         keys = block.runs(READ)
         start = 0
         for space, count in zip(keys.spaces, keys.rows.tolist(), strict=True):
-            times = block.run_times(start, start, start + count, PLAIN).tolist()
+            times = list(block.run_times(start, start, start + count, PLAIN))
             low = data.draw(st.integers(0, count - 1))
-            assert block.run_times(start, start + low, start + count, PLAIN).tolist() == times[low:]
+            assert list(block.run_times(start, start + low, start + count, PLAIN)) == times[low:]
+            with pytest.raises(ValueError, match="does not have the rows"):
+                block.run_times(start, start + low, block.row_count + 1, PLAIN)
             found += [(space, time) for time in times]
             start += count
         assert block.column(0, pa.binary(), READ).to_pylist() == [b"%d" % n for n in range(first, last)]
