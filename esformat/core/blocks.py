@@ -144,6 +144,10 @@ class Chunks:
         if at != size or not 0 < self.row_count <= _MOST_ROWS:
             raise CorruptSegmentError("the head of a data block does not fit its body", offset=offset)
 
+    def detach(self) -> None:
+        """Take a copy of the body, where that is part of other bytes, which can be forgotten then."""
+        self.body = memoryview(bytes(self.body))
+
     def run_times(
         self, start: cython.Py_ssize_t, low: cython.Py_ssize_t, high: cython.Py_ssize_t, decompressor: Any
     ) -> Any:

@@ -7,6 +7,7 @@ packs one after another: rows, bytes, check, smallest timestamp, and how far the
 """
 
 import array as arrays
+from collections.abc import Sequence
 from typing import Any
 
 import cython
@@ -134,17 +135,13 @@ class Leaf:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _block_of(self, row: cython.longlong) -> cython.Py_ssize_t:
-        rows: cython.p_longlong = self.block_rows.data.as_longlongs
-        low: cython.Py_ssize_t = 0
-        high: cython.Py_ssize_t = self.block_count + 1
-        middle: cython.Py_ssize_t
-        while low < high:
-            middle = low + (high - low) // 2
-            if rows[middle] <= row:
-                low = middle + 1
-            else:
-                high = middle
-        return low - 1
+        return _place(self.block_rows.data.as_longlongs, self.block_count + 1, row + 1) - 1
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _run_of(self, row: cython.longlong) -> cython.Py_ssize_t:
+        """The leaf's run that holds a row of the segment."""
+        return _place(self.run_rows.data.as_longlongs, len(self.run_rows), row + 1) - 1
 
     def slices(
         self, first: cython.longlong, last: cython.longlong, run_start: cython.longlong, blocks: Any = None,
@@ -166,8 +163,12 @@ class Leaf:
         number: cython.Py_ssize_t = self._block_of(first)
         wanted: cython.const[cython.longlong][::1] = blocks
         listed: cython.const[cython.longlong][::1] = rows
-        next_wanted: cython.Py_ssize_t = 0 if blocks is None else _place(wanted, self.first_block + number)
-        from_row: cython.Py_ssize_t = 0 if rows is None else _place(listed, first)
+        next_wanted: cython.Py_ssize_t = 0
+        from_row: cython.Py_ssize_t = 0
+        if blocks is not None and wanted.shape[0]:
+            next_wanted = _place(cython.address(wanted[0]), wanted.shape[0], self.first_block + number)
+        if rows is not None and listed.shape[0]:
+            from_row = _place(cython.address(listed[0]), listed.shape[0], first)
         to_row: cython.Py_ssize_t = from_row
         low: cython.longlong = _LEAST if start is None else start
         high: cython.longlong = _LARGEST if end is None else end
@@ -240,12 +241,64 @@ class BlockSlice:
         self.max_timestamp = leaf.block_max.data.as_longlongs[block]
 
 
+def row_starts(parts: Sequence[BlockSlice]) -> tuple[Any, Any]:
+    """Of the blocks of slices, one after another: how many rows each has, and the row at which it begins."""
+    part: BlockSlice
+    counts: array.array = array.clone(_LONGS, len(parts), False)
+    starts: array.array = array.clone(_LONGS, len(parts), False)
+    k: cython.Py_ssize_t
+    row: cython.longlong = 0
+    for k, part in enumerate(parts):
+        counts.data.as_longlongs[k], starts.data.as_longlongs[k] = part.block_rows, row
+        row += part.block_rows
+    return counts, starts
+
+
+def run_starts(parts: Sequence[BlockSlice]) -> tuple[Any, Any, Any]:
+    """Where runs and blocks begin in the rows of the blocks of ascending slices, counted from the first block's first.
+
+    Gives arrays of int64: those places, ascending; the run that begins or goes on at each, counted from the first of
+    the slices' leaves on; the smallest timestamp of the block that it is in.
+    """
+    part: BlockSlice
+    size: cython.Py_ssize_t = 0
+    for part in parts:
+        size += part.leaf._run_of(part.origin + part.block_rows - 1) - part.leaf._run_of(part.origin) + 1
+    starts: array.array = array.clone(_LONGS, size, False)
+    runs: array.array = array.clone(_LONGS, size, False)
+    bases: array.array = array.clone(_LONGS, size, False)
+    made: cython.Py_ssize_t = 0
+    row: cython.longlong = 0
+    runs_before: cython.longlong = 0
+    runs_of_leaf: cython.longlong = 0
+    leaf_row: cython.longlong = -1
+    for part in parts:
+        edges: cython.p_longlong = part.leaf.run_rows.data.as_longlongs
+        if part.leaf.first_row != leaf_row:  # a leaf may have been opened twice
+            runs_before += runs_of_leaf
+            leaf_row, runs_of_leaf = part.leaf.first_row, len(part.leaf.run_rows) - 1
+        end: cython.longlong = part.origin + part.block_rows
+        run: cython.Py_ssize_t = part.leaf._run_of(part.origin)
+        place: cython.longlong = part.origin
+        while place < end:
+            starts.data.as_longlongs[made] = row + place - part.origin
+            runs.data.as_longlongs[made] = runs_before + run
+            bases.data.as_longlongs[made] = part.min_timestamp
+            made += 1
+            run += 1
+            place = edges[run]
+        row += part.block_rows
+    return starts, runs, bases
+
+
 @cython.cfunc
 @cython.exceptval(check=False)
-def _place(numbers: cython.const[cython.longlong][::1], number: cython.longlong) -> cython.Py_ssize_t:
-    """How many of ascending numbers are smaller than one."""
+def _place(
+    numbers: cython.pointer(cython.const[cython.longlong]), count: cython.Py_ssize_t, number: cython.longlong
+) -> cython.Py_ssize_t:
+    """How many of so many ascending numbers are smaller than one."""
     low: cython.Py_ssize_t = 0
-    high: cython.Py_ssize_t = numbers.shape[0]
+    high: cython.Py_ssize_t = count
     middle: cython.Py_ssize_t
     while low < high:
         middle = low + (high - low) // 2

@@ -114,11 +114,12 @@ def candidate_rows(segment: Segment, bounds: Bounds = UNBOUNDED) -> list[RowPiec
     low = MIN_TIMESTAMP if times.low is None else times.low
     high = MAX_TIMESTAMP + 1 if times.high is None else times.high
     root = reader.root
+    rows, data_offsets, earliest, latest = root.rows, root.data_offsets, root.min_timestamps, root.max_timestamps
     pieces = []
     for leaf, first, last in _runs_of_spaces(segment, bounds.get("space")):
-        if root.min_timestamps[leaf] < high and root.max_timestamps[leaf] >= low:
-            stored = root.handle(leaf).offset - root.data_offsets[leaf]
-            part = (last - first) / (root.rows[leaf + 1] - root.rows[leaf])
+        if earliest[leaf] < high and latest[leaf] >= low:
+            stored = root.handle(leaf).offset - data_offsets[leaf]
+            part = (last - first) / (rows[leaf + 1] - rows[leaf])
             pieces.append(RowPiece(first, last, max(1, int(stored * part * share))))
     return pieces
 

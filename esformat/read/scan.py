@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import chain, islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,7 @@ from esformat.read.decode.block_group import BlockGroup
 from esformat.read.decode.cached_group import KeptGroup
 from esformat.read.decode.event_rows import rows_of_batch
 from esformat.read.decode.few_rows import MOST_FEW, few_rows
-from esformat.read.decode.matched_rows import MatchedRows, completed
+from esformat.read.decode.matched_rows import GATHERED_ROWS, MatchedRows, completed
 from esformat.read.decode.run_batches import BatchMaker
 from esformat.read.decode.run_events import RunRows
 from esformat.read.decode.small_space import SmallSpace
@@ -53,12 +53,20 @@ Matches = Callable[[pa.RecordBatch], pa.BooleanArray]
 T = TypeVar("T", bound=Sized)
 
 
+class Test(NamedTuple):
+    """Which rows a caller wants, by some of their columns."""
+
+    columns: tuple[str, ...]
+    matches: Matches
+
+
 class Scan(Answer):
     """The events of one segment that answer a question, read when they are asked for."""
 
     _batch_bytes = BATCH_BYTES
     _decompressed_bytes = 0  # of text and bytes, for that group
     _block_bytes = 0  # of a block of the group that was decoded last; 0: none was
+    _row_bytes = 0  # of one of its rows that were wanted
 
     def __init__(
         self,
@@ -130,7 +138,7 @@ class Scan(Answer):
 
         columns: what `matches` looks at. They are decoded first, the others for the events that are wanted alone.
         """
-        return self._limited(self._read_matching(tuple(columns), matches))
+        return self._limited(self._read_matching(Test(tuple(columns), matches)))
 
     def count(self) -> int:
         """How many events there are; from the metadata alone where that tells."""
@@ -258,10 +266,10 @@ class Scan(Answer):
             few = list(few_rows(self._reader, self._query, narrowed, self._slices(narrowed), maker_of))
             return iter(few if len(few) < 2 else (pa.concat_batches(few),))
         groups = self._groups(self._wanted(narrowed), narrowed)
-        if self._query.limit is not None:
+        if self._query.limit is not None or self._page:
             batches = (self._read_group(group, columns, narrowed) for group in groups)
             return (batch for batch in batches if len(batch))
-        return self._in_parallel(groups, lambda group: self._read_group(group, columns, narrowed))
+        return self._gathered(groups, self._reader.schema.select(columns), narrowed)
 
     def _read_lazily(
         self, groups: Iterator[list[BlockSlice]], columns: Sequence[str], narrowed: Narrowed
@@ -315,61 +323,69 @@ class Scan(Answer):
         return batch
 
     def _decoded(self, group: list[BlockSlice], columns: Sequence[str], narrowed: Narrowed) -> pa.RecordBatch:
+        schema = self._reader.schema.select(columns)
+        rows = self._find(group, narrowed)
+        if rows is None:
+            return pa.RecordBatch.from_pylist([], schema)
+        return rows.complete(schema, reverse=self._query.reverse)
+
+    def _find(self, group: list[BlockSlice], narrowed: Narrowed, test: Test | None = None) -> MatchedRows | None:
+        """The rows of a group that answer the query; None without any. Of blocks that hold none nothing is decoded."""
         blocks = self._blocks(group, narrowed)
         places = blocks.select(self._query, narrowed)
-        if places is not None:  # blocks without any of the rows are not decoded
-            if not len(places):
-                return pa.RecordBatch.from_pylist([], self._reader.schema.select(columns))
-            blocks, places = blocks.part(places)
-        if places is not None and _adjoin(places) and 2 * len(places) >= blocks.row_count:
-            batch = blocks.to_batch(columns, None).slice(int(places[0]), len(places))
-        else:
-            batch = blocks.to_batch(columns, places)
-        self._decompressed_bytes = blocks.decompressed_bytes
-        return batch.take(pa.array(np.arange(len(batch) - 1, -1, -1))) if self._query.reverse else batch
+        if places is not None and not len(places):
+            return None
+        if test is None:
+            return MatchedRows(blocks, None) if places is None else MatchedRows(*blocks.part(places))
+        looked_at = blocks.to_batch(test.columns, places)
+        mask = test.matches(looked_at)
+        found = np.flatnonzero(np.asarray(mask))
+        if not len(found):
+            return None
+        if len(found) < len(looked_at):
+            looked_at = looked_at.filter(mask)
+            blocks, places = blocks.part(found if places is None else places[found])
+        return MatchedRows(blocks, places, looked_at)
 
-    def _read_matching(self, tested: tuple[str, ...], matches: Matches) -> Iterator[pa.RecordBatch]:
+    def _gathered(
+        self, groups: Iterator[list[BlockSlice]], schema: pa.Schema, narrowed: Narrowed, test: Test | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """What answers the query, in the columns of a schema: where few rows do, of several groups together."""
+        reverse = self._query.reverse
+        nothing = pa.RecordBatch.from_pylist([], schema=schema)
+        enough = test is not None and set(schema.names) <= set(test.columns)
+
+        def read(group: list[BlockSlice]) -> MatchedRows | pa.RecordBatch:
+            rows = self._find(group, narrowed, test)
+            if rows is None:
+                return nothing
+            alone = enough or rows.places is None or narrowed.asked_before
+            if not alone and self._row_bytes and not rows.fills(self._most_gathered()):
+                return rows
+            batch = rows.complete(schema, reverse=reverse)
+            self._block_bytes, self._row_bytes = batch.nbytes // len(group), 1 + batch.nbytes // len(batch)
+            self._decompressed_bytes = rows.blocks.decompressed_bytes
+            return batch
+
+        return completed(self._in_parallel(groups, read), schema, self._most_gathered, reverse=reverse)
+
+    def _most_gathered(self) -> int:
+        """How many rows of several groups are decoded together."""
+        return min(GATHERED_ROWS, self._batch_bytes // max(1, self._row_bytes))
+
+    def _read_matching(self, test: Test) -> Iterator[pa.RecordBatch]:
         wanted, narrowed = self.column_names, self._narrow_to_read()
         if narrowed.nothing:
             return iter(())
         if self._merged:
             every = self.__copy__()  # a limit counts those that are found
             every._query = self._query._replace(limit=None)
-            return _matching(every._read_batches(tuple(dict.fromkeys([*wanted, *tested]))), wanted, tested, matches)
-
-        schema, reverse = self.schema, self._query.reverse
-        nothing = pa.RecordBatch.from_pylist([], schema=schema)
-        enough = set(wanted) <= set(tested)
-
-        def find(group: list[BlockSlice]) -> MatchedRows | None:
-            blocks = self._blocks(group, narrowed)
-            places = blocks.select(self._query, narrowed)
-            looked_at = blocks.to_batch(tested, places)
-            self._decompressed_bytes = blocks.decompressed_bytes
-            mask = matches(looked_at)
-            found = np.flatnonzero(np.asarray(mask))
-            if not len(found):
-                return None
-            if len(found) < len(looked_at):
-                looked_at = looked_at.filter(mask)
-                if not enough:
-                    blocks, places = blocks.part(found if places is None else places[found])
-            return MatchedRows(blocks, places, looked_at)
-
-        def read(group: list[BlockSlice]) -> MatchedRows | pa.RecordBatch:
-            rows = find(group)
-            if rows is None:
-                return nothing
-            if not (enough or rows.full or narrowed.asked_before):
-                return rows
-            batch = rows.complete(schema, reverse=reverse)
-            self._block_bytes = batch.nbytes // len(group)
-            return batch
-
+            return _matching(every._read_batches(tuple(dict.fromkeys([*wanted, *test.columns]))), wanted, test)
         groups = self._groups(self._directed(narrowed), narrowed)
-        if self._query.limit is not None:
-            return (rows.complete(schema, reverse=reverse) for rows in map(find, groups) if rows)
-        return completed(self._in_parallel(groups, read), schema, reverse=reverse)
+        if self._query.limit is None:
+            return self._gathered(groups, self.schema, narrowed, test)
+        found = (self._find(group, narrowed, test) for group in groups)
+        return (rows.complete(self.schema, reverse=self._query.reverse) for rows in found if rows)
 
     def _in_parallel(self, groups: Iterator[list[BlockSlice]], read: Callable[[list[BlockSlice]], T]) -> Iterator[T]:
         """What is read of each group, in order: by threads a few groups ahead, where much is decompressed for the rows.
@@ -477,15 +493,9 @@ def _first_of(stretches: Iterable[Stretch], count: int, *, reverse: bool) -> Ite
         count -= size
 
 
-def _adjoin(places: I64) -> bool:
-    return bool(len(places)) and int(places[-1]) - int(places[0]) + 1 == len(places)
-
-
-def _matching(
-    batches: Iterator[pa.RecordBatch], columns: Sequence[str], tested: Sequence[str], matches: Matches
-) -> Iterator[pa.RecordBatch]:
+def _matching(batches: Iterator[pa.RecordBatch], columns: Sequence[str], test: Test) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        found = batch.select(columns).filter(matches(batch.select(tested)))
+        found = batch.select(columns).filter(test.matches(batch.select(test.columns)))
         if len(found):
             yield found
 

@@ -66,11 +66,12 @@ def _stretches(reader: Reader, query: Query, spaces: Domain | None, groupings: D
     """Rows whose space and grouping are within bounds, in leaves whose times are."""
     root = reader.root
     keys = None if spaces is None or spaces.listed is None else sorted(spaces.listed)
+    earliest, latest, rows = root.min_timestamps, root.max_timestamps, root.rows
     for number in _leaves(root, spaces, keys):
-        if query.misses(root.min_timestamps[number], root.max_timestamps[number]):
+        if query.misses(earliest[number], latest[number]):
             continue
         if spaces is None and groupings is None:
-            yield Stretch(number, root.rows[number], root.rows[number + 1], -1)
+            yield Stretch(number, rows[number], rows[number + 1], -1)
             continue
         leaf = reader.leaf(number)
         for first, last in _runs(leaf, spaces, keys):

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from py4j.java_gateway import JavaClass
@@ -40,6 +42,8 @@ FEW_EVENTS = 100_000
 """So many are read at once, by the driver: Spark's tasks and their Python take longer to begin than those to read."""
 MANY_ROWS = 10_000_000  # from so many on, several tasks make rows without columns
 FEW_BYTES = 32 << 20  # of them in memory: Spark takes up to 48 MiB without a job
+MOST_STAND_INS = 100  # schemas of sources without rows that a session keeps
+_kept_stand_ins: WeakKeyDictionary[SparkSession, dict[str, list[tuple[Any, int]]]] = WeakKeyDictionary()
 HANDED_TO = (SOURCE, "aggregator")
 """Data sources that take the options `columns` and `where`."""
 
@@ -207,12 +211,8 @@ def _of_view(spark: SparkSession, name: str) -> tuple[str, dict[str, str], Struc
 
 def _handed(spark: SparkSession, query: str, sources: Sequence[Source]) -> tuple[list[Handed], Any]:
     """What is handed to each source: everything, where the plan does not show it. And Spark's execution of the plan."""
-    frames = []
-    for source in sources:
-        rows = spark.sparkContext._jsc.emptyRDD()
-        schema = spark._jsparkSession.parseDataType(source.schema.json())
-        frames.append(DataFrame(spark._jsparkSession.createDataFrame(rows, schema), spark))
-    numbers = [int(frame._jdf.queryExecution().analyzed().rdd().id()) for frame in frames]
+    made = _stand_ins(spark, sources)
+    frames, numbers = [DataFrame(rows, spark) for rows, _ in made], [number for _, number in made]
     with _views(sources, frames) as changes:
         execution = _execution(spark, _rewritten(query, changes))
         current = _constant_of(spark, "catalyst.trees.TreePattern", "CURRENT_LIKE")
@@ -221,6 +221,27 @@ def _handed(spark: SparkSession, query: str, sources: Sequence[Source]) -> tuple
             execution.optimizedPlan(), numbers, [_columns_of(source.schema) for source in sources], conditions=timeless
         )
     return [handed or everything(each.schema.names) for handed, each in zip(found, sources, strict=True)], execution
+
+
+def _stand_ins(spark: SparkSession, sources: Sequence[Source]) -> list[tuple[Any, int]]:
+    """Frames of Java's with the columns of sources and no rows, and the numbers of their RDDs: one for each source.
+
+    They are kept for the session's next query: to make one takes as long as to plan a query.
+    """
+    kept = _kept_stand_ins.setdefault(spark, {})
+    if len(kept) > MOST_STAND_INS:
+        kept.clear()
+    found, used = [], Counter[str]()
+    for source in sources:
+        text = source.schema.json()
+        alike = kept.setdefault(text, [])
+        if used[text] == len(alike):
+            schema = spark._jsparkSession.parseDataType(text)
+            frame = spark._jsparkSession.createDataFrame(spark.sparkContext._jsc.emptyRDD(), schema)
+            alike.append((frame, int(frame.queryExecution().analyzed().rdd().id())))
+        found.append(alike[used[text]])
+        used[text] += 1
+    return found
 
 
 def _columns_of(schema: StructType) -> list[Column]:

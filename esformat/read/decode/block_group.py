@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from esformat.core.blocks import FIRST_COLUMN_CHUNK, NODE_BYTES, packs_of, shapes_of
 from esformat.core.events import Columns
-from esformat.core.leaves import BlockSlice
+from esformat.core.leaves import BlockSlice, Leaf, row_starts, run_starts
 from esformat.core.numbers import sum_runs
-from esformat.core.runs import run_starts, runs_at
+from esformat.core.runs import runs_at
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import Values, bytes_array, is_bytes, numbers_array, repeated_key
 from esformat.format.bytes_node import BytesNode, check_lengths
@@ -46,13 +46,10 @@ class BlockGroup:
         """Read the blocks of ascending slices, if they are not given. Raises CorruptSegmentError, ClosedError."""
         self._reader, self._parts = reader, parts
         self.blocks = reader.data_blocks(parts) if blocks is None else blocks
-        self._counts = np.array([block.row_count for block in self.blocks])
-        self.row_count = int(self._counts.sum())
-        self._starts: I64 = np.cumsum(self._counts) - self._counts  # of each block within the group
-        self._origins: I64 = np.array([part.origin for part in parts])  # within the segment
-        self._leaves = list({part.leaf.first_row: part.leaf for part in parts}.values())  # a leaf may be decoded twice
-        edges = [leaf.run_rows[:-1] for leaf in self._leaves] + [self._leaves[-1].run_rows[-1:]]
-        self._edges: I64 = np.concatenate(edges)  # first row of each run of the leaves, within the segment
+        counts, starts = row_starts(parts)
+        self._counts: I64 = np.asarray(counts)
+        self._starts: I64 = np.asarray(starts)  # of each block within the group
+        self.row_count: int = starts[-1] + counts[-1]
         self._times: I64 | None = None
         self._numbers: dict[int, npt.NDArray[np.integer[Any]]] = {}
         self._starts_of_runs: tuple[Any, Any, Any] | None = None
@@ -123,8 +120,15 @@ class BlockGroup:
         parts = [part for group, _ in groups for part in group._parts]
         joined = cls(groups[0][0]._reader, parts, [block for group, _ in groups for block in group.blocks])
         begins = np.cumsum([0, *(group.row_count for group, _ in groups)]).tolist()
+        times = [group._times for group, _ in groups if group._times is not None]
+        joined._times = np.concatenate(times) if len(times) == len(groups) else None
         places = [np.arange(group.row_count) if some is None else some for group, some in groups]
         return joined, np.concatenate([begin + some for begin, some in zip(begins, places, strict=False)])
+
+    def detach(self) -> None:
+        """Let go of what was read with the blocks, as they may be few of many."""
+        for block in self.blocks:
+            block.detach()
 
     # ------------------------------------------------------------ what they hold
 
@@ -145,12 +149,13 @@ class BlockGroup:
     def _run_starts(self) -> tuple[Any, Any, Any]:
         """Rows at which a run or a block begins, that run, and its block's base."""
         if self._starts_of_runs is None:
-            bases = np.array([block.base for block in self.blocks])
-            self._starts_of_runs = run_starts(self._edges, self._origins, self._counts, bases)
+            self._starts_of_runs = run_starts(self._parts)
         return self._starts_of_runs
 
     def to_batch(self, columns: Sequence[str], places: I64 | None) -> pa.RecordBatch:
         """The rows at `places` with the named columns. Raises CorruptSegmentError."""
+        if places is not None and _adjoin(places) and 2 * len(places) >= self.row_count:
+            return self.to_batch(columns, None).slice(int(places[0]), len(places))
         arrays = []
         run_of: I64 | None = None
         with self._reader.named:
@@ -186,7 +191,7 @@ class BlockGroup:
 
     def _run_keys(self, name: str) -> pa.Array:
         """The keys of all runs of the group's leaves."""
-        of_leaves = [leaf.spaces if name == "space" else leaf.groupings for leaf in self._leaves]
+        of_leaves = [leaf.spaces if name == "space" else leaf.groupings for leaf in self._leaves()]
         keys = pa.concat_arrays(list(map(keys_array, of_leaves)))
         try:
             return keys.cast(self._reader.schema.key_type)
@@ -203,8 +208,11 @@ class BlockGroup:
             return Keys(keys.take(pa.array(run_of)).to_pylist(), np.arange(len(run_of)))
         return Keys(keys.slice(first, last - first).to_pylist(), run_of - first)
 
+    def _leaves(self) -> list[Leaf]:
+        return list({part.leaf.first_row: part.leaf for part in self._parts}.values())  # one may have been opened twice
+
     def _has_groupings(self) -> bool:
-        return any(leaf.has_groupings for leaf in self._leaves)
+        return any(leaf.has_groupings for leaf in self._leaves())
 
     def to_events(self, columns: Sequence[str], places: I64 | None) -> EventRows:
         """The rows at `places`, decoded so far that making `Event`s of them is all that is left to do."""
@@ -399,6 +407,10 @@ def _rendered(waiting: list[Decoded], kind: pa.DataType) -> list[pa.Array]:
         valid = np.concatenate([np.ones(len(decoded), np.uint8) if part is None else part for part, decoded in there])
     waiting.clear()
     return [text_array(offsets, data, kind, valid)]
+
+
+def _adjoin(places: I64) -> bool:
+    return bool(len(places)) and int(places[-1]) - int(places[0]) + 1 == len(places)
 
 
 def _both(mask: Mask | None, other: Mask) -> Mask:

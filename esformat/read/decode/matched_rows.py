@@ -1,4 +1,4 @@
-"""Rows that a condition wants: found group by group, their other columns decoded for several groups together.
+"""Rows that a question wants: found group by group, their columns decoded for several groups together.
 
 Where few rows match, each group has few blocks that hold some, and what Python does for a group of blocks would be
 most of the work.
@@ -6,7 +6,7 @@ most of the work.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,6 @@ from esformat.read.decode.block_group import BlockGroup
 
 GATHERED_BLOCKS = 24  # blocks whose other columns are decoded together
 GATHERED_ROWS = 1 << 15
-GATHERED_GROUPS = 8  # what was read of them stays in memory meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,36 +25,40 @@ class MatchedRows:
 
     blocks: BlockGroup
     places: I64 | None
-    looked_at: pa.RecordBatch
+    looked_at: pa.RecordBatch | None = None
 
     def __len__(self) -> int:
-        return len(self.looked_at)
+        return self.blocks.row_count if self.places is None else len(self.places)
 
-    @property
-    def full(self) -> bool:
-        """Whether it is enough to be completed by itself."""
-        return 2 * len(self.blocks.blocks) > GATHERED_BLOCKS or 2 * len(self) > GATHERED_ROWS
+    def fills(self, most_rows: int) -> bool:
+        """Whether they are enough to be completed by themselves, where so many rows are at most."""
+        return 2 * len(self.blocks.blocks) > GATHERED_BLOCKS or 2 * len(self) > most_rows
 
     def complete(self, schema: pa.Schema, *, reverse: bool) -> pa.RecordBatch:
         """The rows in the columns of `schema`."""
-        tested = self.looked_at.schema.names
-        rest = self.blocks.to_batch([name for name in schema.names if name not in tested], self.places)
-        arrays = [(self.looked_at if name in tested else rest).column(name) for name in schema.names]
-        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        tested = () if self.looked_at is None else self.looked_at.schema.names
+        batch = self.blocks.to_batch([name for name in schema.names if name not in tested], self.places)
+        if self.looked_at is not None:
+            arrays = [(self.looked_at if name in tested else batch).column(name) for name in schema.names]
+            batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
         return batch.take(pa.array(np.arange(len(batch) - 1, -1, -1))) if reverse else batch
 
 
 def completed(
-    found: Iterable[MatchedRows | pa.RecordBatch], schema: pa.Schema, *, reverse: bool
+    found: Iterable[MatchedRows | pa.RecordBatch], schema: pa.Schema, most_rows: Callable[[], int], *, reverse: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The batches, in their order, and between them what is not complete yet, as much as possible at a time."""
+    """The batches, in their order, and between them what is not complete yet, as much as possible at a time.
+
+    most_rows: how many rows that is at most, as far as is known by now.
+    """
     held: list[MatchedRows] = []
     blocks = rows = 0
     for one in found:
         if isinstance(one, MatchedRows):
+            one.blocks.detach()
             held.append(one)
             blocks, rows = blocks + len(one.blocks.blocks), rows + len(one)
-            if blocks < GATHERED_BLOCKS and rows < GATHERED_ROWS and len(held) < GATHERED_GROUPS:
+            if blocks < GATHERED_BLOCKS and rows < most_rows():
                 continue
         if held:
             yield _joined(held, reverse=reverse).complete(schema, reverse=reverse)
@@ -71,4 +74,5 @@ def _joined(parts: Sequence[MatchedRows], *, reverse: bool) -> MatchedRows:
         return parts[0]
     ascending = parts[::-1] if reverse else parts
     blocks, places = BlockGroup.joined([(part.blocks, part.places) for part in ascending])
-    return MatchedRows(blocks, places, pa.concat_batches([part.looked_at for part in ascending]))
+    looked_at = [part.looked_at for part in ascending if part.looked_at is not None]
+    return MatchedRows(blocks, places, pa.concat_batches(looked_at) if looked_at else None)

@@ -43,6 +43,15 @@ def test_where_chunks_lie(chunks, rows, base, runs):
     assert (block.row_count, block.base, block.run_count, block.dictionary, block.offset) == (rows, base, runs, 3, 64)
 
 
+def test_a_block_of_its_own():
+    """A body that was read with others is the same without them."""
+    block = chunks_of([b"abc"])
+    read = block.body.obj
+    block.detach()
+    assert block.body.obj is not read
+    assert bytes(block.body[block.chunks[2] :]) == b"abc"
+
+
 @pytest.mark.parametrize("lengths", [[3, 5], [2, 4], [(1 << 32) - 1, 9]])
 def test_lengths_that_do_not_fit(lengths):
     """Fewer bytes than chunks, or more."""

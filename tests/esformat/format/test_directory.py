@@ -15,7 +15,7 @@ from event_strategies import HIGHEST, LOWEST
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.core.leaves import BlockSlice
+from esformat.core.leaves import BlockSlice, row_starts, run_starts
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Codec, Decompressor, make_compressor
 from esformat.format.data_block import Runs, decode_keys
@@ -181,6 +181,36 @@ def test_slices_of_blocks(data):
     for one in found:
         assert (one.block_rows, one.end - one.offset) == (sizes[one.block], 30 + one.block)
         assert [one.min_timestamp, one.max_timestamp] == list(times[one.block])
+
+
+@examples(100)
+@given(st.data())
+def test_runs_in_blocks(data):
+    """Where runs begin in the rows of blocks of two leaves, some of them left out: as a look at every row says."""
+    parts, facts, row, block = [], [], 10, 3
+    for number in range(2):
+        rows = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=8))
+        cuts = data.draw(st.sets(st.integers(1, sum(rows) - 1), max_size=6)) if sum(rows) > 1 else set()
+        edges = [0, *sorted(cuts), sum(rows)]
+        spans = [BlockSpan(b - a, 30, 7, 100 * number + n, 999) for n, (a, b) in enumerate(pairwise(edges))]
+        keys = [(b"%d%02d" % (number, n), b"") for n in range(len(rows))]
+        leaf = leaf_of(encode_leaf(runs_of(keys, rows), spans, WRITE), row, block)
+        for part in leaf.slices(row, row + sum(rows), -1):
+            if data.draw(st.booleans()):
+                parts.append(part)
+                facts += [(leaf.spaces[bisect_right(leaf.run_rows, r) - 1], part.number, part.min_timestamp)
+                          for r in range(part.origin, part.origin + part.block_rows)]  # fmt: skip
+        row, block = row + sum(rows), block + len(spans)
+
+    starts, runs, bases = run_starts(parts)
+    begins = [n for n, fact in enumerate(facts) if n == 0 or fact != facts[n - 1]]
+    leaves = {part.leaf.first_row: part.leaf for part in parts}.values()
+    spaces = [space for leaf in leaves for space in leaf.spaces]
+    assert list(starts) == begins
+    assert [(spaces[run], base) for run, base in zip(runs, bases, strict=True)] == [facts[n][::2] for n in begins]
+    counts, firsts = row_starts(parts)
+    assert list(counts) == [part.block_rows for part in parts]
+    assert [*firsts, len(facts)] == list(accumulate(counts, initial=0))
 
 
 @pytest.mark.parametrize(("first", "last"), [(9, 12), (12, 16), (12, 12), (14, 12)])

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from effort import share_of
+from small_pieces import Pieces, cut_small
 
 import esformat
 
@@ -83,3 +84,19 @@ def test_full_blocks_come_eight_at_first(tmp_path):
         writer.add_table(pa.table({"space": ["s"] * count, "timestamp": range(count), "data": [b"y"] * count}))
     with esformat.open(tmp_path / "full.esdb") as segment:
         assert [len(batch) for batch in segment.scan(columns=["data"]).batches()] == [8 * 2048, 2 * 2048]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_rare_rows_come_together(tmp_path, reverse):
+    """Those of many groups of blocks in one batch, unless they are large; the first group tells how large they are."""
+    with cut_small(Pieces(block_rows=16, leaf_blocks=4, batch_blocks=3)):
+        with esformat.create(tmp_path / "a.esdb") as writer:
+            for n in range(3000):
+                writer.add(f"s{n % 100:02d}", b"x" * 100, timestamp=n)
+        with esformat.open(tmp_path / "a.esdb") as segment:
+            scan = segment.scan(start=1000, end=1100, reverse=reverse)
+            together, apart = list(scan.batches()), list(scan.in_batches_of(1000).batches())
+    assert pa.Table.from_batches(together).equals(pa.Table.from_batches(apart))
+    assert sum(map(len, together)) == 100
+    assert 4 <= len(together) <= 8
+    assert len(apart) >= 2 * len(together)
