@@ -137,7 +137,7 @@ def _columns(reader: Reader, data_bytes: int) -> list[ColumnBytes]:
     for number in chosen:
         while reader.root.blocks[leaf_number + 1] <= number:
             leaf_number += 1
-        leaf = reader.leaf(leaf_number)
+        leaf = reader.leaf(leaf_number, keys=False)
         block = reader.data_block(leaf, number - leaf.first_block)
         for chunk in sums:
             sums[chunk] += block.chunks[chunk + 1] - block.chunks[chunk]

@@ -68,7 +68,7 @@ def open_block(stored: Any, computed: cython.ulonglong, kind: cython.int, check:
         raise ChecksumMismatchError(
             f"block checksum is {computed:016x}, stored is {found:016x}", offset=offset, hint="run `esdb verify`"
         )
-    if check is not None and (found & _SHORT) != cython.cast(cython.ulonglong, check):
+    if check is not None and cython.cast(cython.longlong, found & _SHORT) != cython.cast(cython.longlong, check):
         raise ChecksumMismatchError(
             f"block checksum ends in {found & _SHORT:08x}, its handle says {check:08x}: another block lies here",
             offset=offset,

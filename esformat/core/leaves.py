@@ -12,7 +12,7 @@ from typing import Any
 
 import cython
 from cython.cimports.cpython import array
-from cython.cimports.esformat.core.packs import PackHead, fill_numbers, read_pack_head
+from cython.cimports.esformat.core.packs import PackHead, end_of_strings, fill_numbers, read_pack_head
 
 from esformat.core.keys import read_keys
 from esformat.errors import CorruptSegmentError
@@ -31,7 +31,7 @@ _LONGS = cython.declare(array.array, arrays.array("q"))
 class Leaf:
     """A decoded leaf. Rows and blocks are numbered as in the whole segment; arrays are of int64.
 
-    `spaces`, `groupings`: those of the runs; `run_rows[i]`…`run_rows[i + 1]`: rows of the i-th.
+    `spaces`, `groupings`: those of the runs, None until `open_keys`; `run_rows[i]`…`run_rows[i + 1]`: rows of the i-th.
     `block_rows[j]`…`block_rows[j + 1]`: rows of the leaf's j-th block; `block_offsets[j]`…`[j + 1]`: its bytes.
     """
 
@@ -45,6 +45,9 @@ class Leaf:
     block_max = cython.declare(array.array, visibility="readonly")  # type: arrays.array[int]
     block_count = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
     """Data blocks that the leaf covers."""
+    _body: object
+    _keys_at: cython.Py_ssize_t
+    _keys_end: cython.Py_ssize_t
     first_row = cython.declare(cython.longlong, visibility="readonly")  # type: int
     last_row = cython.declare(cython.longlong, visibility="readonly")  # type: int
     first_block = cython.declare(cython.longlong, visibility="readonly")  # type: int
@@ -56,11 +59,9 @@ class Leaf:
 
     def __init__(
         self, body: Any, runs: cython.Py_ssize_t, first_row: cython.longlong, first_block: cython.longlong,
-        data_offset: cython.longlong, plain: Any, framed: Any,
+        data_offset: cython.longlong, plain: Any,
     ) -> None:  # fmt: skip
-        """plain, framed: decompressors without and with a dictionary. Raises CorruptSegmentError where the leaf
-        contradicts itself.
-        """
+        """plain: a decompressor without a dictionary. Raises CorruptSegmentError where the leaf contradicts itself."""
         view: cython.const[cython.uchar][::1] = body
         size: cython.Py_ssize_t = view.shape[0]
         if size < 4:
@@ -74,15 +75,33 @@ class Leaf:
         self.run_rows = array.clone(_LONGS, runs + 1, False)
         _read_pack(body, view, 4, runs, cython.address(head), plain, self.run_rows.data.as_longlongs + 1)
         self.last_row = _summed(self.run_rows.data.as_longlongs, runs, first_row)
-        self.spaces, at = read_keys(body, head.end, runs, plain, framed)
-        self.groupings, at = read_keys(body, at, runs, plain, framed)
-        self.has_groupings = not self.groupings.all_empty
-        end: cython.Py_ssize_t = self._read_blocks(body, view, at, data_offset, plain)
+        self._body, self._keys_at = body, head.end
+        at: cython.Py_ssize_t = end_of_strings(data, size, head.end, runs)
+        self._keys_end = end_of_strings(data, size, at, runs) if at >= 0 else -1
+        if self._keys_end < 0:
+            raise CorruptSegmentError("the keys of a directory leaf break the format")
+        end: cython.Py_ssize_t = self._read_blocks(body, view, self._keys_end, data_offset, plain)
         if end != size or self.block_rows.data.as_longlongs[blocks] != self.last_row:
             raise CorruptSegmentError("a directory leaf contradicts itself")
-        if not self.spaces.ascend_with(self.groupings):
+        self.size_bytes = 1200 + 24 * runs + 40 * self.block_count + 4 * (self._keys_end - self._keys_at)
+
+    def open_keys(self, plain: Any, framed: Any) -> None:
+        """Decode the keys of the runs, unless that was done: scans of other columns need none.
+
+        plain, framed: decompressors without and with a dictionary. Raises CorruptSegmentError, UnsupportedVersionError.
+        """
+        body: Any = self._body
+        if self.spaces is not None:
+            return
+        runs: cython.Py_ssize_t = len(self.run_rows) - 1
+        spaces, at = read_keys(body, self._keys_at, runs, plain, framed)
+        groupings, at = read_keys(body, at, runs, plain, framed)
+        if at != self._keys_end:
+            raise CorruptSegmentError("a directory leaf contradicts itself")
+        if not spaces.ascend_with(groupings):
             raise CorruptSegmentError("the runs of a directory leaf do not ascend")
-        self.size_bytes = 1200 + 8 * runs + 40 * self.block_count + self.spaces.size_bytes + self.groupings.size_bytes
+        self.groupings, self.has_groupings = groupings, not groupings.all_empty
+        self.spaces = spaces  # the last, as another thread may look at it
 
     @cython.cfunc
     def _read_blocks(

@@ -14,6 +14,10 @@ cdef enum:
     PACK_HEAD_BYTES = 8
     PACK_OF_BITS = 255  # in place of the number of raw planes
     NUMBERS_TOGETHER = 256
+    NODE_HEAD_BYTES = 4
+    STRINGS = 4  # shape of a node
+    NEEDS_DICTIONARY = 2  # flag of one
+    MOST_FRAME_ROWS = 1024
 
 
 cdef struct PackHead:
@@ -196,3 +200,31 @@ cdef inline int fill_numbers(
     with nogil:
         join_number_planes(data + pack.raw_at, more, pack, count, low, out, size)
     return 0
+
+
+cdef inline Py_ssize_t end_of_strings(
+    const byte* body, Py_ssize_t size, Py_ssize_t at, Py_ssize_t count
+) noexcept nogil:
+    """The byte behind a node of `count` strings without validity; -1 where it breaks the format."""
+    cdef PackHead pack
+    cdef Py_ssize_t i, rows, width, frames, end
+    if at > size - NODE_HEAD_BYTES or body[at] != STRINGS or body[at + 1] & ~NEEDS_DICTIONARY:
+        return -1
+    rows = body[at + 2] | body[at + 3] << 8
+    if not 0 < rows <= MOST_FRAME_ROWS:
+        return -1
+    if not read_pack_head(body, size, at + NODE_HEAD_BYTES, count, &pack) or pack.end > size - 2:
+        return -1
+    width = body[pack.end + 1]
+    frames = (count + rows - 1) // rows
+    at = pack.end + 2
+    if (width != 2 and width != 4) or frames > (size - at) // width:
+        return -1
+    end = at + width * frames
+    for i in range(frames):
+        end += body[at + width * i] | body[at + width * i + 1] << 8
+        if width == 4:
+            end += <Py_ssize_t>body[at + width * i + 2] << 16 | <Py_ssize_t>body[at + width * i + 3] << 24
+        if end > size:
+            return -1
+    return end

@@ -11,7 +11,14 @@ from typing import Any
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.esformat.core.digits import CELL_BYTES, write_number, write_numbers
-from cython.cimports.esformat.core.packs import PackHead, number_of_bits, read_pack_head, unpack_bits, whole_words
+from cython.cimports.esformat.core.packs import (
+    PackHead,
+    end_of_strings,
+    number_of_bits,
+    read_pack_head,
+    unpack_bits,
+    whole_words,
+)
 from cython.cimports.libc.string import memcpy, memset
 
 from esformat.core.templates import Templates
@@ -35,12 +42,6 @@ _MOST_TEMPLATES = cython.declare(cython.Py_ssize_t, 0xFFFF)  # whose numbers are
 _MISSING = cython.declare(cython.Py_ssize_t, -1)
 _INVALID = cython.declare(cython.Py_ssize_t, -2)
 _TOO_LONG = cython.declare(cython.Py_ssize_t, -3)
-
-_NODE_BYTES = cython.declare(cython.Py_ssize_t, 4)
-_BYTES_SHAPE = cython.declare(cython.int, 4)
-_TEMPLATES_SHAPE = cython.declare(cython.int, 8)
-_NEEDS_DICTIONARY = cython.declare(cython.int, 2)
-_MOST_FRAME_ROWS = cython.declare(cython.Py_ssize_t, 1024)
 
 Column = cython.struct(  # where the values of a variable lie
     form=cython.int,
@@ -152,12 +153,19 @@ class TemplateRows:
         memory: bytes = PyBytes_FromStringAndSize(cython.NULL, 2 * n + 2)
         self._held.append(memory)
         self._codes = cython.cast(cython.p_ushort, PyBytes_AS_STRING(memory))
-        self.has_nulls = False
+        code: cython.ulonglong
+        most: cython.ulonglong = self._count
+        above: cython.ulonglong = 0  # its highest bit: whether a code is larger, or negative
+        below: cython.ulonglong = 0  # the same: whether one is less than 1
+        out: cython.p_ushort = self._codes
         for i in range(n):
-            if not 0 <= codes[i] <= self._count:
-                raise CorruptSegmentError("a row names a template that is not there")
-            self.has_nulls |= codes[i] == 0
-            self._codes[i] = cython.cast(cython.ushort, codes[i])
+            code = cython.cast(cython.ulonglong, codes[i])
+            above |= code | (most - code)
+            below |= code - 1
+            out[i] = cython.cast(cython.ushort, code)
+        if above >> 63:
+            raise CorruptSegmentError("a row names a template that is not there")
+        self.has_nulls = below >> 63 != 0
         return None
 
     @cython.cfunc
@@ -195,7 +203,7 @@ class TemplateRows:
             self.columns.append((v, at, column.count))
             if self._kind[v] == _STRING:
                 self.others.append((v, at, column.count))
-                at = _end_of_strings(cython.address(body[0]), size, at, column.count)
+                at = end_of_strings(cython.address(body[0]), size, at, column.count)
                 if at < 0:
                     raise CorruptSegmentError("the strings of a variable of templates break the format")
                 continue
@@ -976,38 +984,3 @@ def _tally(
             touched += 1
         work.seen[codes[begin]] += i - begin
     return touched
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _end_of_strings(
-    body: cython.pointer(cython.const[cython.uchar]),
-    size: cython.Py_ssize_t,
-    at: cython.Py_ssize_t,
-    count: cython.Py_ssize_t,
-) -> cython.Py_ssize_t:
-    """The byte behind a node of `count` strings without validity; -1 where it breaks the format."""
-    pack = cython.declare(PackHead)
-    i: cython.Py_ssize_t
-    if at > size - _NODE_BYTES or body[at] != _BYTES_SHAPE or body[at + 1] & ~_NEEDS_DICTIONARY:
-        return -1
-    rows: cython.Py_ssize_t = body[at + 2] + (cython.cast(cython.Py_ssize_t, body[at + 3]) << 8)
-    if not 0 < rows <= _MOST_FRAME_ROWS:
-        return -1
-    if not read_pack_head(body, size, at + _NODE_BYTES, count, cython.address(pack)) or pack.end > size - 2:
-        return -1
-    width: cython.Py_ssize_t = body[pack.end + 1]
-    frames: cython.Py_ssize_t = (count + rows - 1) // rows
-    at = pack.end + 2
-    if (width != 2 and width != 4) or frames > (size - at) // width:
-        return -1
-    end: cython.Py_ssize_t = at + width * frames
-    for i in range(frames):
-        end += body[at + width * i] + (cython.cast(cython.Py_ssize_t, body[at + width * i + 1]) << 8)
-        if width == 4:
-            end += cython.cast(cython.Py_ssize_t, body[at + width * i + 2]) << 16
-            end += cython.cast(cython.Py_ssize_t, body[at + width * i + 3]) << 24
-        if end > size:
-            return -1
-    return end

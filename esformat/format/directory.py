@@ -86,10 +86,17 @@ def encode_leaf(runs: Runs, spans: list[BlockSpan], context: EncodeContext) -> b
     return encode_block(BlockKind.DIRECTORY, body, count=len(runs.rows))
 
 
-def open_leaf(block: Block, first_row: int, first_block: int, data_offset: int, context: DecodeContext) -> Leaf:
-    """A leaf whose checksum was verified. Raises CorruptSegmentError where it contradicts itself."""
+def open_leaf(
+    block: Block, first_row: int, first_block: int, data_offset: int, context: DecodeContext, *, keys: bool = True
+) -> Leaf:
+    """A leaf whose checksum was verified. Raises CorruptSegmentError where it contradicts itself.
+
+    keys: decode its keys, too.
+    """
     try:
-        leaf = Leaf(block.body, block.count, first_row, first_block, data_offset, context.plain, context.framed)
+        leaf = Leaf(block.body, block.count, first_row, first_block, data_offset, context.plain)
+        if keys:
+            leaf.open_keys(context.plain, context.framed)
     except CorruptSegmentError as error:
         error.offset = block.offset
         raise
@@ -233,11 +240,14 @@ class Root:
         return self.place(leaf)[0]
 
     def describes(self, number: int, leaf: Leaf) -> bool:
-        """Whether a leaf has the first space, the rows and the blocks that the root says; times are for checkers."""
+        """Whether a leaf has the rows and blocks that the root says, and the first space, where its keys are decoded.
+
+        Times are for checkers.
+        """
         return (
             leaf.last_row == self.rows[number + 1]
             and leaf.first_block + leaf.block_count == self.blocks[number + 1]
-            and leaf.spaces[0] == self._first_spaces[number]
+            and (leaf.spaces is None or leaf.spaces[0] == self._first_spaces[number])
         )
 
     def leaves_of(self, space: bytes) -> range:

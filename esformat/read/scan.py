@@ -363,7 +363,8 @@ class Scan(Answer):
             if not alone and self._row_bytes and not rows.fills(self._most_gathered()):
                 return rows
             batch = rows.complete(schema, reverse=reverse)
-            self._block_bytes, self._row_bytes = batch.nbytes // len(group), 1 + batch.nbytes // len(batch)
+            size = batch.nbytes
+            self._block_bytes, self._row_bytes = size // len(group), 1 + size // len(batch)
             self._decompressed_bytes = rows.blocks.decompressed_bytes
             return batch
 
@@ -432,7 +433,7 @@ class Scan(Answer):
         """Times between which all rows of some runs lie, from the directory."""
         low, high = [], []
         for stretch in chain.from_iterable(runs):
-            leaf = self._reader.leaf(stretch.leaf)
+            leaf = self._reader.leaf(stretch.leaf, keys=False)
             blocks = slice(leaf.block_of(stretch.first), leaf.block_of(stretch.last - 1) + 1)
             low.append(min(leaf.block_min[blocks]))
             high.append(max(leaf.block_max[blocks]))

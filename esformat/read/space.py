@@ -80,7 +80,7 @@ class Space(Unpicklable, Scannable[Scan]):
         if self._reader.announce is not None:  # a source far away is asked for all stretches at once
             return False
         first, last = self._stretches[0], self._stretches[-1]
-        a, b = self._reader.leaf(first.leaf), self._reader.leaf(last.leaf)
+        a, b = self._reader.leaf(first.leaf, keys=False), self._reader.leaf(last.leaf, keys=False)
         blocks = b.first_block + b.block_of(last.last - 1) - a.first_block - a.block_of(first.first)
         return self.num_events <= FEW_EVENTS and blocks < FEW_BLOCKS
 

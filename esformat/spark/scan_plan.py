@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
@@ -22,6 +24,7 @@ OPENING_BYTES = 256 << 10  # what opening a segment costs a task, in stored byte
 LEAST_BYTES = 8 << 20  # stored: half a second of one core; a task costs some hundredths
 OPENING_THREADS = 16
 IN_TURN = 32  # local files up to so many are opened sooner one after the other than threads for them start
+KNOWN_SCHEMAS = 10_000  # of files; those with the same columns are not many
 SMALL_CACHE_BYTES = 8 << 20  # a task reads each block once: what it would keep is of no use to it
 
 P = TypeVar("P")
@@ -56,12 +59,25 @@ class Candidate:
 
 def read_schemas(places: Sequence[Place]) -> list[tuple[str, pa.Schema]]:
     """Name and columns of each segment, from its footer. Raises UsageError where text and binary keys are mixed."""
+    return _named(zip(map(name_of, places), in_threads(_schema_at, places), strict=True))
 
-    def read(place: Place) -> EventSchema:
-        with open_place(place, cache_bytes=0) as segment:
-            return schema_of(segment)
 
-    return _named(zip(map(name_of, places), in_threads(read, places), strict=True))
+def _schema_at(place: Place) -> EventSchema:
+    if not isinstance(place, str):
+        return _schema_in(place)
+    facts = Path(place).stat()
+    return _known_schema(place, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+
+
+@lru_cache(KNOWN_SCHEMAS)
+def _known_schema(path: str, *_identity: int) -> EventSchema:
+    """The columns of a local segment, which stay as they are as long as the file does."""
+    return _schema_in(path)
+
+
+def _schema_in(place: Place) -> EventSchema:
+    with open_place(place, cache_bytes=0) as segment:
+        return schema_of(segment)
 
 
 def schemas_of(candidates: Sequence[Candidate]) -> list[tuple[str, pa.Schema]]:

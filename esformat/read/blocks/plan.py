@@ -111,7 +111,7 @@ def _blocks_of(reader: Reader, rows: I64) -> I64:
     leaves = np.searchsorted(reader.root.rows, rows, side="right") - 1
     parts = []
     for number in np.unique(leaves).tolist():
-        leaf = reader.leaf(number)
+        leaf = reader.leaf(number, keys=False)
         first, last = np.searchsorted(leaves, (number, number + 1)).tolist()
         parts.append(np.searchsorted(leaf.block_rows, rows[first:last], side="right") - 1 + leaf.first_block)
     return np.concatenate(parts)
@@ -146,16 +146,16 @@ def block_span(reader: Reader, low: int, high: int) -> tuple[int, int]:
     if high - low == root.rows[-1]:
         return 0, root.blocks[-1]
     first, last = root.leaf_of_row(low), root.leaf_of_row(high - 1)
-    leaf = reader.leaf(first)
+    leaf = reader.leaf(first, keys=False)
     begin = leaf.first_block + leaf.block_of(low)
-    leaf = leaf if last == first else reader.leaf(last)
+    leaf = leaf if last == first else reader.leaf(last, keys=False)
     return begin, leaf.first_block + leaf.block_of(high - 1) + 1
 
 
 def slices(reader: Reader, query: Query, stretch: Stretch, narrowed: Narrowed) -> list[BlockSlice]:
     """The slices of blocks in a stretch that can hold answers, in the query's direction."""
     _, first, last, run_start = stretch
-    leaf = reader.leaf(stretch.leaf)
+    leaf = reader.leaf(stretch.leaf, keys=False)
     found = leaf.slices(first, last, run_start, narrowed.blocks, narrowed.rows, query.start, query.end)
     return found[::-1] if query.reverse else found
 

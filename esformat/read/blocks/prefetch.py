@@ -72,7 +72,7 @@ def announce_groups(reader: Reader, query: Query, groups: Iterable[list[list[Str
 
 def _end_of(reader: Reader, stretch: Stretch, limit: int, reverse: bool) -> Stretch:
     """The rows of a run that a merge needs for `limit` of them, and the block after: it looks for ties there."""
-    leaf = reader.leaf(stretch.leaf)
+    leaf = reader.leaf(stretch.leaf, keys=False)
     if reverse:
         first = leaf.block_rows[leaf.block_of(max(stretch.first, stretch.last - limit - 1))] - 1
         return stretch._replace(first=max(stretch.first, first))

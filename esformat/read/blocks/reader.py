@@ -246,10 +246,28 @@ class Reader:
                     failure = error
         raise failure or CorruptSegmentError(f"the file has no dictionary {number}", path=self.name)
 
-    def leaf(self, number: int) -> Leaf:
-        """A directory leaf."""
+    def leaf(self, number: int, *, keys: bool = True) -> Leaf:
+        """A directory leaf; `keys`: with those of its runs."""
         key = (0, number)
-        return self._tables.find(key) or self._tables.get(key, lambda: self._read_leaf(number))
+        leaf: Leaf = self._tables.find(key) or self._tables.get(key, lambda: self._read_leaf(number))
+        return self.with_keys(leaf) if keys and leaf.spaces is None else leaf
+
+    def with_keys(self, leaf: Leaf) -> Leaf:
+        """The same leaf with the keys of its runs."""
+        if leaf.spaces is None:
+            number, own = self.root.leaf_of_row(leaf.first_row), self.own()
+            with self.named:
+                try:
+                    leaf.open_keys(own.plain, own.framed)
+                    self._check_leaf(number, leaf)
+                except CorruptSegmentError as error:
+                    error.offset = self.root.handle(number).offset
+                    raise
+        return leaf
+
+    def _check_leaf(self, number: int, leaf: Leaf) -> None:
+        if not self.root.describes(number, leaf):
+            raise CorruptSegmentError("a directory leaf and the root disagree")
 
     def known_leaf(self, number: int) -> Leaf | None:
         """A directory leaf, if it is at hand."""
@@ -261,9 +279,12 @@ class Reader:
         handle, data_offset = root.place(number)
         block = self.read(handle, BlockKind.DIRECTORY)
         with self.named:
-            leaf = open_leaf(block, root.rows[number], root.blocks[number], data_offset, self.own())
-        if not root.describes(number, leaf):
-            raise CorruptSegmentError("a directory leaf and the root disagree", path=self.name, offset=block.offset)
+            leaf = open_leaf(block, root.rows[number], root.blocks[number], data_offset, self.own(), keys=False)
+            try:
+                self._check_leaf(number, leaf)
+            except CorruptSegmentError as error:
+                error.offset = block.offset
+                raise
         return leaf
 
     def index_root(self, place: int) -> IndexRoot:

@@ -42,7 +42,7 @@ def _blocks_of(run: list[Stretch], reader: Reader) -> int:
     """How many blocks end within a run: those of runs that follow each other add up."""
     ends = 0
     for stretch in run:
-        leaf = reader.leaf(stretch.leaf)
+        leaf = reader.leaf(stretch.leaf, keys=False)
         ends += leaf.block_of(stretch.last) - leaf.block_of(stretch.first)
     return ends
 

@@ -209,7 +209,8 @@ class BlockGroup:
         return Keys(keys.slice(first, last - first).to_pylist(), run_of - first)
 
     def _leaves(self) -> list[Leaf]:
-        return list({part.leaf.first_row: part.leaf for part in self._parts}.values())  # one may have been opened twice
+        leaves = {part.leaf.first_row: part.leaf for part in self._parts}  # one may have been opened twice
+        return list(map(self._reader.with_keys, leaves.values()))
 
     def _has_groupings(self) -> bool:
         return any(leaf.has_groupings for leaf in self._leaves())

@@ -48,5 +48,6 @@ def _by_run(part: BlockSlice, *, reverse: bool) -> Iterator[tuple[BlockSlice, in
 
 
 def _keys(reader: Reader, leaf: Leaf, run: int) -> tuple[str | bytes, str | bytes]:
+    leaf = reader.with_keys(leaf)
     grouping = leaf.groupings[run] if leaf.has_groupings else b""
     return reader.shown(leaf.spaces[run]), reader.shown(grouping)

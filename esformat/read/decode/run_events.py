@@ -69,7 +69,7 @@ class RunRows(Generic[Made]):
         limit = self._query.limit
         if limit is not None and last - first > limit:
             first, last = (last - limit, last) if self._query.reverse else (first, first + limit)
-        leaf = self._reader.leaf(number)
+        leaf = self._reader.leaf(number, keys=False)
         rows = leaf.block_rows
         at = bisect_right(rows, first) - 1
         origin = rows[at]
@@ -88,7 +88,7 @@ class RunRows(Generic[Made]):
                     return
                 first, last = (max(first, last - left), last) if reverse else (first, min(last, first + left))
                 left -= last - first
-            found = reader.leaf(leaf_number).slices(first, last, run_start)
+            found = reader.leaf(leaf_number, keys=False).slices(first, last, run_start)
             for part, block in self._opened(found[::-1] if reverse else found):
                 yield self._maker.stretch(block, part.run_row, part.first - part.origin, part.last - part.origin)
 
