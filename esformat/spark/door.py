@@ -43,7 +43,6 @@ FEW_EVENTS = 100_000
 MANY_ROWS = 10_000_000  # from so many on, several tasks make rows without columns
 FEW_BYTES = 32 << 20  # of them in memory: Spark takes up to 48 MiB without a job
 MOST_STAND_INS = 100  # schemas of sources without rows that a session keeps
-_kept_stand_ins: WeakKeyDictionary[SparkSession, dict[str, list[tuple[Any, int]]]] = WeakKeyDictionary()
 HANDED_TO = (SOURCE, "aggregator")
 """Data sources that take the options `columns` and `where`."""
 
@@ -211,9 +210,9 @@ def _of_view(spark: SparkSession, name: str) -> tuple[str, dict[str, str], Struc
 
 def _handed(spark: SparkSession, query: str, sources: Sequence[Source]) -> tuple[list[Handed], Any]:
     """What is handed to each source: everything, where the plan does not show it. And Spark's execution of the plan."""
-    made = _stand_ins(spark, sources)
-    frames, numbers = [DataFrame(rows, spark) for rows, _ in made], [number for _, number in made]
-    with _views(sources, frames) as changes:
+    stand_ins = _stand_ins(spark, sources)
+    numbers = [each.number for each in stand_ins]
+    with _stood_in(spark, sources, stand_ins) as changes:
         execution = _execution(spark, _rewritten(query, changes))
         current = _constant_of(spark, "catalyst.trees.TreePattern", "CURRENT_LIKE")
         timeless = not execution.analyzed().containsPattern(current)
@@ -223,11 +222,19 @@ def _handed(spark: SparkSession, query: str, sources: Sequence[Source]) -> tuple
     return [handed or everything(each.schema.names) for handed, each in zip(found, sources, strict=True)], execution
 
 
-def _stand_ins(spark: SparkSession, sources: Sequence[Source]) -> list[tuple[Any, int]]:
-    """Frames of Java's with the columns of sources and no rows, and the numbers of their RDDs: one for each source.
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """Columns without rows: a temporary view of Java's without a name, and the number of its RDD."""
 
-    They are kept for the session's next query: to make one takes as long as to plan a query.
-    """
+    view: Any
+    number: int
+
+
+_kept_stand_ins: WeakKeyDictionary[SparkSession, dict[str, list[StandIn]]] = WeakKeyDictionary()
+
+
+def _stand_ins(spark: SparkSession, sources: Sequence[Source]) -> list[StandIn]:
+    """One for each source, with its columns. They are kept for the session's next query, as making them takes long."""
     kept = _kept_stand_ins.setdefault(spark, {})
     if len(kept) > MOST_STAND_INS:
         kept.clear()
@@ -236,12 +243,37 @@ def _stand_ins(spark: SparkSession, sources: Sequence[Source]) -> list[tuple[Any
         text = source.schema.json()
         alike = kept.setdefault(text, [])
         if used[text] == len(alike):
-            schema = spark._jsparkSession.parseDataType(text)
-            frame = spark._jsparkSession.createDataFrame(spark.sparkContext._jsc.emptyRDD(), schema)
-            alike.append((frame, int(frame.queryExecution().analyzed().rdd().id())))
+            alike.append(_stand_in(spark, text))
         found.append(alike[used[text]])
         used[text] += 1
     return found
+
+
+def _stand_in(spark: SparkSession, schema: str) -> StandIn:
+    rows = spark.sparkContext._jsc.emptyRDD()
+    frame = spark._jsparkSession.createDataFrame(rows, spark._jsparkSession.parseDataType(schema))
+    name, catalog = _new_name(), spark._jsparkSession.sessionState().catalog()
+    frame.createOrReplaceTempView(name)
+    try:
+        return StandIn(catalog.getRawTempView(name).get(), int(frame.queryExecution().analyzed().rdd().id()))
+    finally:
+        catalog.dropTempView(name)
+
+
+@contextmanager
+def _stood_in(
+    spark: SparkSession, sources: Sequence[Source], stand_ins: Sequence[StandIn]
+) -> Iterator[list[tuple[int, int, str]]]:
+    """Stand-ins under names of their own, and how a query's text is changed for them."""
+    names = [_new_name() for _ in sources]
+    catalog = spark._jsparkSession.sessionState().catalog()
+    try:
+        for name, each in zip(names, stand_ins, strict=True):
+            catalog.createTempView(name, each.view, True)
+        yield _in_place(sources, names)
+    finally:
+        for name in names:
+            catalog.dropTempView(name)
 
 
 def _columns_of(schema: StructType) -> list[Column]:
@@ -316,10 +348,14 @@ def _views(sources: Sequence[Source], frames: Sequence[DataFrame]) -> Iterator[l
     try:
         for name, frame in zip(names, frames, strict=True):
             frame.createOrReplaceTempView(name)
-        yield [(source.first, source.end, name) for source, name in zip(sources, names, strict=True)]
+        yield _in_place(sources, names)
     finally:
         for name in names:
             frames[0].sparkSession.catalog.dropTempView(name)
+
+
+def _in_place(sources: Sequence[Source], names: Sequence[str]) -> list[tuple[int, int, str]]:
+    return [(source.first, source.end, name) for source, name in zip(sources, names, strict=True)]
 
 
 def _new_name() -> str:

@@ -305,6 +305,25 @@ def test_times_of_many_events_read_none(spark, both, monkeypatch):
     assert "Aggregate" in explained(spark, asked.replace("max(timestamp)", "max(n)"))[1]
 
 
+def test_stand_ins_are_kept(spark, both, monkeypatch):
+    """Of sources with the same columns as many as one query names; their names go with each query."""
+    made = []
+    one = door._stand_in
+    monkeypatch.setattr(door, "_stand_in", lambda *each: made.append(each) or one(*each))
+    twice = f"SELECT count(*) FROM esdb.`{both}` a JOIN esdb.`{both}/a.esdb` b ON a.n = b.n AND a.type = b.type"
+    expected = spark.sql(
+        "SELECT count(*) FROM parquet_events a JOIN (SELECT * FROM parquet_events ORDER BY timestamp LIMIT 250) b "
+        "ON a.n = b.n AND a.type = b.type"
+    ).collect()
+    assert esformat.spark.sql(spark, twice).collect() == expected
+    few = len(made)
+    assert few <= 2
+    assert esformat.spark.sql(spark, twice).collect() == expected
+    assert esformat.spark.sql(spark, f"SELECT n FROM esdb.`{both}` WHERE n = 3").count() > 0
+    assert len(made) == few
+    assert not [name for name in spark.catalog.listTables() if name.name.startswith("_esdb")]
+
+
 @long
 def test_names_elsewhere(spark, both):
     """Texts, comments, and names that the query defines are left alone; several sources are told apart."""
