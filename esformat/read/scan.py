@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import chain, islice
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,7 @@ from esformat.read.decode.block_group import BlockGroup
 from esformat.read.decode.cached_group import KeptGroup
 from esformat.read.decode.event_rows import rows_of_batch
 from esformat.read.decode.few_rows import MOST_FEW, few_rows
-from esformat.read.decode.matched_rows import GATHERED_ROWS, MatchedRows, completed
+from esformat.read.decode.matched_rows import GATHERED_ROWS, MatchedRows, Matches, Test, completed, filtered
 from esformat.read.decode.run_batches import BatchMaker
 from esformat.read.decode.run_events import RunRows
 from esformat.read.decode.small_space import SmallSpace
@@ -48,16 +48,7 @@ OBJECT_BYTES = 1000  # about what Arrow takes for a column, or a batch, besides 
 MOST_RUN_ROWS = 8192  # of a run that is read block by block; a longer one many blocks at a time
 
 Stretches = Callable[[], Iterable[Stretch]]
-Matches = Callable[[pa.RecordBatch], pa.BooleanArray]
-"""Tells of each row of a batch whether it is wanted; no nulls. Called by several threads."""
 T = TypeVar("T", bound=Sized)
-
-
-class Test(NamedTuple):
-    """Which rows a caller wants, by some of their columns."""
-
-    columns: tuple[str, ...]
-    matches: Matches
 
 
 class Scan(Answer):
@@ -381,7 +372,7 @@ class Scan(Answer):
         if self._merged:
             every = self.__copy__()  # a limit counts those that are found
             every._query = self._query._replace(limit=None)
-            return _matching(every._read_batches(tuple(dict.fromkeys([*wanted, *test.columns]))), wanted, test)
+            return filtered(every._read_batches(tuple(dict.fromkeys([*wanted, *test.columns]))), wanted, test)
         groups = self._groups(self._directed(narrowed), narrowed)
         if self._query.limit is None:
             return self._gathered(groups, self.schema, narrowed, test)
@@ -492,13 +483,6 @@ def _first_of(stretches: Iterable[Stretch], count: int, *, reverse: bool) -> Ite
         first = stretch.last - size if reverse else stretch.first
         yield stretch._replace(first=first, last=first + size)
         count -= size
-
-
-def _matching(batches: Iterator[pa.RecordBatch], columns: Sequence[str], test: Test) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        found = batch.select(columns).filter(test.matches(batch.select(test.columns)))
-        if len(found):
-            yield found
 
 
 def first_rows(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

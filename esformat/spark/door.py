@@ -8,13 +8,10 @@ opened with just that. A column that is not needed is there, with nothing in it:
 from __future__ import annotations
 
 import json
-import secrets
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from py4j.java_gateway import JavaClass
@@ -35,6 +32,7 @@ from esformat.spark.read import FILE_PATH, SegmentReader
 from esformat.spark.requirement import require_classic
 from esformat.spark.scan_plan import Extent, count_events, extent
 from esformat.spark.source import EsdbDataSource, ensure_registered, in_zone, zone_of
+from esformat.spark.stand_ins import named, new_name, stand_ins
 from esformat.spark.types import arrow_schema
 
 SOURCE = EsdbDataSource.name()
@@ -42,7 +40,6 @@ FEW_EVENTS = 100_000
 """So many are read at once, by the driver: Spark's tasks and their Python take longer to begin than those to read."""
 MANY_ROWS = 10_000_000  # from so many on, several tasks make rows without columns
 FEW_BYTES = 32 << 20  # of them in memory: Spark takes up to 48 MiB without a job
-MOST_STAND_INS = 100  # schemas of sources without rows that a session keeps
 HANDED_TO = (SOURCE, "aggregator")
 """Data sources that take the options `columns` and `where`."""
 
@@ -210,70 +207,16 @@ def _of_view(spark: SparkSession, name: str) -> tuple[str, dict[str, str], Struc
 
 def _handed(spark: SparkSession, query: str, sources: Sequence[Source]) -> tuple[list[Handed], Any]:
     """What is handed to each source: everything, where the plan does not show it. And Spark's execution of the plan."""
-    stand_ins = _stand_ins(spark, sources)
-    numbers = [each.number for each in stand_ins]
-    with _stood_in(spark, sources, stand_ins) as changes:
-        execution = _execution(spark, _rewritten(query, changes))
+    there = stand_ins(spark, [source.schema.json() for source in sources])
+    numbers = [each.number for each in there]
+    with named(spark, there) as names:
+        execution = _execution(spark, _rewritten(query, _in_place(sources, names)))
         current = _constant_of(spark, "catalyst.trees.TreePattern", "CURRENT_LIKE")
         timeless = not execution.analyzed().containsPattern(current)
         found = handed_over(
             execution.optimizedPlan(), numbers, [_columns_of(source.schema) for source in sources], conditions=timeless
         )
     return [handed or everything(each.schema.names) for handed, each in zip(found, sources, strict=True)], execution
-
-
-@dataclass(frozen=True, slots=True)
-class StandIn:
-    """Columns without rows: a temporary view of Java's without a name, and the number of its RDD."""
-
-    view: Any
-    number: int
-
-
-_kept_stand_ins: WeakKeyDictionary[SparkSession, dict[str, list[StandIn]]] = WeakKeyDictionary()
-
-
-def _stand_ins(spark: SparkSession, sources: Sequence[Source]) -> list[StandIn]:
-    """One for each source, with its columns. They are kept for the session's next query, as making them takes long."""
-    kept = _kept_stand_ins.setdefault(spark, {})
-    if len(kept) > MOST_STAND_INS:
-        kept.clear()
-    found, used = [], Counter[str]()
-    for source in sources:
-        text = source.schema.json()
-        alike = kept.setdefault(text, [])
-        if used[text] == len(alike):
-            alike.append(_stand_in(spark, text))
-        found.append(alike[used[text]])
-        used[text] += 1
-    return found
-
-
-def _stand_in(spark: SparkSession, schema: str) -> StandIn:
-    rows = spark.sparkContext._jsc.emptyRDD()
-    frame = spark._jsparkSession.createDataFrame(rows, spark._jsparkSession.parseDataType(schema))
-    name, catalog = _new_name(), spark._jsparkSession.sessionState().catalog()
-    frame.createOrReplaceTempView(name)
-    try:
-        return StandIn(catalog.getRawTempView(name).get(), int(frame.queryExecution().analyzed().rdd().id()))
-    finally:
-        catalog.dropTempView(name)
-
-
-@contextmanager
-def _stood_in(
-    spark: SparkSession, sources: Sequence[Source], stand_ins: Sequence[StandIn]
-) -> Iterator[list[tuple[int, int, str]]]:
-    """Stand-ins under names of their own, and how a query's text is changed for them."""
-    names = [_new_name() for _ in sources]
-    catalog = spark._jsparkSession.sessionState().catalog()
-    try:
-        for name, each in zip(names, stand_ins, strict=True):
-            catalog.createTempView(name, each.view, True)
-        yield _in_place(sources, names)
-    finally:
-        for name in names:
-            catalog.dropTempView(name)
 
 
 def _columns_of(schema: StructType) -> list[Column]:
@@ -323,7 +266,7 @@ def _counted(
     """Spark's answer of packed rows as they are, where the query groups events by keys and counts them; else None."""
     if len(rows) != 1 or not isinstance(rows[0], Packed) or EVENTS not in rows[0].rows.columns:
         return None
-    events = _new_name()
+    events = new_name()
     sums = sums_for_counts(_explained(_parsed(spark, query)), sources[0].first, events)
     if sums is None:
         return None
@@ -344,7 +287,7 @@ def _shape(plan: Any) -> list[tuple[str, str, bool]]:
 @contextmanager
 def _views(sources: Sequence[Source], frames: Sequence[DataFrame]) -> Iterator[list[tuple[int, int, str]]]:
     """Temporary views in place of sources, and how a query's text is changed for them."""
-    names = [_new_name() for _ in sources]
+    names = [new_name() for _ in sources]
     try:
         for name, frame in zip(names, frames, strict=True):
             frame.createOrReplaceTempView(name)
@@ -355,11 +298,8 @@ def _views(sources: Sequence[Source], frames: Sequence[DataFrame]) -> Iterator[l
 
 
 def _in_place(sources: Sequence[Source], names: Sequence[str]) -> list[tuple[int, int, str]]:
+    """How a query's text is changed for names in place of sources."""
     return [(source.first, source.end, name) for source, name in zip(sources, names, strict=True)]
-
-
-def _new_name() -> str:
-    return f"_esdb_{secrets.token_hex(8)}"
 
 
 def _told(spark: SparkSession, found: Sequence[Handed], rows: Sequence[Rows], execution: Any) -> DataFrame | None:

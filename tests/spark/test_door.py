@@ -19,7 +19,7 @@ import aggregator.spark
 import esformat
 import esformat.spark
 from esformat import UsageError
-from esformat.spark import door
+from esformat.spark import door, stand_ins
 
 START = dt.datetime(2026, 3, 28, 22, tzinfo=dt.UTC)  # Vienna's clocks go forward three hours later
 COUNT = 400
@@ -308,8 +308,8 @@ def test_times_of_many_events_read_none(spark, both, monkeypatch):
 def test_stand_ins_are_kept(spark, both, monkeypatch):
     """Of sources with the same columns as many as one query names; their names go with each query."""
     made = []
-    one = door._stand_in
-    monkeypatch.setattr(door, "_stand_in", lambda *each: made.append(each) or one(*each))
+    one = stand_ins._made
+    monkeypatch.setattr(stand_ins, "_made", lambda *each: made.append(each) or one(*each))
     twice = f"SELECT count(*) FROM esdb.`{both}` a JOIN esdb.`{both}/a.esdb` b ON a.n = b.n AND a.type = b.type"
     expected = spark.sql(
         "SELECT count(*) FROM parquet_events a JOIN (SELECT * FROM parquet_events ORDER BY timestamp LIMIT 250) b "

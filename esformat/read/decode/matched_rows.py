@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,24 @@ from esformat.read.decode.block_group import BlockGroup
 
 GATHERED_BLOCKS = 24  # blocks whose other columns are decoded together
 GATHERED_ROWS = 1 << 15
+
+Matches = Callable[[pa.RecordBatch], pa.BooleanArray]
+"""Tells of each row of a batch whether it is wanted; no nulls. Called by several threads."""
+
+
+class Test(NamedTuple):
+    """Which rows a caller wants, by some of their columns."""
+
+    columns: tuple[str, ...]
+    matches: Matches
+
+
+def filtered(batches: Iterable[pa.RecordBatch], columns: Sequence[str], test: Test) -> Iterator[pa.RecordBatch]:
+    """The rows of batches that a test wants, in some columns."""
+    for batch in batches:
+        found = batch.select(columns).filter(test.matches(batch.select(test.columns)))
+        if len(found):
+            yield found
 
 
 @dataclass(frozen=True, slots=True)
