@@ -1,4 +1,4 @@
-"""Fixtures: one server with events of every kind, and one browser, for all tests of a file."""
+"""Fixtures: one browser for all tests of the page, and one server with events of every kind for those of a file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -52,11 +53,25 @@ def fill(catalog: Catalog) -> None:
     catalog.write({"app": "web"}, [{"ts": now - n * 1_000_000, "msg": f"GET /{n}", "level": "info"} for n in range(50)])
 
 
-@pytest.fixture(scope="module")
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for the mark
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """Tests with the browser run in one process: others would start another."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and "browser" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group("browser"))
+
+
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """A browser for the tests of a file."""
+    """A browser for all tests."""
     with browsing() as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def idle() -> list[Tab]:
+    """Tabs that are in the hands of no test. To make one takes half a second of the processor's time."""
+    return []
 
 
 @pytest.fixture(scope="module")
@@ -75,16 +90,17 @@ def web(server: RunningServer) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def tab_of(browser: Any) -> Iterator[Callable[..., Tab]]:
-    """Makes tabs; at the end nothing may have gone wrong in them."""
+def tab_of(browser: Any, idle: list[Tab]) -> Iterator[Callable[..., Tab]]:
+    """Gives tabs that know of no server; at the end nothing may have gone wrong in them. Options: of a tab's own."""
     with contextlib.ExitStack() as tabs:
 
-        def make(url: str, **options: Any) -> Tab:
-            tab = Tab(browser, url, **options)
-            tabs.callback(tab.close)
-            return tab
+        def give(url: str, **options: Any) -> Tab:
+            tab = idle.pop() if idle and not options else Tab(browser, **options)
+            tabs.callback(tab.context.close if options else lambda: idle.append(tab))
+            tabs.callback(tab.leave)
+            return tab.at(url)
 
-        yield make
+        yield give
 
 
 @pytest.fixture
