@@ -7,6 +7,7 @@ serves until its standard input is closed, and answers `GET /_log` with the requ
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import logging
 import sys
@@ -75,6 +76,7 @@ class S3Endpoint:
         """Variables with which every S3 client finds it."""
         return environment(self.url)
 
+    @functools.cached_property
     def client(self) -> Any:
         """A boto3 client: the way to look at the store that is not ours."""
         return client(self.url)

@@ -45,7 +45,7 @@ def lake(s3, bucket, prefix, tmp_path):
     table = click_table(2000)
     for number in range(2):
         write_clicks(tmp_path / f"{number}.esdb", table.slice(1000 * number, 1000))
-        s3.client().upload_file(str(tmp_path / f"{number}.esdb"), bucket, f"lake/deep/{number}.esdb")
+        s3.client.upload_file(str(tmp_path / f"{number}.esdb"), bucket, f"lake/deep/{number}.esdb")
     return prefix
 
 

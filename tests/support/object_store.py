@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs
 import pytest
 
-from benchmarks.s3_endpoint import S3Endpoint
+if TYPE_CHECKING:
+    from benchmarks.s3_endpoint import S3Endpoint
 
 _numbers = count()
 
 
 @pytest.fixture(scope="session")
 def _endpoint() -> Iterator[S3Endpoint]:
+    from benchmarks.s3_endpoint import S3Endpoint  # loads moto and boto3: half a second, in each process of the tests
+
     with S3Endpoint() as endpoint:
         yield endpoint
 
@@ -34,18 +37,18 @@ def s3(_endpoint: S3Endpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3End
 def bucket(s3: S3Endpoint) -> str:
     """The name of an empty bucket."""
     name = f"bucket-{next(_numbers)}"
-    s3.client().create_bucket(Bucket=name)
+    s3.client.create_bucket(Bucket=name)
     return name
 
 
 def keys(s3: S3Endpoint, bucket: str) -> list[str]:
     """What lies in a bucket, as another client sees it."""
-    return [item["Key"] for item in s3.client().list_objects_v2(Bucket=bucket).get("Contents", [])]
+    return [item["Key"] for item in s3.client.list_objects_v2(Bucket=bucket).get("Contents", [])]
 
 
 def uploads(s3: S3Endpoint, bucket: str) -> list[str]:
     """Uploads that were begun and neither completed nor aborted."""
-    return [item["Key"] for item in s3.client().list_multipart_uploads(Bucket=bucket).get("Uploads", [])]
+    return [item["Key"] for item in s3.client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])]
 
 
 def arrow_filesystem(s3: S3Endpoint) -> Any:

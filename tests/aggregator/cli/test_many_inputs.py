@@ -25,7 +25,7 @@ def place(request, tmp_path):
 
         return str(tmp_path / "in"), put
     s3, bucket = request.getfixturevalue("s3"), request.getfixturevalue("bucket")
-    client = s3.client()
+    client = s3.client
     return f"s3://{bucket}/in", lambda name, data: client.put_object(Bucket=bucket, Key=f"in/{name}", Body=data)
 
 

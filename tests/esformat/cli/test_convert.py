@@ -139,8 +139,8 @@ def test_stores(segment, s3, bucket, tmp_path, capsys):
     """Segments are read from a store, and files of other formats written there."""
     place = f"s3://{bucket}/{{}}".format
     assert run(["convert", str(segment), place("a.parquet")]) == 0
-    s3.client().upload_file(str(segment), bucket, "a.esdb")
+    s3.client.upload_file(str(segment), bucket, "a.esdb")
     assert run(["convert", place("a.esdb"), str(tmp_path / "b.parquet")]) == 0
-    s3.client().download_file(bucket, "a.parquet", str(tmp_path / "a.parquet"))
+    s3.client.download_file(bucket, "a.parquet", str(tmp_path / "a.parquet"))
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
     assert capsys.readouterr().err == ""

@@ -46,7 +46,7 @@ def place(request, tmp_path) -> Place:
     s3, bucket = request.getfixturevalue("s3"), request.getfixturevalue("bucket")
     return Place(
         f"s3://{bucket}/deep",
-        lambda name, data: s3.client().put_object(Bucket=bucket, Key=f"deep/{name}", Body=data),
+        lambda name, data: s3.client.put_object(Bucket=bucket, Key=f"deep/{name}", Body=data),
     )
 
 

@@ -37,7 +37,7 @@ def root(request, tmp_path) -> str:
         return str(tmp_path)
     s3, bucket = request.getfixturevalue("s3"), request.getfixturevalue("bucket")
     for name, data in files.items():
-        s3.client().put_object(Bucket=bucket, Key=f"deep/{name}", Body=data)
+        s3.client.put_object(Bucket=bucket, Key=f"deep/{name}", Body=data)
     return f"s3://{bucket}/deep"
 
 

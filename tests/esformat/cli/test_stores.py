@@ -41,16 +41,16 @@ def test_a_name_that_is_taken(esdb, s3, bucket, tmp_path):
 def test_bad_rows_go_to_a_store(esdb, s3, bucket):
     """They appear there when all are known; an object that is there, or is read, stays as it is."""
     rows = '{"who": "ada", "at": "2026-03-01T08:00:00Z"}\n{"who": "eve", "at": "never"}\n'
-    s3.client().put_object(Bucket=bucket, Key="in.jsonl", Body=rows.encode())
+    s3.client.put_object(Bucket=bucket, Key="in.jsonl", Body=rows.encode())
     place = f"s3://{bucket}"
     command = ("write", f"{place}/out.esdb", f"{place}/in.jsonl", "--space", "who", "--timestamp", "at", "--on-error")
     written = esdb(*command, "collect", f"{place}/bad.jsonl")
     assert (written.status, written.err) == (0, "")
     assert f"1 bad row left out, see {place}/bad.jsonl" in written.text
-    collected = s3.client().get_object(Bucket=bucket, Key="bad.jsonl")["Body"].read()
+    collected = s3.client.get_object(Bucket=bucket, Key="bad.jsonl")["Body"].read()
     assert b'"line": 2' in collected
     taken = esdb(*command, "collect", f"{place}/bad.jsonl")
     assert (taken.status, "exists: choose another name" in taken.err) == (2, True)
     same = esdb(*command, "collect", f"{place}/in.jsonl", "--force")
     assert (same.status, "is an input, too" in same.err) == (2, True)
-    assert s3.client().get_object(Bucket=bucket, Key="in.jsonl")["Body"].read() == rows.encode()
+    assert s3.client.get_object(Bucket=bucket, Key="in.jsonl")["Body"].read() == rows.encode()

@@ -115,7 +115,7 @@ def tree(tmp_path_factory):
 @pytest.fixture
 def prefix(s3, bucket, tree):
     for name in NAMES:
-        s3.client().upload_file(str(tree / name), bucket, f"top/{name}")
+        s3.client.upload_file(str(tree / name), bucket, f"top/{name}")
     return f"s3://{bucket}/top"
 
 

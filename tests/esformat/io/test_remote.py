@@ -48,7 +48,7 @@ def big(tmp_path_factory):
 @pytest.fixture
 def stored(s3, bucket, big):
     """The same file in the store."""
-    s3.client().upload_file(str(big), bucket, "big.esdb")
+    s3.client.upload_file(str(big), bucket, "big.esdb")
     return f"s3://{bucket}/big.esdb"
 
 
@@ -258,15 +258,15 @@ def replaced_by_another(s3, bucket, big):
         table = segment.scan().to_table()
         moved = pa.array(np.asarray(table["timestamp"].cast(pa.int64())) + 1)
         writer.add_table(table.set_column(2, "timestamp", moved))
-    s3.client().upload_file(str(other), bucket, "big.esdb")
+    s3.client.upload_file(str(other), bucket, "big.esdb")
 
 
 def cut_short(s3, bucket, big):
-    s3.client().put_object(Bucket=bucket, Key="big.esdb", Body=big.read_bytes()[:50_000])
+    s3.client.put_object(Bucket=bucket, Key="big.esdb", Body=big.read_bytes()[:50_000])
 
 
 def removed(s3, bucket, big):
-    s3.client().delete_object(Bucket=bucket, Key="big.esdb")
+    s3.client.delete_object(Bucket=bucket, Key="big.esdb")
 
 
 def failure_of(read):
@@ -295,7 +295,7 @@ def test_a_changed_object_is_an_error(s3, bucket, stored, big, change, filesyste
     }.items():  # fmt: skip
         with s3.recorded() as requests:
             error = failure_of(read)
-        held = s3.client().list_objects_v2(Bucket=bucket).get("Contents")
+        held = s3.client.list_objects_v2(Bucket=bucket).get("Contents")
         assert isinstance(error, esformat.SegmentChangedError), (name, error, requests, held)
         assert re.search(r"big\.esdb: .*replaced or removed.*open it again", str(error))
 
@@ -304,7 +304,7 @@ def test_damage_is_not_called_a_change(s3, bucket, clicks):
     """An object that is as it was, and wrong, is corrupt."""
     data = bytearray(clicks[0].read_bytes())
     data[5000] ^= 1
-    s3.client().put_object(Bucket=bucket, Key="bad.esdb", Body=bytes(data))
+    s3.client.put_object(Bucket=bucket, Key="bad.esdb", Body=bytes(data))
     with esformat.open(f"s3://{bucket}/bad.esdb") as segment, pytest.raises(esformat.ChecksumMismatchError):
         segment.scan().to_table()
 
@@ -323,7 +323,7 @@ def test_closed(s3, stored):
 def test_verify(s3, bucket, clicks):
     """A file in a store is held against the rules like any other."""
     esformat.create(f"s3://{bucket}/empty.esdb").finish()
-    s3.client().upload_file(str(clicks[0]), bucket, "clicks.esdb")
+    s3.client.upload_file(str(clicks[0]), bucket, "clicks.esdb")
     for key in keys(s3, bucket):
         assert esformat.verify(f"s3://{bucket}/{key}").ok
 

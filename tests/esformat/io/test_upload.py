@@ -42,7 +42,7 @@ def test_the_same_bytes_as_on_disk(s3, bucket, target, tmp_path):
     for where in (target, tmp_path / "events.esdb"):
         with esformat.create(where, indexes=["type"]) as writer:
             writer.add_table(table)
-    stored = s3.client().get_object(Bucket=bucket, Key="deep/events.esdb")["Body"].read()
+    stored = s3.client.get_object(Bucket=bucket, Key="deep/events.esdb")["Body"].read()
     assert stored == (tmp_path / "events.esdb").read_bytes()
     with esformat.open(target) as segment:
         assert segment.scan().count() == 3_000

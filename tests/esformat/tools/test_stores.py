@@ -21,7 +21,7 @@ def stored(s3, bucket, tmp_path):
         for i in range(EVENTS):
             data = b"payload %d" % (i * 7919)
             writer.add(f"space-{i % 7}", data, timestamp=i, indexes={"type": "x" if i % 2 else "y"})
-    s3.client().upload_file(str(path), bucket, "all.esdb")
+    s3.client.upload_file(str(path), bucket, "all.esdb")
     return f"s3://{bucket}/all.esdb"
 
 
@@ -59,7 +59,7 @@ def test_repair(s3, bucket, stored, tmp_path):
     """A damaged object is read there, and what is left of it written beside it."""
     data = bytearray((tmp_path / "all.esdb").read_bytes())
     data[len(data) // 3] ^= 1
-    s3.client().put_object(Bucket=bucket, Key="bad.esdb", Body=bytes(data))
+    s3.client.put_object(Bucket=bucket, Key="bad.esdb", Body=bytes(data))
     report = tools.repair(f"s3://{bucket}/bad.esdb", f"s3://{bucket}/saved.esdb")
     assert report.path == f"s3://{bucket}/saved.esdb"
     assert 0 < report.saved_events < EVENTS
@@ -130,7 +130,7 @@ def test_an_object_that_is_replaced_while_it_is_verified(s3, bucket, stored, mon
     monkeypatch.setattr(windows, "LEAST_WINDOW_BYTES", 1 << 12)
 
     def replace(done, total):
-        s3.client().put_object(Bucket=bucket, Key="all.esdb", Body=bytes(total))
+        s3.client.put_object(Bucket=bucket, Key="all.esdb", Body=bytes(total))
 
     with pytest.raises(SegmentChangedError):
         esformat.verify(stored, progress=replace)
