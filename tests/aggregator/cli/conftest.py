@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -56,16 +57,21 @@ def command(capfdbinary, monkeypatch, tmp_path):
     return command
 
 
-@pytest.fixture
-def clicks(command, tmp_path):
-    """A catalog `data` with a topic `clicks` that holds three events, two of them sealed."""
-    assert command("init", "data").status == 0
-    assert command("topics", "data", "--create", "clicks", "--index", "type").status == 0
-    with aggregator.open(tmp_path / "data") as catalog:
-        topic = catalog.topic("clicks")
+@pytest.fixture(scope="session")
+def three_clicks(tmp_path_factory):
+    """A closed catalog with a topic `clicks` that holds three events, two of them sealed."""
+    path = tmp_path_factory.mktemp("three") / "data"
+    with aggregator.open(path) as catalog:
+        topic = catalog.create_topic("clicks", indexes=["type"])
         rows = [json.loads(line) for line in CLICKS.splitlines()]
         events = [{"space": row["who"], "timestamp": at, "type": row["type"]} for at, row in enumerate(rows)]
         topic.append(events[:2])
         catalog.seal()
         topic.append(events[2:], "web")
-    return tmp_path / "data"
+    return path
+
+
+@pytest.fixture
+def clicks(command, three_clicks, tmp_path):
+    """A catalog `data` with those events."""
+    return shutil.copytree(three_clicks, tmp_path / "data")
