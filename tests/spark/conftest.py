@@ -28,9 +28,9 @@ def pytest_collection_modifyitems(items):
     """Those that need the session in one process, if several run: each would start a Java of its own. Tests that start
     one anyway are of the group "java", for which there is another process.
     """
-    here = Path(__file__).parent
+    here = f"{Path(__file__).parent}{os.sep}"
     for item in items:
-        if here in item.path.parents:
+        if str(item.path).startswith(here):
             if "spark" in item.fixturenames:
                 item.add_marker(pytest.mark.xdist_group("spark"))
             item.add_marker(pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"))

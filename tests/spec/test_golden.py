@@ -29,6 +29,11 @@ def _expected(name: str) -> list[str]:
     return make_golden.read_expected(name)
 
 
+@cache
+def _decoded(name: str) -> read_esdb.File:
+    return decoded_once(_path(name).read_bytes())
+
+
 def _path(name: str) -> Path:
     return make_golden.FOLDER / f"{name}.esdb"
 
@@ -63,7 +68,7 @@ def test_expected_events(name):
 @pytest.mark.parametrize("name", MOST)
 def test_independent_reader(name):
     """The specification's own reader gives the events, and counts what the statistics say."""
-    file = decoded_once(_path(name).read_bytes())
+    file = _decoded(name)
     assert [read_esdb.line(event) for event in file.events()] == _expected(name)
     facts = file.facts()
     assert facts["events"] == len(_expected(name))
@@ -107,7 +112,7 @@ def test_spaces(name):
 def test_indexes(name):
     """Both readers find the values of every index, ascending, and exactly the events that have them."""
     expected = _columns(name)
-    file = decoded_once(_path(name).read_bytes())
+    file = _decoded(name)
     with esformat.open(_path(name)) as segment:
         assert set(segment.indexes) == set(expected)
         for index, rows in expected.items():

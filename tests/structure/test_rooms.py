@@ -20,6 +20,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from sources import tree_of
 
 pytestmark = pytest.mark.xdist_group("sources")  # which are read once
 
@@ -89,7 +90,7 @@ def _imported(module: Path) -> tuple[str, ...]:
 
 def _imports_in(module: Path) -> Iterator[str]:
     """Name every module that the file imports, wherever in the file: `a.b`, or `a.b.c` where c of a.b is a module."""
-    for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+    for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -190,7 +191,7 @@ def test_packages_hold_imports_only():
     """An `__init__.py` has a docstring, imports and `__all__`, no code but where its names are imported from."""
     for module in _modules():
         if module.name == "__init__.py":
-            tree = ast.parse(module.read_text("utf-8"))
+            tree = tree_of(module)
             for node in tree.body[ast.get_docstring(tree) is not None :]:
                 named = ast.unparse(node).startswith(("__all__", "__version__"))
                 lazy = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
@@ -203,7 +204,7 @@ def _lazy_packages() -> dict[str, ast.If]:
     found = {}
     for name, module in DOTTED.items():
         if module.name == "__init__.py":
-            for node in ast.parse(module.read_text("utf-8")).body:
+            for node in tree_of(module).body:
                 if isinstance(node, ast.If):
                     found[name] = node
     return found

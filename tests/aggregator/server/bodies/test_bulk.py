@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import elasticsearch
-import elasticsearch.helpers
 import pyarrow as pa
 import pytest
 from effort import examples
@@ -33,7 +31,15 @@ def rows(web, query="SELECT FROM {}"):
     return [json.loads(line) for line in answer.text.splitlines()]
 
 
-def test_the_client_of_elasticsearch(web, server):
+@pytest.fixture
+def elasticsearch():
+    """Elasticsearch's own client, which takes half a second to load: not in each process of the tests."""
+    import elasticsearch.helpers
+
+    return elasticsearch
+
+
+def test_the_client_of_elasticsearch(elasticsearch, web, server):
     """Elasticsearch's own Python client takes this for a server of its kind, and its bulk helper stores."""
     documents = [{"_index": "nginx", "message": f"GET /{n}", "@timestamp": 1772352000000 + n} for n in range(250)]
     with elasticsearch.Elasticsearch(server.url) as client:
@@ -191,7 +197,7 @@ def test_ids_that_cannot_be_stored_yet(web, server):
     assert created(web, "9") == [201]
 
 
-def test_documents_alone(web, server):
+def test_documents_alone(elasticsearch, web, server):
     """`_doc` and `_create`, by Elasticsearch's own client."""
     with elasticsearch.Elasticsearch(server.url) as client:
         made = client.index(index="nginx", document={"message": "one", "@timestamp": 5})
@@ -210,7 +216,7 @@ def test_documents_alone(web, server):
     assert [row["data"] for row in rows(web, "SELECT FROM index = nginx")] == ["one", "two", "three"]
 
 
-def test_helpers(server, web):
+def test_helpers(elasticsearch, server, web):
     """The bulk helpers of Elasticsearch's client, with ids: a retry of all of it stores nothing twice."""
     documents = [{"_op_type": "create", "_index": "shop", "_id": n, "message": f"m {n}"} for n in range(50)]
     with elasticsearch.Elasticsearch(server.url) as client:
@@ -220,7 +226,7 @@ def test_helpers(server, web):
     assert len(rows(web)) == 50
 
 
-def test_passwords_and_keys(server, web):
+def test_passwords_and_keys(elasticsearch, server, web):
     """A token is the password, or the key, of Elasticsearch's client, with its own rights; errors are of its kind."""
     path = server.catalog.path / "tokens.json"
     token, other = create(path, "shop", ["write"], ["logs"]), create(path, "other", ["read"])
@@ -273,7 +279,7 @@ def test_overload_is_of_its_kind(web, server, monkeypatch):
         assert int(answer.headers["retry-after"]) >= 1
 
 
-def test_what_shippers_look_at(shared_web):
+def test_what_shippers_look_at(elasticsearch, shared_web):
     """Health, licence, version, templates: as they ask, each with the header that clients insist on."""
     paths = ["/", "/_cluster/health", "/_cluster/health?timeout=5s", "/_license?human=false", "/_xpack",
              "/_ilm/policy/filebeat", "/_index_template/filebeat-8.17.0", "/_template/logstash",

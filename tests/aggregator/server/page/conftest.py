@@ -6,7 +6,6 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -57,7 +56,7 @@ def fill(catalog: Catalog) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
     """Tests with the browser run in one process: others would start another."""
     for item in items:
-        if Path(__file__).parent in item.path.parents and "browser" in item.fixturenames:
+        if "browser" in item.fixturenames:
             item.add_marker(pytest.mark.xdist_group("browser"))
 
 
