@@ -280,7 +280,7 @@ def test_point_history_takes_two_reads(tmp_path, grouped):
         source = esformat.CountingSource(esformat.FileSource(path))
         with esformat.open(source) as segment:
             source.reads = 0
-            assert sum(1 for _ in segment[space].scan()) == count
+            assert segment[space].scan().to_table().num_rows == count
             reads.append(source.reads)
     assert max(reads) <= 4
     assert sum(count <= 2 for count in reads) >= len(reads) - 2 * 12  # at each edge between leaves lies one space
@@ -409,10 +409,10 @@ def peak_growth(path: Path, *arguments: str) -> tuple[int, int]:
 def test_memory_does_not_grow_with_the_file(tmp_path, direction):
     """A scan of a file eight times as large needs no more: the payloads alone would be 50 MB more."""
     growths = []
-    for count in (25_000, 200_000):
+    for count in (12_500, 100_000):
         path = tmp_path / f"{count}.esdb"
         rng = np.random.default_rng(1)
-        data = pa.FixedSizeBinaryArray.from_buffers(pa.binary(300), count, [None, pa.py_buffer(rng.bytes(300 * count))])
+        data = pa.FixedSizeBinaryArray.from_buffers(pa.binary(600), count, [None, pa.py_buffer(rng.bytes(600 * count))])
         spaces = pa.array(np.char.add("s", (np.arange(count) // 40).astype(str)))
         with esformat.create(path, codec="none") as writer:
             writer.add_table(pa.table({"space": spaces, "timestamp": np.arange(count), "data": data.cast(pa.binary())}))

@@ -18,7 +18,7 @@ from small_pieces import Pieces, cut_small
 import esformat
 from esformat.tools import merge, split
 
-EVENTS = 4000 if ALL else 2000
+EVENTS = 4000 if ALL else 1000
 
 
 @examples(40)

@@ -11,7 +11,7 @@ from collections import namedtuple
 
 import pyarrow as pa
 import pytest
-from effort import long
+from effort import ALL, long
 from still import files_of, still
 from waiting import until
 
@@ -22,7 +22,7 @@ from aggregator.storage.files import usage as disk
 
 LIMIT = 2_000_000
 ROWS, SIZE = 100, 200
-BATCHES = 500
+BATCHES = 500 if ALL else 300
 
 
 def events(first, rows=ROWS, size=SIZE):
