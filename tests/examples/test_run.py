@@ -11,18 +11,26 @@ from pathlib import Path
 import matplotlib as mpl
 import pyarrow as pa
 import pytest
-from effort import long
+import rich
+from effort import ALL, long
 from rich.console import Console
 
 import esformat
 from esformat.convert import Clock, InputOptions, Roles
-from examples.demo import python_files
+from examples.demo import contest, python_files
 from examples.demo.errors import DemoError
 from examples.demo.event_set import EventSet
 from examples.demo.own_events import read_own_events
 from examples.demo.run import PICTURE, run_demo
 
 ROOT = Path(esformat.__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def _rough_figures(monkeypatch):
+    """Fewer histories are read for the figures than where people are to believe them."""
+    if not ALL:
+        monkeypatch.setattr(contest, "POINT_READS", 30)
 
 
 @pytest.fixture
@@ -34,7 +42,7 @@ def test_whole_demo(tmp_path, console, monkeypatch):
     """The demo leaves verified files, a picture and nothing else; what it prints names them."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    few = {"stdlib": str(Path(json.__file__).parent), "purelib": str(Path(mpl.__file__).parent)}
+    few = {"stdlib": str(Path(json.__file__).parent), "purelib": str(Path(rich.__file__).parent)}
     monkeypatch.setattr(python_files.sysconfig, "get_paths", lambda: few)  # of tens of thousands of files
     picture = run_demo(tmp_path / "out", console, generated_events=3_000)
     assert picture == tmp_path / "out" / PICTURE

@@ -142,7 +142,7 @@ def test_limits(data, work, statement, told):
 
 def test_stops_while_one_runs(data):
     """SIGTERM ends the server within its limit although a slow query is open; its client is told so."""
-    with Spawned(data, "--set", "http.drain=4s") as server, asking(server.url, 1) as clients:
+    with Spawned(data, "--set", "http.drain=3s") as server, asking(server.url, 1) as clients:
         until(lambda: "aggregator_slow_read_calls 1.0" in httpx.get(f"{server.url}/metrics").text)
         began = time.monotonic()
         assert server.stop() == 0
