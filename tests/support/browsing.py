@@ -27,7 +27,7 @@ _AWAY = (
 _NOWHERE = "about:blank"
 WIDE = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Fixtures: one browser for all tests of the page, and one server with events of every kind for those of a file."""
+"""Fixtures: one browser, and one server with events of every kind, for all tests of a file."""
 
 from __future__ import annotations
 
@@ -52,22 +52,14 @@ def fill(catalog: Catalog) -> None:
     catalog.write({"app": "web"}, [{"ts": now - n * 1_000_000, "msg": f"GET /{n}", "level": "info"} for n in range(50)])
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for the mark
-def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
-    """Tests with the browser run in one process: others would start another."""
-    for item in items:
-        if "browser" in item.fixturenames:
-            item.add_marker(pytest.mark.xdist_group("browser"))
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A browser for all tests."""
+    """A browser for the tests of a file. While there is one, Playwright's event loop runs, and no other can."""
     with browsing() as found:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def idle() -> list[Tab]:
     """Tabs that are in the hands of no test. To make one takes half a second of the processor's time."""
     return []
