@@ -5,10 +5,21 @@ aggregator.spark.register(spark)
 events = spark.read.format("aggregator").option("topic", "activity").load("data/")
 """
 
-from esformat import spark as _requirement  # noqa: F401 - first: it says what to install
+from typing import TYPE_CHECKING
 
-# isort: split
-from aggregator.spark.load import LOAD_FORMATS, load
-from aggregator.spark.source import AggregatorDataSource, read, register, write
+from esformat import spark as _requirement  # noqa: F401 - first: it says what to install
+from esformat.parts import lazily
+
+if TYPE_CHECKING:
+    from aggregator.spark.loading import LOAD_FORMATS, load
+    from aggregator.spark.source import AggregatorDataSource, read, register, write
+else:
+    __getattr__, __dir__ = lazily(  # Spark's workers need few of them
+        __name__,
+        {
+            "aggregator.spark.loading": "LOAD_FORMATS load",
+            "aggregator.spark.source": "AggregatorDataSource read register write",
+        },
+    )
 
 __all__ = ["LOAD_FORMATS", "AggregatorDataSource", "load", "read", "register", "write"]

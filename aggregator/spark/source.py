@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from aggregator.spark.options import CatalogReadOptions, CatalogWriteOptions
-from aggregator.spark.read import CatalogReader, choose_columns
+from aggregator.spark.reader import CatalogReader, choose_columns
 from aggregator.spark.save import CatalogStreamWriter, CatalogWriter
 from aggregator.spark.stream import CatalogStreamReader
 from esformat import UsageError

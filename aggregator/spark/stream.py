@@ -27,7 +27,7 @@ from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.spark.admission import I64, Span, admit, uncovered
 from aggregator.spark.options import HEAD, TAIL, CatalogReadOptions
 from aggregator.spark.plan import plan_tasks, read_task
-from aggregator.spark.read import follow_catalog, make_request, topic_of
+from aggregator.spark.reader import follow_catalog, make_request, topic_of
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.segments.table import Bounds

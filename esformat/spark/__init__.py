@@ -5,11 +5,27 @@ events = spark.read.format("esdb").load("activity/")
 events.where("space = 'customer-42'").show()
 """
 
+from typing import TYPE_CHECKING
+
+from esformat.lazy import lazily
 from esformat.spark import requirement as _requirement  # noqa: F401 - first: it says what to install
-from esformat.spark.door import sql, view
-from esformat.spark.load import read
-from esformat.spark.session import start_session
-from esformat.spark.source import EsdbDataSource, register
-from esformat.spark.write import Written, write
+
+if TYPE_CHECKING:
+    from esformat.spark.door import sql, view
+    from esformat.spark.load import read
+    from esformat.spark.session import start_session
+    from esformat.spark.source import EsdbDataSource, register
+    from esformat.spark.writing import Written, write
+else:
+    __getattr__, __dir__ = lazily(  # Spark's workers need few of them
+        __name__,
+        {
+            "esformat.spark.door": "sql view",
+            "esformat.spark.load": "read",
+            "esformat.spark.session": "start_session",
+            "esformat.spark.source": "EsdbDataSource register",
+            "esformat.spark.writing": "Written write",
+        },
+    )
 
 __all__ = ["EsdbDataSource", "Written", "read", "register", "sql", "start_session", "view", "write"]

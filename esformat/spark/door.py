@@ -28,7 +28,7 @@ from esformat.spark.handed import Handed, everything, handed_over
 from esformat.spark.load import read
 from esformat.spark.options import ReadOptions, as_list
 from esformat.spark.packed import can_be_packed, packed_schema, unpacked
-from esformat.spark.read import FILE_PATH, SegmentReader
+from esformat.spark.reader import FILE_PATH, SegmentReader
 from esformat.spark.requirement import require_classic
 from esformat.spark.scan_plan import Extent, count_events, extent
 from esformat.spark.source import EsdbDataSource, ensure_registered, in_zone, zone_of

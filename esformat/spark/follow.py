@@ -19,7 +19,7 @@ from esformat.errors import UsageError
 from esformat.io.location import Place, folder_at
 from esformat.spark.files import folder_of, listed_below
 from esformat.spark.identity import origin_of
-from esformat.spark.read import SegmentReader
+from esformat.spark.reader import SegmentReader
 from esformat.spark.scan_plan import in_threads
 
 Known = Mapping[str, Sequence[str]]

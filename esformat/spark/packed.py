@@ -33,7 +33,7 @@ from pyspark.sql.types import (
 from esformat.read.row_range import EVENTS, KEYS, runs_of_rows, schema_of
 from esformat.spark.condition import columns_of, matching
 from esformat.spark.event_columns import column_name
-from esformat.spark.read import SegmentReader
+from esformat.spark.reader import SegmentReader
 from esformat.spark.scan_plan import RowRange, opened_as_planned
 from esformat.spark.types import arrow_schema
 

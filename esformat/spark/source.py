@@ -22,7 +22,7 @@ from esformat.spark.files import segments_at
 from esformat.spark.follow import SegmentStreamReader
 from esformat.spark.options import ReadOptions, WriteOptions
 from esformat.spark.packed import PackedReader, can_be_packed, packed_schema, unpacked_schema
-from esformat.spark.read import SegmentReader, with_path_columns
+from esformat.spark.reader import SegmentReader, with_path_columns
 from esformat.spark.save import SegmentWriter
 from esformat.spark.scan_plan import read_schemas
 from esformat.spark.stream_save import SegmentStreamWriter

@@ -10,7 +10,7 @@ from effort import share_of
 import aggregator
 import aggregator.spark
 from aggregator.spark.options import CatalogReadOptions
-from aggregator.spark.read import CatalogReader, choose_columns
+from aggregator.spark.reader import CatalogReader, choose_columns
 from aggregator.spark.source import AggregatorDataSource
 from esformat import EsdbError
 from tests.spark.test_read import rows

@@ -24,7 +24,7 @@ from aggregator.storage.files.staging import staging
 from esformat import EsdbError
 from esformat.spark import jobs
 
-loading = import_module("aggregator.spark.load")  # the module: the package has the function
+loading = import_module("aggregator.spark.loading")  # the module: the package has the function
 ROLES = {"space": "user", "timestamp": "at", "grouping": "app"}
 
 

@@ -42,7 +42,8 @@ def opened(monkeypatch):
 
 
 def begin(folder, kind):
-    """Begin to write a column `n` of a type, and end."""
+    """Begin to write a column `n` of a type, and end, as a process does that has looked at no file before."""
+    scan_plan._known_schema.cache_clear()
     options = WriteOptions.parse({"path": str(folder)})
     SegmentWriter(options, StructType([*KEYS, StructField("n", kind)]), overwrite=False).abort([])
 

@@ -17,7 +17,7 @@ from esformat import UsageError
 from esformat.spark import door, packed
 from esformat.spark.options import ReadOptions
 from esformat.spark.packed import PackedReader, can_be_packed, packed_schema, unpacked_schema
-from esformat.spark.read import SegmentReader
+from esformat.spark.reader import SegmentReader
 from esformat.spark.source import EsdbDataSource
 
 SPACE = types.StructField("space", types.StringType(), nullable=False)

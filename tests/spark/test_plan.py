@@ -44,13 +44,13 @@ from esformat.spark.condition import AnyOf, matching, parse_condition
 from esformat.spark.java import ensure_java, packaged_java
 from esformat.spark.options import ReadOptions, WriteOptions, parse_bytes
 from esformat.spark.pushed import bounds_of_filters
-from esformat.spark.read import SegmentReader
+from esformat.spark.reader import SegmentReader
 from esformat.spark.save import SegmentWriter
 from esformat.spark.scan_plan import Candidate, share_out
 from esformat.spark.source import EsdbDataSource
 from esformat.spark.types import arrow_schema
 
-read_module = import_module("esformat.spark.read")  # the package has a function of that name
+read_module = import_module("esformat.spark.reader")  # the package has a function of that name
 SCHEMA = default_schema(("type",), binary_keys=False)
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 NOON_US = 1_767_268_800_000_000

@@ -14,7 +14,7 @@ import aggregator
 from aggregator.errors import SegmentMissingError
 from aggregator.spark import replaced
 from aggregator.spark.options import CatalogReadOptions
-from aggregator.spark.read import CatalogReader, choose_columns
+from aggregator.spark.reader import CatalogReader, choose_columns
 from esformat import UsageError
 from tests.spark.test_catalog import EXTRA
 

@@ -24,7 +24,7 @@ from esformat.spark.jobs.waves import CHUNK_BYTES, chunked, in_waves
 from esformat.spark.orc_file import write_orc
 from esformat.spark.scan_plan import read_schemas
 from esformat.spark.types import unify_schemas
-from esformat.spark.write import write
+from esformat.spark.writing import write
 
 OUTPUT_FORMATS = ("parquet", "orc", "json", "csv")
 _LOSS_HINT = "take parquet or another format, or allow the loss with allow_loss (--allow-loss)"

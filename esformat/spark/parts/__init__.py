@@ -1,37 +1,71 @@
 """Pieces for other data sources over segments, as that of catalogs: options, plans of rows, types, conditions."""
 
-from esformat.io.commit_folder import LocalFolder
-from esformat.io.lease import owned
-from esformat.io.location import local_path
-from esformat.read.ask.bounds import Bounds, Domain
-from esformat.read.row_range import scan_rows, schema_of
-from esformat.spark.cluster import clustered
-from esformat.spark.condition import columns_of, matching, parse_condition
-from esformat.spark.event_columns import EventColumns
-from esformat.spark.jobs.groups import Inputs, Published, check_count, in_groups
-from esformat.spark.jobs.inputs import GROUP_BYTES, INPUT_FORMATS, InputFile
-from esformat.spark.jobs.ledger import ledger
-from esformat.spark.jobs.summary import Progress, Summary
-from esformat.spark.options import (
-    PARTITION_BYTES,
-    SEGMENT_BYTES,
-    SEGMENT_EVENTS,
-    Options,
-    WriteOptions,
-    as_list,
-    one_of,
-    parse_bytes,
-    parse_count,
-    parse_indexes,
-    parse_names,
-)
-from esformat.spark.portions import portions
-from esformat.spark.pushed import bounds_of_filters
-from esformat.spark.read import PushFilters, spare_modules
-from esformat.spark.scan_plan import RowRange, SegmentGoneError, find_candidates, opened_as_planned, share_out
-from esformat.spark.scoping import filters_are_scoped
-from esformat.spark.source import PUSH_DOWN, activate, in_zone, zone_of
-from esformat.spark.types import arrow_schema, check_requested, convert_batch, readable, spark_schema
+from typing import TYPE_CHECKING
+
+from esformat.lazy import lazily
+
+if TYPE_CHECKING:
+    from esformat.io.commit_folder import LocalFolder
+    from esformat.io.lease import owned
+    from esformat.io.location import local_path
+    from esformat.read.ask.bounds import Bounds, Domain
+    from esformat.read.row_range import scan_rows, schema_of
+    from esformat.spark.cluster import clustered
+    from esformat.spark.condition import columns_of, matching, parse_condition
+    from esformat.spark.event_columns import EventColumns
+    from esformat.spark.jobs.groups import Inputs, Published, check_count, in_groups
+    from esformat.spark.jobs.inputs import GROUP_BYTES, INPUT_FORMATS, InputFile
+    from esformat.spark.jobs.ledger import ledger
+    from esformat.spark.jobs.summary import Progress, Summary
+    from esformat.spark.options import (
+        PARTITION_BYTES,
+        SEGMENT_BYTES,
+        SEGMENT_EVENTS,
+        Options,
+        WriteOptions,
+        as_list,
+        one_of,
+        parse_bytes,
+        parse_count,
+        parse_indexes,
+        parse_names,
+    )
+    from esformat.spark.portions import portions
+    from esformat.spark.pushed import bounds_of_filters
+    from esformat.spark.reader import PushFilters, spare_modules
+    from esformat.spark.scan_plan import RowRange, SegmentGoneError, find_candidates, opened_as_planned, share_out
+    from esformat.spark.scoping import filters_are_scoped
+    from esformat.spark.source import PUSH_DOWN, activate, in_zone, zone_of
+    from esformat.spark.types import arrow_schema, check_requested, convert_batch, readable, spark_schema
+else:
+    __getattr__, __dir__ = lazily(  # Spark's workers need few of them
+        __name__,
+        {
+            "esformat.io.commit_folder": "LocalFolder",
+            "esformat.io.lease": "owned",
+            "esformat.io.location": "local_path",
+            "esformat.read.ask.bounds": "Bounds Domain",
+            "esformat.read.row_range": "scan_rows schema_of",
+            "esformat.spark.cluster": "clustered",
+            "esformat.spark.condition": "columns_of matching parse_condition",
+            "esformat.spark.event_columns": "EventColumns",
+            "esformat.spark.jobs.groups": "Inputs Published check_count in_groups",
+            "esformat.spark.jobs.inputs": "GROUP_BYTES INPUT_FORMATS InputFile",
+            "esformat.spark.jobs.ledger": "ledger",
+            "esformat.spark.jobs.summary": "Progress Summary",
+            "esformat.spark.options": (
+                "PARTITION_BYTES SEGMENT_BYTES SEGMENT_EVENTS Options WriteOptions as_list "
+                "one_of parse_bytes parse_count parse_indexes parse_names"
+            ),
+            "esformat.spark.portions": "portions",
+            "esformat.spark.pushed": "bounds_of_filters",
+            "esformat.spark.reader": "PushFilters spare_modules",
+            "esformat.spark.scan_plan": "RowRange SegmentGoneError find_candidates opened_as_planned share_out",
+            "esformat.spark.scoping": "filters_are_scoped",
+            "esformat.spark.source": "PUSH_DOWN activate in_zone zone_of",
+            "esformat.spark.types": "arrow_schema check_requested convert_batch readable spark_schema",
+        },
+    )
 
 __all__ = [
     "GROUP_BYTES",
