@@ -7,7 +7,7 @@ microseconds, milliseconds or seconds; 3 where a whole number is too large for a
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -32,10 +32,17 @@ def magnitudes_of(table: pa.Table | pa.RecordBatch) -> dict[str, int]:
     """The magnitudes of columns, by name, where they are not 0. Raises InvalidEventError for columns that cannot be
     read.
     """
-    try:
-        places = _with_magnitudes(table.schema)
-    except TypeError:  # an extension type of the caller's own has no hash
-        places = _with_magnitudes.__wrapped__(table.schema)
+    return magnitudes_at(table, places_of_magnitudes(table.schema))
+
+
+def places_of_magnitudes(schema: pa.Schema) -> tuple[tuple[int, str], ...]:
+    """Places and names of the columns that can have a magnitude."""
+    fields = enumerate(schema)
+    return tuple((i, f.name) for i, f in fields if f.name not in KEY_COLUMNS and _has_magnitude(f.type))
+
+
+def magnitudes_at(table: pa.Table | pa.RecordBatch, places: Iterable[tuple[int, str]]) -> dict[str, int]:
+    """What `magnitudes_of` gives, where it is known which columns can have one."""
     found = {}
     for place, name in places:
         column = table.column(place)
@@ -47,13 +54,6 @@ def magnitudes_of(table: pa.Table | pa.RecordBatch) -> dict[str, int]:
         if largest:
             found[name] = largest
     return found
-
-
-@lru_cache(maxsize=1024)
-def _with_magnitudes(schema: pa.Schema) -> tuple[tuple[int, str], ...]:
-    """Places and names of the columns that can have a magnitude."""
-    fields = enumerate(schema)
-    return tuple((i, f.name) for i, f in fields if f.name not in KEY_COLUMNS and _has_magnitude(f.type))
 
 
 def _has_magnitude(kind: pa.DataType) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
 import pyarrow as pa
 
-from aggregator.base.common_type import magnitudes_of, rounds_nothing
+from aggregator.base.common_type import magnitudes_at, magnitudes_of, places_of_magnitudes, rounds_nothing
 from aggregator.base.names import check_name
 from aggregator.engine.ingest.batch import BatchAdapter
 from aggregator.engine.ingest.event_table import Rows, taken_in, to_table
@@ -28,7 +28,17 @@ from aggregator.storage.state.schema import choose_schema, newest_of_families, w
 from aggregator.storage.state.state import PRODUCER_WINDOW, Partition, Topic
 from esformat import InvalidEventError
 
-MAX_ADAPTERS = 256  # sets of columns remembered for each topic
+MAX_GIVEN = 64
+"""So many sets of columns are remembered for each topic."""
+
+
+@dataclass(slots=True, eq=False)
+class _Given:
+    """A set of columns that a topic was given, and what batches of it become."""
+
+    schema: pa.Schema
+    measured: tuple[tuple[int, str], ...]  # the columns that can have a magnitude
+    adapters: dict[Any, tuple[SchemaInfo, BatchAdapter]] = field(default_factory=dict)  # by magnitudes
 
 
 class Ingest:
@@ -51,7 +61,8 @@ class Ingest:
             0  # since this was made; only the log's leader, one at a time, counts
         )
         self._making = Lock()  # held while a partition or a schema is made
-        self._adapters: dict[int, dict[Any, tuple[SchemaInfo, BatchAdapter]]] = {}  # by columns and their magnitudes
+        self._given: dict[int, list[_Given]] = {}  # by topic, the latest first
+        self._ordering = Lock()  # held while one of those lists changes
 
     def append(
         self, topic: Topic, given: Any, partition: str, producer: str | None, sequence: int | None, note: str = ""
@@ -184,24 +195,30 @@ class Ingest:
 
     def _fitted(self, topic: Topic, table: pa.Table | pa.RecordBatch) -> tuple[SchemaInfo, pa.RecordBatch]:
         """The schema that a batch is stored in, and the batch in its columns. Raises InvalidEventError."""
-        magnitudes = magnitudes_of(table)
-        adapters = self._adapters.setdefault(topic.info.number, {})
-        key = (table.schema, tuple(magnitudes.items()))
-        try:
-            schema, adapter = adapters[key]
-        except (KeyError, TypeError):  # TypeError: an extension type of the caller's own has no hash
+        given = self._given_of(topic, table.schema)
+        magnitudes = magnitudes_at(table, given.measured)
+        key = tuple(magnitudes.items())
+        found = given.adapters.get(key)
+        if found is None:
             try:
-                schema, adapter = self._make_adapter(topic, table, magnitudes)
+                found = given.adapters[key] = self._make_adapter(topic, table, magnitudes)
             except InvalidEventError:
                 fitted = _fitted_by_value(topic, table)
                 if fitted is None:
                     raise
                 return fitted
-            if len(adapters) >= MAX_ADAPTERS:
-                adapters.clear()
-            with contextlib.suppress(TypeError):
-                adapters[key] = schema, adapter
+        schema, adapter = found
         return schema, adapter.apply(table)
+
+    def _given_of(self, topic: Topic, schema: pa.Schema) -> _Given:
+        """What is known of batches with those columns."""
+        known = self._given.setdefault(topic.info.number, [])
+        given = next((given for given in known if given.schema.equals(schema)), None)
+        if given is None or given is not known[0]:
+            given = given or _Given(schema, places_of_magnitudes(schema))
+            with self._ordering:
+                known[:] = [given, *(other for other in known if other is not given)][:MAX_GIVEN]
+        return given
 
     def _make_adapter(
         self, topic: Topic, table: pa.Table | pa.RecordBatch, magnitudes: Mapping[str, int]
@@ -230,7 +247,7 @@ class Ingest:
             return self._add_schema(topic, self._manifest.add_schema(wanted, known))
 
     def _add_schema(self, topic: Topic, info: SchemaInfo) -> SchemaInfo:
-        self._adapters.pop(topic.info.number, None)  # batches of the older schema go on in the newer one
+        self._given.pop(topic.info.number, None)  # batches of the older schema go on in the newer one
         with self._state.view_lock:
             self._state.add_schema(info)
         return info
