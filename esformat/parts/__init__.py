@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from esformat.write.allocators import release_unused
     from esformat.write.intake import EventRows, check_table, to_arrow
     from esformat.write.lossless import first_cut
+    from esformat.write.messages import message_writer
     from esformat.write.ordered_pieces import ordered_pieces, pieces_of
     from esformat.write.plain_array import plain_array
 else:
@@ -57,6 +58,7 @@ else:
             "esformat.format.json_values": "JsonValues",
             "esformat.io.publish": "sync_directory",
             "esformat.late": "import_late",
+            "esformat.write.messages": "message_writer",
             "esformat.launch": "launch",
             "esformat.format.layout": "LEAST_FRAME_BYTES MOST_FRAME_BYTES",
             "esformat.notebook": "html_facts html_time",
@@ -104,6 +106,7 @@ __all__ = [
     "launch",
     "lazily",
     "make_schema",
+    "message_writer",
     "normalise_type",
     "ordered_pieces",
     "parse_duration",

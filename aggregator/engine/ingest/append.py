@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from aggregator.base.common_type import magnitudes_at, magnitudes_of, places_of_magnitudes, rounds_nothing
 from aggregator.base.names import check_name
-from aggregator.engine.ingest.batch import BatchAdapter
+from aggregator.engine.ingest.batch import BatchAdapter, Message
 from aggregator.engine.ingest.event_table import Rows, taken_in, to_table
 from aggregator.engine.ingest.fingerprint import fingerprint
 from aggregator.engine.ingest.quota import Quota
@@ -22,7 +22,7 @@ from aggregator.errors import SequenceConflictError
 from aggregator.model import ProducerEntry, Receipt, SchemaInfo
 from aggregator.storage.log.entry import Entry
 from aggregator.storage.log.frame import EventsPrefix
-from aggregator.storage.memtable.piece import make_piece
+from aggregator.storage.memtable.piece import Piece
 from aggregator.storage.parts import Storage
 from aggregator.storage.state.schema import choose_schema, newest_of_families, widened
 from aggregator.storage.state.state import PRODUCER_WINDOW, Partition, Topic
@@ -77,12 +77,12 @@ class Ingest:
         events = taken_in(given)
         families = newest_of_families(list(topic.schemas.values())) if isinstance(events, list) else ()
         table = to_table(events, topic.binary_keys, [known.schema for known in families])
-        schema, batch = self._fitted(topic, table)
+        schema, message = self._fitted(topic, table)
         place = topic.partitions.get(partition) or self._make_partition(topic, partition)
-        if not len(batch):
+        if not message.rows:
             return Receipt(topic.info.name, partition, place.next_index, place.next_index - 1)
         try:
-            return self._store(topic, place, schema, batch, key, note)
+            return self._store(topic, place, schema, message, key, note)
         except SequenceConflictError:
             first = self._same_of_a_family(topic, place, key, events)
             if first is None:
@@ -104,8 +104,9 @@ class Ingest:
             if widened(known.schema, table.schema, topic.info.indexes, magnitudes_of(table)) != known.schema:
                 continue
             with contextlib.suppress(InvalidEventError):  # a value that its columns do not take
-                batch = BatchAdapter(table.schema, known.schema).apply(table)
-                if fingerprint(batch, batch.serialize()) == entry.fingerprint:
+                stored = BatchAdapter(table.schema, known.schema).message(table).stored
+                batch = pa.ipc.read_record_batch(stored, known.schema.arrow)
+                if fingerprint(batch, stored) == entry.fingerprint:
                     return entry
         return None
 
@@ -114,28 +115,27 @@ class Ingest:
         topic: Topic,
         partition: Partition,
         schema: SchemaInfo,
-        batch: pa.RecordBatch,
+        message: Message,
         key: tuple[str, int] | None,
         note: str,
     ) -> Receipt:
-        message = batch.serialize()
-        size = message.size
+        stored, rows, size = message.stored, message.rows, message.stored.size
         self._quota.check_size(size)
-        own = pa.ipc.read_record_batch(message, batch.schema)  # the caller may change what its buffers hold
-        piece = make_piece(0, schema, own, size, self._clock())
-        digest = fingerprint(batch, message) if key else 0
-        remembered = _remembered(partition, key, digest, len(batch))
+        times = message.min_timestamp, message.max_timestamp
+        piece = Piece(0, schema, stored, rows, *times, size, self._clock())
+        digest = fingerprint(piece.batch, stored) if key else 0
+        remembered = _remembered(partition, key, digest, rows)
         if remembered is not None:  # what was stored needs no room
             return _receipt(topic, partition, remembered.first_index, remembered.count, duplicate=True)
         if self._reserve is not None:
-            self._reserve.keep_ahead(partition, partition.next_index + len(batch))
+            self._reserve.keep_ahead(partition, partition.next_index + rows)
         prefix = EventsPrefix(schema.number, *(key or ("", 0)), digest, note)
         known: ProducerEntry | None = None
 
         def place(entry: Entry) -> bool:
             nonlocal known
             topic.check_there()
-            known = _known(partition, key, digest, len(batch))
+            known = _known(partition, key, digest, rows)
             if known is not None:
                 return False
             if self._reserve is not None:
@@ -153,12 +153,13 @@ class Ingest:
                 partition.keep_producer(
                     ProducerEntry(partition.number, *key, digest, entry.first_index, entry.count, note)
                 )
-            self._state.publish(partition, piece.at(entry.first_index))
+            piece.first_index = entry.first_index
+            self._state.publish(partition, piece)
             self.appended_rows += entry.count
             self.appended_bytes += size
 
         entry = Entry(
-            partition.number, len(batch), [prefix.encode(), message], place, withdraw, publish,
+            partition.number, rows, [prefix.encode(), stored], place, withdraw, publish,
             ((partition.number, schema.number), lambda: definition(topic, partition, schema)),
             key=(partition.number, *key) if key else None,
         )  # fmt: skip
@@ -193,7 +194,7 @@ class Ingest:
             with self._state.view_lock:
                 return self._state.add_partition(info)
 
-    def _fitted(self, topic: Topic, table: pa.Table | pa.RecordBatch) -> tuple[SchemaInfo, pa.RecordBatch]:
+    def _fitted(self, topic: Topic, table: pa.Table | pa.RecordBatch) -> tuple[SchemaInfo, Message]:
         """The schema that a batch is stored in, and the batch in its columns. Raises InvalidEventError."""
         given = self._given_of(topic, table.schema)
         magnitudes = magnitudes_at(table, given.measured)
@@ -208,7 +209,7 @@ class Ingest:
                     raise
                 return fitted
         schema, adapter = found
-        return schema, adapter.apply(table)
+        return schema, adapter.message(table)
 
     def _given_of(self, topic: Topic, schema: pa.Schema) -> _Given:
         """What is known of batches with those columns."""
@@ -253,7 +254,7 @@ class Ingest:
         return info
 
 
-def _fitted_by_value(topic: Topic, table: pa.Table | pa.RecordBatch) -> tuple[SchemaInfo, pa.RecordBatch] | None:
+def _fitted_by_value(topic: Topic, table: pa.Table | pa.RecordBatch) -> tuple[SchemaInfo, Message] | None:
     """A batch whose types no family takes, in one that holds these very values; None where there is none."""
     for known in newest_of_families(list(topic.schemas.values())):
         types = {field.name: field.type for field in known.schema.arrow}
@@ -261,7 +262,7 @@ def _fitted_by_value(topic: Topic, table: pa.Table | pa.RecordBatch) -> tuple[Sc
             name in types and rounds_nothing(types[name], kind) for name, kind in zip(*_columns(table), strict=True)
         ):
             with contextlib.suppress(InvalidEventError):
-                return known, BatchAdapter(table.schema, known.schema).apply(table)
+                return known, BatchAdapter(table.schema, known.schema).message(table)
     return None
 
 

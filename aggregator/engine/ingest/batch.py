@@ -1,15 +1,26 @@
-"""Tables of events as one record batch of the topic's schema. Nothing is stored here."""
+"""Tables of events as one message of the topic's schema. Nothing is stored here."""
 
 from __future__ import annotations
 
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import NamedTuple
 
+import pyarrow as pa
+
+from aggregator.storage.memtable.piece import times_of
 from esformat import InvalidEventError
-from esformat.parts import KEY_COLUMNS, EventSchema, check_table, to_arrow
+from esformat.parts import EventSchema, check_table, message_writer, to_arrow
 
 MAX_KEY_BYTES = 65_535
 """Of a space or grouping, as in the segment format."""
+
+
+class Message(NamedTuple):
+    """A batch in the columns of a schema, in memory of its own, as an Arrow IPC message."""
+
+    stored: pa.Buffer
+    rows: int
+    min_timestamp: int
+    max_timestamp: int
 
 
 class BatchAdapter:
@@ -17,15 +28,14 @@ class BatchAdapter:
 
     def __init__(self, given: pa.Schema, schema: EventSchema) -> None:
         self._schema = schema
-        self._target = schema.arrow
-        self._steps: list[tuple[pa.Field, int]] | None = None  # None: only the slow way will do
-        known, places = set(self._target.names), {name: place for place, name in enumerate(given.names)}
+        known, places = set(schema.arrow.names), {name: place for place, name in enumerate(given.names)}
         self._without_values = [name for name in given.names if name not in known]  # so they are no columns
+        self._writer = None  # None: only `apply` will do
         if len(places) == len(given):
             types = given.types
-            steps = [(field, places.get(field.name, -1)) for field in self._target]
-            if all(self._is_simple(field, None if at < 0 else types[at]) for field, at in steps):
-                self._steps = steps
+            found = ((field, places.get(field.name)) for field in schema.arrow)
+            if all(self._is_simple(field, None if at is None else types[at]) for field, at in found):
+                self._writer = message_writer(given, schema.arrow, places, MAX_KEY_BYTES)
 
     @staticmethod
     def _is_simple(field: pa.Field, kind: pa.DataType | None) -> bool:
@@ -36,41 +46,29 @@ class BatchAdapter:
 
     def apply(self, given: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
         """The events of `given`, checked. Raises InvalidEventError, and says which column and row."""
-        if self._steps is not None and (isinstance(given, pa.RecordBatch) or _one_chunk(given)):
-            batch = given if isinstance(given, pa.RecordBatch) else given.to_batches()[0]
-            if self._is_plain(batch, self._steps):
-                return pa.RecordBatch.from_arrays([_column(batch, *step) for step in self._steps], schema=self._target)
         return _one_batch(check_table(to_arrow(given).drop_columns(self._without_values), self._schema))
 
-    @staticmethod
-    def _is_plain(batch: pa.RecordBatch, steps: list[tuple[pa.Field, int]]) -> bool:
-        """Whether the batch can be taken as it is. Where not, the slow way tells what is wrong, if anything."""
-        try:
-            batch.validate(full=True)
-        except pa.ArrowInvalid:
-            return False
-        for field, place in steps:
-            if place < 0:
-                continue
-            column = batch.column(place)
-            if not field.nullable and column.null_count:
-                return False
-            if field.name in KEY_COLUMNS[:2] and column.nbytes > MAX_KEY_BYTES:
-                longest = pc.max(pc.binary_length(column)).as_py()
-                if longest is not None and longest > MAX_KEY_BYTES:
-                    return False
-        return True
+    def message(self, given: pa.RecordBatch | pa.Table) -> Message:
+        """A copy of the events of `given`, checked. Raises as `apply`."""
+        if self._writer is not None and (isinstance(given, pa.RecordBatch) or _one_chunk(given)):
+            batch = given if isinstance(given, pa.RecordBatch) else given.to_batches()[0]
+            if _is_valid(batch):
+                written = self._writer.write(batch.__arrow_c_array__()[1], pa.allocate_buffer)
+                if written is not None:
+                    stored, first, last = written
+                    return Message(stored, batch.num_rows, first, last)
+        batch = self.apply(given)
+        times = times_of(batch) if len(batch) else [0]
+        return Message(batch.serialize(), len(batch), int(min(times)), int(max(times)))
 
 
-def _column(batch: pa.RecordBatch, field: pa.Field, place: int) -> pa.Array:
-    if place < 0:
-        return (
-            pa.nulls(len(batch), field.type)
-            if field.nullable
-            else pa.repeat(pa.scalar("").cast(field.type), len(batch))
-        )
-    column = batch.column(place)
-    return column if column.type == field.type else column.view(field.type)  # int64 as timestamps: see _is_simple
+def _is_valid(batch: pa.RecordBatch) -> bool:
+    """Whether a batch holds what Arrow says that it does. Where not, `apply` tells what is wrong."""
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _one_chunk(table: pa.Table) -> bool:

@@ -15,17 +15,19 @@ from aggregator.model import SchemaInfo
 I64 = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Piece:
     """A batch in a partition: its events have the record indexes [first_index, first_index + rows), or `indexes`.
 
+    content: the batch, or the message that it is read from when somebody asks.
     ends: of batches that were put together, the rows behind their last ones. Only there may it be cut for sealing: the
     log is read back by whole batches.
     """
 
     first_index: int
     schema: SchemaInfo
-    batch: pa.RecordBatch
+    content: pa.RecordBatch | pa.Buffer
+    rows: int
     min_timestamp: int
     max_timestamp: int
     size_bytes: int
@@ -35,18 +37,16 @@ class Piece:
     ends: I64 | None = None
 
     @property
-    def rows(self) -> int:
-        """How many events."""
-        return int(self.batch.num_rows)
+    def batch(self) -> pa.RecordBatch:
+        """The events."""
+        if isinstance(self.content, pa.Buffer):  # two who read it at once do it twice; either is good
+            self.content = pa.ipc.read_record_batch(self.content, self.schema.schema.arrow)
+        return self.content
 
     @property
     def end_index(self) -> int:
         """The record index after the last event."""
         return self.first_index + self.rows if self.indexes is None else int(self.indexes[-1]) + 1
-
-    def at(self, first_index: int) -> Piece:
-        """The same events with other record indexes."""
-        return replace(self, first_index=first_index)
 
     def from_index(self, index: int) -> Piece:
         """The events from a record index on; there is at least one."""
@@ -57,7 +57,7 @@ class Piece:
         """The events in rows [first, end); there is at least one."""
         indexes = self.record_indexes()
         return replace(
-            self, first_index=int(indexes[first]), batch=self.batch.slice(first, end - first),
+            self, first_index=int(indexes[first]), content=self.batch.slice(first, end - first), rows=end - first,
             size_bytes=self.size_bytes * (end - first) // self.rows,
             indexes=None if self.indexes is None else indexes[first:end],
             ends=None if self.ends is None else self.ends[(self.ends > first) & (self.ends <= end)] - first,
@@ -85,7 +85,7 @@ class Piece:
 def make_piece(first_index: int, schema: SchemaInfo, batch: pa.RecordBatch, size_bytes: int, now_us: int) -> Piece:
     """A piece of a batch that is not empty."""
     times = times_of(batch)
-    return Piece(first_index, schema, batch, int(times.min()), int(times.max()), size_bytes, now_us)
+    return Piece(first_index, schema, batch, len(batch), int(times.min()), int(times.max()), size_bytes, now_us)
 
 
 def times_of(batch: pa.RecordBatch) -> I64:
@@ -99,8 +99,9 @@ def join(pieces: Sequence[Piece]) -> Piece:
     whole = follow and all(piece.indexes is None for piece in pieces)
     return Piece(
         pieces[0].first_index, pieces[0].schema, pa.concat_batches([piece.batch for piece in pieces]),
-        min(piece.min_timestamp for piece in pieces), max(piece.max_timestamp for piece in pieces),
-        sum(piece.size_bytes for piece in pieces), pieces[0].arrived_us, pieces[0].joined + 1,
+        sum(piece.rows for piece in pieces), min(piece.min_timestamp for piece in pieces),
+        max(piece.max_timestamp for piece in pieces), sum(piece.size_bytes for piece in pieces),
+        pieces[0].arrived_us, pieces[0].joined + 1,
         None if whole else np.concatenate([piece.record_indexes() for piece in pieces]), _ends(pieces),
     )  # fmt: skip
 

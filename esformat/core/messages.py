@@ -1,0 +1,447 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""Batches as Arrow IPC messages: the columns of a schema, copied out of wherever they lie, in one pass.
+
+A message is its metadata, which is the same for all batches of a schema but for some numbers, and a body. There each
+column has a bit for each value where some are null; then its numbers, or bits, or the edges of its texts and these, or
+the edges of its lists; then its parts. Each of these begins at a multiple of 8 bytes. What is to be known of a schema,
+`esformat/write/messages.py` finds out.
+"""
+
+import array as arrays
+from collections.abc import Callable
+from typing import Any
+
+import cython
+from cython.cimports.cpython import array
+from cython.cimports.cpython.pycapsule import PyCapsule_GetPointer
+from cython.cimports.esformat.core.messages import ArrowArray, Walk
+from cython.cimports.libc.string import memcpy, memset
+
+VALUES, BITS, TEXTS, LISTS, FIXED_LISTS, STRUCTS = range(6)
+"""What a column has: numbers of so many bytes; bits; texts, or lists, with edges of so many bytes; lists of so many
+items; structs.
+"""
+_VALUES = cython.declare(cython.longlong, VALUES)
+_BITS = cython.declare(cython.longlong, BITS)
+_TEXTS = cython.declare(cython.longlong, TEXTS)
+_LISTS = cython.declare(cython.longlong, LISTS)
+_FIXED_LISTS = cython.declare(cython.longlong, FIXED_LISTS)
+_STRUCTS = cython.declare(cython.longlong, STRUCTS)
+_LARGE = cython.declare(cython.Py_ssize_t, 1 << 16)
+"""From so many bytes on the lock is let go: below, taking it back costs more than the copy."""
+_MOST_ROWS = cython.declare(cython.longlong, (1 << 31) - 2)  # of edges of 32 bits
+_FACTS = cython.declare(cython.Py_ssize_t, 6)  # of a column
+_LONGS = cython.declare(array.array, arrays.array("q"))
+
+Column = tuple[int, int, int, bool, int, int]
+"""A column of the schema, its parts behind it: where it is among the given ones, -1: all null, or all empty where it is
+required; of which kind, and the number that goes with it; whether it is required; how long a text may be, -1: as long
+as it is; how many parts it has.
+"""
+
+
+@cython.final
+@cython.cclass
+class MessageWriter:
+    """Writes batches of one set of columns as messages of a schema."""
+
+    _head: bytes
+    _rows_at: cython.Py_ssize_t
+    _nodes_at: cython.Py_ssize_t
+    _buffers_at: cython.Py_ssize_t
+    _body_length_at: cython.Py_ssize_t
+    _columns: array.array
+    _count: cython.Py_ssize_t
+    _times: cython.Py_ssize_t
+
+    def __init__(self, head: bytes, places: tuple[int, int, int, int], columns: list[Column], times: int) -> None:
+        """head: what stands before the body. places: where in it is the number of rows, where the first node, the first
+        buffer, and the length of the body. times: the given column whose least and largest are told.
+
+        Raises ValueError.
+        """
+        missing: int = 0  # parts that come behind the columns so far
+        for source, kind, width, required, _, parts in columns:
+            missing += parts - (missing > 0)
+            if kind not in range(6) or width < 0 or (kind in (_TEXTS, _LISTS) and width not in (4, 8)):
+                raise ValueError("a column of no kind that there is")
+            if parts != (1 if kind in (_LISTS, _FIXED_LISTS) else max(parts, 0) if kind == _STRUCTS else 0):
+                raise ValueError("a column has other parts")
+            if source < 0 and required and kind != _TEXTS:
+                raise ValueError("only texts can be empty")
+        buffers: int = sum(_buffers_of(kind) for _, kind, _, _, _, _ in columns)
+        lengths: list[int] = [8, 16 * len(columns), 16 * buffers, 8]
+        if min(places) < 0 or max([at + length for at, length in zip(places, lengths, strict=True)]) > len(head):
+            raise ValueError("numbers lie outside of the head of a message")
+        if missing or times < 0:
+            raise ValueError("a column has other parts")
+        self._head, self._count, self._times = head, len(columns), times
+        self._rows_at, self._nodes_at, self._buffers_at, self._body_length_at = places
+        self._columns = arrays.array("q", [int(fact) for column in columns for fact in column])
+
+    def write(self, given: Any, allocate: Callable[[int], Any]) -> tuple[Any, int, int] | None:
+        """The message of a batch, in memory that `allocate` gives, and the batch's least and largest time.
+
+        given: a capsule "arrow_array" of a batch without nulls of its own, that is valid and has columns of the types
+        that this was made for, which the caller answers for. None where it has no rows, or a value that its column may
+        not have. Raises ValueError for a batch of other columns.
+        """
+        whole: cython.pointer(ArrowArray) = cython.cast(
+            cython.pointer(ArrowArray), PyCapsule_GetPointer(given, b"arrow_array")
+        )
+        if whole.length < 1 or whole.length > _MOST_ROWS:
+            return None
+        if whole.null_count > 0 or self._times >= whole.n_children:
+            raise ValueError("a batch of other columns")
+        found: array.array = array.clone(_LONGS, 2 * self._count, False)
+        first: cython.p_longlong = self._columns.data.as_longlongs
+        end: cython.p_longlong = first + _FACTS * self._count
+        walk = cython.declare(Walk)
+        walk.column, walk.found = first, found.data.as_longlongs
+        body: cython.longlong = _measure_all(cython.address(walk), whole, end)
+        if body < 0:
+            return None
+        message: Any = allocate(len(self._head) + body)
+        view: cython.schar[::1] = message
+        if view.shape[0] != len(self._head) + body:
+            raise ValueError("memory of another size")
+        out: cython.p_uchar = cython.cast(cython.p_uchar, cython.address(view[0]))
+        memcpy(out, cython.cast(cython.p_char, self._head), len(self._head))
+        _put(out + self._rows_at, whole.length)
+        _put(out + self._body_length_at, body)
+        walk.column, walk.found, walk.node, walk.buffer = (
+            first, found.data.as_longlongs, out + self._nodes_at, out + self._buffers_at,
+        )  # fmt: skip
+        walk.body, walk.at = out + len(self._head), 0
+        times = cython.declare(cython.longlong[2])
+        if body < _LARGE:
+            _fill_all(cython.address(walk), whole, end)
+            _span(whole, self._times, times)
+        else:
+            with cython.nogil:
+                _fill_all(cython.address(walk), whole, end)
+                _span(whole, self._times, times)
+        return message, times[0], times[1]
+
+
+@cython.cfunc
+@cython.exceptval(-2)
+def _measure_all(
+    walk: cython.pointer(Walk), whole: cython.pointer(ArrowArray), end: cython.p_longlong
+) -> cython.longlong:
+    """Bytes of the body of a message; -1 where a value does not fit."""
+    body: cython.longlong = 0
+    size: cython.longlong
+    while walk.column != end:
+        if walk.column[0] >= whole.n_children:
+            raise ValueError("a batch of other columns")
+        size = _measure(walk, _given(whole, walk.column), whole.offset, whole.length)
+        if size < 0:
+            return -1
+        body += size
+    return body
+
+
+@cython.cfunc
+@cython.exceptval(-2)
+def _measure(
+    walk: cython.pointer(Walk),
+    source: cython.pointer(ArrowArray),
+    first: cython.longlong,
+    rows: cython.longlong,
+) -> cython.longlong:
+    """Bytes of rows [first, first + rows) of the next column, and of its parts; -1 where a value does not fit.
+
+    source: NULL: it has none, nor have its parts.
+    """
+    fact: cython.pointer(cython.const[cython.longlong]) = walk.column
+    found: cython.p_longlong = walk.found
+    walk.column += _FACTS
+    walk.found += 2
+    found[0], found[1] = 0 if fact[3] else rows, 0
+    if source != cython.NULL:
+        if (
+            source.length < first + rows
+            or source.n_buffers != _buffers_of(fact[1])
+            or source.n_children != fact[5]
+            or (rows and source.n_buffers > 1 and source.buffers[1] == cython.NULL)
+        ):
+            raise ValueError("a column of another type")
+        first += source.offset
+        found[0] = _nulls(source, first, rows)
+        if found[0] and fact[3]:
+            return -1
+        if rows and (fact[1] == _TEXTS or fact[1] == _LISTS):
+            found[1] = _edge(source, fact[2], first + rows) - _edge(source, fact[2], first)
+        if found[1] < 0 or (found[1] and fact[1] == _TEXTS and source.buffers[2] == cython.NULL):
+            raise ValueError("a column of another type")
+        if fact[4] >= 0 and found[1] > fact[4] and _longest(source, fact[2], first, rows) > fact[4]:
+            return -1
+    body: cython.longlong = _padded((rows + 7) // 8) if found[0] else 0
+    body += _padded(_values_bytes(fact, rows)) + (_padded(found[1]) if fact[1] == _TEXTS else 0)
+    begin: cython.longlong = _first_of_parts(source, fact, found, first)
+    size: cython.longlong
+    for i in range(fact[5]):
+        size = _measure(walk, _part(source, i), begin, _rows_of_parts(fact, found, rows))
+        if size < 0:
+            return -1
+        body += size
+    return body
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _fill_all(walk: cython.pointer(Walk), whole: cython.pointer(ArrowArray), end: cython.p_longlong) -> cython.void:
+    """Write the body of a message, and where each part of it lies."""
+    while walk.column != end:
+        _fill(walk, _given(whole, walk.column), whole.offset, whole.length)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _fill(
+    walk: cython.pointer(Walk),
+    source: cython.pointer(ArrowArray),
+    first: cython.longlong,
+    rows: cython.longlong,
+) -> cython.void:
+    """Write rows of the next column and of its parts, which `_measure` found to be there."""
+    fact: cython.pointer(cython.const[cython.longlong]) = walk.column
+    found: cython.p_longlong = walk.found
+    walk.column += _FACTS
+    walk.found += 2
+    if source != cython.NULL:
+        first += source.offset
+    _put(walk.node, rows)
+    _put(walk.node + 8, found[0])
+    walk.node += 16
+    size: cython.longlong = (rows + 7) // 8 if found[0] else 0
+    if size:
+        _copy_bits(_buffer(source, 0), first, rows, walk.body + walk.at)
+    _end(walk, size)
+    if fact[1] < _FIXED_LISTS:
+        size = _values_bytes(fact, rows)
+        if source == cython.NULL or rows == 0:
+            memset(walk.body + walk.at, 0, size)
+        elif fact[1] == _VALUES:
+            memcpy(walk.body + walk.at, _buffer(source, 1) + first * fact[2], size)
+        elif fact[1] == _BITS:
+            _copy_bits(_buffer(source, 1), first, rows, walk.body + walk.at)
+        else:
+            _copy_edges(source, fact[2], first, rows, walk.body + walk.at)
+        _end(walk, size)
+    if fact[1] == _TEXTS:
+        if found[1]:
+            memcpy(walk.body + walk.at, _buffer(source, 2) + _edge(source, fact[2], first), found[1])
+        _end(walk, found[1])
+    begin: cython.longlong = _first_of_parts(source, fact, found, first)
+    for i in range(fact[5]):
+        _fill(walk, _part(source, i), begin, _rows_of_parts(fact, found, rows))
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _given(whole: cython.pointer(ArrowArray), fact: cython.pointer(cython.const[cython.longlong])) -> cython.pointer(
+    ArrowArray
+):
+    """The given column that becomes one of the schema; NULL: none does."""
+    return cython.NULL if fact[0] < 0 else whole.children[fact[0]]
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _part(source: cython.pointer(ArrowArray), number: cython.longlong) -> cython.pointer(ArrowArray):
+    return cython.NULL if source == cython.NULL else source.children[number]
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _first_of_parts(
+    source: cython.pointer(ArrowArray),
+    fact: cython.pointer(cython.const[cython.longlong]),
+    found: cython.p_longlong,
+    first: cython.longlong,
+) -> cython.longlong:
+    """The row of its parts at which a row of a column begins; any where there are none."""
+    if fact[1] == _LISTS:
+        return _edge(source, fact[2], first) if found[1] else 0
+    return first * fact[2] if fact[1] == _FIXED_LISTS else first
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _rows_of_parts(
+    fact: cython.pointer(cython.const[cython.longlong]), found: cython.p_longlong, rows: cython.longlong
+) -> cython.longlong:
+    """How many rows the parts of some rows of a column have."""
+    if fact[1] == _LISTS:
+        return found[1]
+    return rows * fact[2] if fact[1] == _FIXED_LISTS else rows
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _buffers_of(kind: cython.longlong) -> cython.longlong:
+    """How many buffers a column of a kind has."""
+    return 3 if kind == _TEXTS else 2 if kind < _FIXED_LISTS else 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _values_bytes(fact: cython.pointer(cython.const[cython.longlong]), rows: cython.longlong) -> cython.longlong:
+    """Bytes of a column's numbers, bits or edges."""
+    if fact[1] == _VALUES:
+        return rows * fact[2]
+    if fact[1] == _BITS:
+        return (rows + 7) // 8
+    return (rows + 1) * fact[2] if fact[1] < _FIXED_LISTS else 0
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _span(whole: cython.pointer(ArrowArray), place: cython.Py_ssize_t, times: cython.p_longlong) -> cython.void:
+    """The least and the largest of a column of numbers of 64 bits, which has a row."""
+    i: cython.longlong
+    source: cython.pointer(ArrowArray) = whole.children[place]
+    number: cython.pointer(cython.const[cython.longlong]) = cython.cast(
+        cython.pointer(cython.const[cython.longlong]), source.buffers[1]
+    )
+    number += whole.offset + source.offset
+    low: cython.longlong = number[0]
+    high: cython.longlong = number[0]
+    for i in range(1, whole.length):
+        low = min(low, number[i])
+        high = max(high, number[i])
+    times[0], times[1] = low, high
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _nulls(source: cython.pointer(ArrowArray), first: cython.longlong, rows: cython.longlong) -> cython.longlong:
+    """How many of some rows are null."""
+    i: cython.longlong
+    valid: cython.longlong = 0
+    bits: cython.p_const_uchar = _buffer(source, 0)
+    if bits == cython.NULL or source.null_count == 0:
+        return 0
+    for i in range(first, first + rows):
+        valid += (bits[i >> 3] >> (i & 7)) & 1
+    return rows - valid
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _copy_bits(
+    bits: cython.p_const_uchar, first: cython.longlong, rows: cython.longlong, out: cython.p_uchar
+) -> cython.void:
+    """Copy some bits, to begin at a byte's lowest one; NULL: none is set. What is left of the last byte is 0."""
+    i: cython.longlong
+    memset(out, 0, (rows + 7) // 8)
+    if bits != cython.NULL:
+        for i in range(rows):
+            out[i >> 3] |= ((bits[(first + i) >> 3] >> ((first + i) & 7)) & 1) << (i & 7)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _copy_edges(
+    source: cython.pointer(ArrowArray),
+    width: cython.longlong,
+    first: cython.longlong,
+    rows: cython.longlong,
+    out: cython.p_uchar,
+) -> cython.void:
+    """Copy where each text begins, and the last ends, counted from the first one."""
+    i: cython.longlong
+    short: cython.pointer(cython.int) = cython.cast(cython.pointer(cython.int), source.buffers[1]) + first
+    long: cython.p_longlong = cython.cast(cython.p_longlong, source.buffers[1]) + first
+    if width == 4:
+        for i in range(rows + 1):
+            cython.cast(cython.pointer(cython.int), out)[i] = short[i] - short[0]
+    else:
+        for i in range(rows + 1):
+            cython.cast(cython.p_longlong, out)[i] = long[i] - long[0]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _longest(
+    source: cython.pointer(ArrowArray), width: cython.longlong, first: cython.longlong, rows: cython.longlong
+) -> cython.longlong:
+    """The length of the longest text."""
+    i: cython.longlong
+    most: cython.longlong = 0
+    for i in range(first, first + rows):
+        most = max(most, _edge(source, width, i + 1) - _edge(source, width, i))
+    return most
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _buffer(source: cython.pointer(ArrowArray), number: cython.int) -> cython.p_const_uchar:
+    """The bytes of a buffer; NULL where there is none, or no column."""
+    if source == cython.NULL:
+        return cython.NULL
+    return cython.cast(cython.p_const_uchar, source.buffers[number])
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _edge(source: cython.pointer(ArrowArray), width: cython.longlong, row: cython.longlong) -> cython.longlong:
+    """Where a text begins, or the one before it ends."""
+    if width == 4:
+        return cython.cast(cython.pointer(cython.int), source.buffers[1])[row]
+    return cython.cast(cython.p_longlong, source.buffers[1])[row]
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _padded(size: cython.longlong) -> cython.longlong:
+    """The next multiple of 8."""
+    return (size + 7) & ~7
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _put(to: cython.p_uchar, number: cython.longlong) -> cython.void:
+    memcpy(to, cython.address(number), 8)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _end(walk: cython.pointer(Walk), size: cython.longlong) -> cython.void:
+    """Note that a part of the body is complete, and fill up behind it."""
+    _put(walk.buffer, walk.at)
+    _put(walk.buffer + 8, size)
+    walk.buffer += 16
+    memset(walk.body + walk.at + size, 0, _padded(size) - size)
+    walk.at += _padded(size)

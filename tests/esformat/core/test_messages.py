@@ -1,0 +1,186 @@
+"""Messages as `MessageWriter` writes them: what Arrow reads back is what a plain copy of the columns has."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esformat.core.messages import MessageWriter
+from esformat.write.messages import message_writer
+
+LONGEST = 20
+VALUES = {
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.int8(): st.integers(-128, 127),
+    pa.uint16(): st.integers(0, 65535),
+    pa.float64(): st.floats(allow_nan=False),
+    pa.bool_(): st.booleans(),
+    pa.string(): st.text(max_size=9),
+    pa.binary(): st.binary(max_size=9),
+    pa.large_string(): st.text(max_size=9),
+    pa.large_binary(): st.binary(max_size=9),
+    pa.binary(3): st.binary(min_size=3, max_size=3),
+    pa.decimal128(9, 2): st.decimals(-1000, 1000, places=2),
+    pa.timestamp("ns"): st.integers(0, 2**62),
+    pa.date32(): st.integers(0, 1000),
+}
+PARTS = {
+    pa.list_(pa.string()): st.lists(st.none() | st.text(max_size=3), max_size=3),
+    pa.large_list(pa.int16()): st.lists(st.none() | st.integers(0, 9), max_size=3),
+    pa.list_(pa.bool_(), 3): st.lists(st.booleans(), min_size=3, max_size=3),
+    pa.map_(pa.string(), pa.string()): st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=3).map(
+        lambda given: list(given.items())
+    ),
+    pa.struct([("a", pa.list_(pa.int64())), ("b", pa.binary())]): st.fixed_dictionaries(
+        {"a": st.none() | st.lists(st.integers(0, 9), max_size=2), "b": st.none() | st.binary(max_size=3)}
+    ),
+    pa.list_(pa.struct([("a", pa.list_(pa.bool_(), 2))])): st.lists(
+        st.none() | st.fixed_dictionaries({"a": st.none() | st.just([True, False])}), max_size=2
+    ),
+}
+VALUES |= PARTS
+
+
+@st.composite
+def batches(draw):
+    """A schema, and a batch that has some of its columns, in any order, cut out of a longer one."""
+    rows = draw(st.integers(1, 70))
+    before = draw(st.integers(0, 9))
+    kinds = draw(st.lists(st.sampled_from(list(VALUES)), max_size=6))
+    fields = [pa.field(f"c{number}", kind, draw(st.booleans())) for number, kind in enumerate(kinds)]
+    columns = {
+        "space": pa.array(draw(st.lists(st.text(max_size=3), min_size=rows + before, max_size=rows + before))),
+        "timestamp": pa.array(
+            draw(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=rows + before, max_size=rows + before)), pa.int64()
+        ),
+    }
+    for field in fields:
+        if not (field.nullable and draw(st.booleans())):
+            value = st.none() | VALUES[field.type] if field.nullable else VALUES[field.type]
+            some = draw(st.lists(value, min_size=rows + before, max_size=rows + before))
+            columns[field.name] = pa.array(some, field.type)
+    times = pa.timestamp("us", "UTC")
+    keys = [pa.field("space", pa.string(), False), pa.field("grouping", pa.string(), False)]
+    names = draw(st.permutations(list(columns)))
+    batch = pa.record_batch({name: columns[name] for name in names}).slice(before)
+    return pa.schema([*keys, pa.field("timestamp", times, False), *fields]), batch
+
+
+def write(target, batch, allocate=pa.allocate_buffer, capsule=None):
+    places = {name: place for place, name in enumerate(batch.schema.names)}
+    writer = message_writer(batch.schema, target, places, LONGEST)
+    return writer.write(capsule or batch.__arrow_c_array__()[1], allocate)
+
+
+def copied(target, batch):
+    """The batch in the columns of a schema, value by value."""
+    rows = list(range(len(batch)))
+    given = {name: batch.column(name).view(target.field(name).type).take(rows) for name in batch.schema.names}
+    gaps = {
+        field.name: pa.array([None if field.nullable else ""] * len(batch), field.type)
+        for field in target
+        if field.name not in given
+    }
+    arrays = [(given | gaps)[field.name] for field in target]
+    return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+@examples(200)
+@given(batches())
+def test_messages(case):
+    """Every type, with and without nulls, sliced, left out; flat and without nulls, the bytes are Arrow's own."""
+    target, batch = case
+    stored, first, last = write(target, batch)
+    found, expected = pa.ipc.read_record_batch(stored, target), copied(target, batch)
+    found.validate(full=True)
+    assert found.equals(expected)
+    times = batch.column("timestamp").to_pylist()
+    assert (first, last) == (min(times), max(times))
+    if not any(column.null_count or column.type in PARTS for column in expected.columns):
+        assert stored.equals(expected.serialize())
+
+
+@pytest.mark.parametrize("rows", [3, 5000])
+def test_message_of_a_slice_of_rows(rows):
+    """A batch that is itself a slice, whose columns have more rows; small, and so large that the lock is let go."""
+    target, batch = plain(rows)
+    whole = pa.StructArray.from_arrays(batch.columns, batch.schema.names)
+    part = whole.slice(1, rows - 2)
+    stored, first, last = write(target, batch, capsule=part.__arrow_c_array__()[1])
+    assert pa.ipc.read_record_batch(stored, target).equals(copied(target, batch.slice(1, rows - 2)))
+    assert (first, last) == (1, rows - 2)
+
+
+def plain(rows, spaces=None):
+    """A schema of keys and a payload, and a batch of it."""
+    fields = [("space", pa.string()), ("grouping", pa.string()), ("timestamp", pa.timestamp("us")), ("b", pa.binary())]
+    target = pa.schema([pa.field(name, kind, name == "b") for name, kind in fields])
+    columns = {"timestamp": pa.array(range(rows), pa.int64()).view(pa.timestamp("us")), "b": pa.array([b"x"] * rows)}
+    return target, pa.record_batch({"space": pa.array(spaces or ["a"] * rows), **columns})
+
+
+@pytest.mark.parametrize("longest", [LONGEST, LONGEST + 1])
+def test_a_long_key(longest):
+    """As long as keys may be, and longer; many short ones are none."""
+    target, batch = plain(9, ["b" * longest, *["a" * 15] * 8])
+    assert (write(target, batch) is None) == (longest > LONGEST)
+
+
+def test_what_does_not_fit():
+    """A null where there must be a value, and no rows: nothing is written."""
+    target, batch = plain(2, ["a", None])
+    assert write(target, batch) is None
+    assert write(*plain(0)) is None
+
+
+def test_a_type_that_is_not_known():
+    """Of a column, or of a part of one."""
+    _, batch = plain(2)
+    for kind in (pa.string_view(), pa.struct([("a", pa.dictionary(pa.int8(), pa.string()))])):
+        target = pa.schema([*batch.schema, pa.field("l", kind)])
+        assert message_writer(batch.schema, target, {"space": 0, "timestamp": 1}, LONGEST) is None
+
+
+def test_other_batches():
+    """Of fewer columns, of other types, and what is no batch; memory of another size."""
+    target, batch = plain(4)
+    others = [batch.select(["space"]), batch.select(["timestamp", "b", "space"])]
+    for other in others:
+        with pytest.raises(ValueError, match=r"a batch of other columns|a column of another type"):
+            write(target, batch, capsule=other.__arrow_c_array__()[1])
+    with pytest.raises(ValueError, match="PyCapsule"):
+        write(target, batch, capsule=batch.schema.__arrow_c_schema__())
+    with pytest.raises(ValueError, match="memory of another size"):
+        write(target, batch, allocate=lambda size: pa.allocate_buffer(size - 1))
+
+
+VALUE, TEXT = (0, 0, 8, True, -1, 0), (0, 2, 4, True, -1, 0)
+
+
+@pytest.mark.parametrize(
+    ("places", "columns", "message"),
+    [
+        ((0, 8, 24, -1), [VALUE], "outside"),
+        ((57, 8, 24, 0), [VALUE], "outside"),
+        ((0, 49, 24, 0), [VALUE], "outside"),
+        ((0, 8, 33, 0), [VALUE], "outside"),
+        ((0, 8, 17, 0), [TEXT], "outside"),
+        ((0, 8, 16, 0), [(0, 2, 3, True, -1, 0)], "no kind"),
+        ((0, 8, 16, 0), [(0, 6, 4, True, -1, 0)], "no kind"),
+        ((0, 8, 16, 0), [(0, -1, 4, True, -1, 0)], "no kind"),
+        ((0, 8, 16, 0), [(0, 0, -1, True, -1, 0)], "no kind"),
+        ((0, 8, 16, 0), [(-1, 0, 8, True, -1, 0)], "only texts"),
+        ((0, 8, 16, 0), [(0, 0, 8, True, -1, 1)], "other parts"),
+        ((0, 8, 16, 0), [(0, 3, 4, True, -1, 0)], "other parts"),
+        ((0, 8, 16, 0), [(0, 3, 4, True, -1, 1)], "other parts"),
+        ((0, 8, 16, 0), [(0, 5, 0, True, -1, -1)], "other parts"),
+        ((0, 0, 0, 0), [(0, 5, 0, True, -1, 2), VALUE], "other parts"),
+    ],
+)
+def test_a_layout_that_cannot_be(places, columns, message):
+    """Places just behind the head's 64 bytes; kinds and parts that no column has."""
+    with pytest.raises(ValueError, match=message):
+        MessageWriter(bytes(64), places, columns, 0)
