@@ -8,11 +8,11 @@ the edges of its lists; then its parts. Each of these begins at a multiple of 8 
 """
 
 import array as arrays
-from collections.abc import Callable
 from typing import Any
 
 import cython
 from cython.cimports.cpython import array
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.cpython.pycapsule import PyCapsule_GetPointer
 from cython.cimports.esformat.core.messages import ArrowArray, Walk
 from cython.cimports.libc.string import memcpy, memset
@@ -79,8 +79,8 @@ class MessageWriter:
         self._rows_at, self._nodes_at, self._buffers_at, self._body_length_at = places
         self._columns = arrays.array("q", [int(fact) for column in columns for fact in column])
 
-    def write(self, given: Any, allocate: Callable[[int], Any]) -> tuple[Any, int, int] | None:
-        """The message of a batch, in memory that `allocate` gives, and the batch's least and largest time.
+    def write(self, given: Any) -> tuple[bytes, int, int] | None:
+        """The message of a batch, and the batch's least and largest time.
 
         given: a capsule "arrow_array" of a batch without nulls of its own, that is valid and has columns of the types
         that this was made for, which the caller answers for. None where it has no rows, or a value that its column may
@@ -101,11 +101,8 @@ class MessageWriter:
         body: cython.longlong = _measure_all(cython.address(walk), whole, end)
         if body < 0:
             return None
-        message: Any = allocate(len(self._head) + body)
-        view: cython.schar[::1] = message
-        if view.shape[0] != len(self._head) + body:
-            raise ValueError("memory of another size")
-        out: cython.p_uchar = cython.cast(cython.p_uchar, cython.address(view[0]))
+        message: bytes = PyBytes_FromStringAndSize(cython.NULL, len(self._head) + body)
+        out: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(message))
         memcpy(out, cython.cast(cython.p_char, self._head), len(self._head))
         _put(out + self._rows_at, whole.length)
         _put(out + self._body_length_at, body)

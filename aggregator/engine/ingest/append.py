@@ -119,7 +119,7 @@ class Ingest:
         key: tuple[str, int] | None,
         note: str,
     ) -> Receipt:
-        stored, rows, size = message.stored, message.rows, message.stored.size
+        stored, rows, size = message.stored, message.rows, len(message.stored)
         self._quota.check_size(size)
         times = message.min_timestamp, message.max_timestamp
         piece = Piece(0, schema, stored, rows, *times, size, self._clock())

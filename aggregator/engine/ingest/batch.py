@@ -17,7 +17,7 @@ MAX_KEY_BYTES = 65_535
 class Message(NamedTuple):
     """A batch in the columns of a schema, in memory of its own, as an Arrow IPC message."""
 
-    stored: pa.Buffer
+    stored: bytes
     rows: int
     min_timestamp: int
     max_timestamp: int
@@ -53,13 +53,13 @@ class BatchAdapter:
         if self._writer is not None and (isinstance(given, pa.RecordBatch) or _one_chunk(given)):
             batch = given if isinstance(given, pa.RecordBatch) else given.to_batches()[0]
             if _is_valid(batch):
-                written = self._writer.write(batch.__arrow_c_array__()[1], pa.allocate_buffer)
+                written = self._writer.write(batch.__arrow_c_array__()[1])
                 if written is not None:
                     stored, first, last = written
                     return Message(stored, batch.num_rows, first, last)
         batch = self.apply(given)
         times = times_of(batch) if len(batch) else [0]
-        return Message(batch.serialize(), len(batch), int(min(times)), int(max(times)))
+        return Message(batch.serialize().to_pybytes(), len(batch), int(min(times)), int(max(times)))
 
 
 def _is_valid(batch: pa.RecordBatch) -> bool:

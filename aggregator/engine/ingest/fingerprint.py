@@ -22,7 +22,7 @@ _US = pa.timestamp("us")
 _US_UTC = pa.timestamp("us", "UTC")
 
 
-def fingerprint(batch: pa.RecordBatch, message: pa.Buffer) -> int:
+def fingerprint(batch: pa.RecordBatch, message: pa.Buffer | bytes) -> int:
     """A number of 64 bits for the events of a batch, which `message` holds as Arrow writes it.
 
     Columns that it has no values in do not count: the topic may have gained them since it came first. Nor does what

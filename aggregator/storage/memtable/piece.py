@@ -26,7 +26,7 @@ class Piece:
 
     first_index: int
     schema: SchemaInfo
-    content: pa.RecordBatch | pa.Buffer
+    content: pa.RecordBatch | bytes
     rows: int
     min_timestamp: int
     max_timestamp: int
@@ -39,7 +39,7 @@ class Piece:
     @property
     def batch(self) -> pa.RecordBatch:
         """The events."""
-        if isinstance(self.content, pa.Buffer):  # two who read it at once do it twice; either is good
+        if isinstance(self.content, bytes):  # two who read it at once do it twice; either is good
             self.content = pa.ipc.read_record_batch(self.content, self.schema.schema.arrow)
         return self.content
 
