@@ -1,16 +1,22 @@
-"""The zstd dictionary of a column, trained on a sample of it, and whether it pays for itself."""
+"""The zstd dictionary of a column, trained on a part of a sample, and whether it pays for itself on another part."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from esformat.format.arrays import bytes_of
-from esformat.format.codec import Codec, make_compressor, train_dictionary
+from esformat.format.codec import Codec, Compressor, make_compressor, train_dictionary
 from esformat.format.encoding import frame_rows
 
 ZSTD_DICTIONARY_BYTES = 4 << 10
 MIN_SAMPLED_BYTES = 64 << 10
+TRAINED_BYTES, TRIED_BYTES = 1 << 20, 256 << 10
+"""More of a sample makes no better dictionary of that size, and no better guess at what it saves; both take longer."""
+TRIED = 4
+"""One frame in so many is not trained on, and tried afterwards."""
 
 
 def train_on(
@@ -25,14 +31,25 @@ def train_on(
         return b""
     rows = frame_rows(len(sample), len(data), frame_bytes)
     edges = offsets[np.append(np.arange(0, len(sample), rows), len(sample))]
-    pieces: list[bytes | bytearray | memoryview] = [
-        bytes(data[a:b]) for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True) if b > a
-    ]
-    trained = train_dictionary(pieces, ZSTD_DICTIONARY_BYTES)
+    frames = [bytes(data[a:b]) for a, b in pairwise(edges.tolist()) if b > a]
+    tried = _spread(frames[::TRIED], TRIED_BYTES)
+    del frames[::TRIED]
+    trained = train_dictionary(_spread(frames, TRAINED_BYTES), ZSTD_DICTIONARY_BYTES)
     if trained is None:
         return b""
-    without = sum(map(len, make_compressor(codec, level).compress_many(data, edges)))
-    with_it = sum(map(len, make_compressor(codec, level, trained).compress_many(data, edges)))
     stored = trained.as_bytes()
-    saved = (without - with_it - len(stored)) * byte_count / len(data)  # its own bytes come from the sample: no gain
-    return stored if saved > 2 * len(stored) else b""
+    without, with_it = make_compressor(codec, level), make_compressor(codec, level, trained)
+    saved = _stored_bytes(tried, without) - _stored_bytes(tried, with_it)
+    return stored if saved * byte_count > 2 * len(stored) * sum(map(len, tried)) else b""
+
+
+def _spread(frames: list[bytes], most_bytes: int) -> list[bytes]:
+    """Frames of about so many bytes together, at least one, evenly spread over those given."""
+    share = most_bytes / max(most_bytes, sum(map(len, frames)))
+    return [frame for place, frame in enumerate(frames) if int((place + 1) * share) > int(place * share)] or frames[:1]
+
+
+def _stored_bytes(frames: list[bytes], compressor: Compressor) -> int:
+    """What frames take when they are compressed."""
+    edges = np.cumsum([0, *map(len, frames)])
+    return sum(map(len, compressor.compress_many(memoryview(b"".join(frames)), edges)))

@@ -8,7 +8,7 @@ import pytest
 from clicks import click_table
 
 from esformat.format.codec import Codec
-from esformat.write.zstd_dictionary import ZSTD_DICTIONARY_BYTES, train_on
+from esformat.write.zstd_dictionary import TRIED, ZSTD_DICTIONARY_BYTES, train_on
 
 CLICKS = click_table(6000)["data"].combine_chunks()
 
@@ -35,3 +35,12 @@ def test_a_dictionary_that_pays_for_itself():
 def test_no_dictionary_where_none_pays(sample, byte_count, codec):
     """Other codecs, small columns, noise."""
     assert train_on(sample, byte_count, codec, None) == b""
+
+
+def test_tried_on_what_it_was_not_trained_on():
+    """Frames that only those share which it was trained on tell nothing of the rest of the column."""
+    noise = np.random.default_rng(1)
+    shared = noise.bytes(800)
+    frames = [noise.bytes(4096) if number % TRIED == 0 else shared + noise.bytes(3296) for number in range(300)]
+    assert train_on(pa.array(frames), 50 << 20, Codec.ZSTD, None, 4096) == b""
+    assert train_on(pa.array([shared + frame[800:] for frame in frames]), 50 << 20, Codec.ZSTD, None, 4096)
