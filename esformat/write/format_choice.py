@@ -36,7 +36,7 @@ WINDOW_BYTES = 32 << 20
 SAMPLE_BYTES = 2 << 20
 SAMPLE_RUN = 16  # events that arrive one after another are sampled together, as they are often stored together
 MAX_SAMPLED_BYTES = 32 << 10  # of an event: larger ones gain nothing from a small dictionary
-_SLICE_ROWS = 4096
+_SLICE_ROWS = 1 << 16
 _BARE_ROW_BYTES = 16
 _KEY_BYTES = 128
 _KEYS = ("space", "grouping", "timestamp")
@@ -157,17 +157,17 @@ class _Sample:
 
     def _see_slice(self, table: pa.Table) -> None:
         runs = np.arange(self.rows, self.rows + len(table)) // SAMPLE_RUN
-        places = self._chosen(runs).nonzero()[0]
-        sizes = _sizes(table.select(self._names), places)
-        small = sizes <= MAX_SAMPLED_BYTES
-        places = places[small]
+        sizes = _sizes(table.select(self._names))
+        places = (self._chosen(runs) & (sizes <= MAX_SAMPLED_BYTES)).nonzero()[0]
+        while self._total + int(sizes[places].sum()) > SAMPLE_BYTES and self._stride < 1 << 40:
+            self._stride *= 2
+            places = places[self._chosen(runs[places])]
+            self._thin()
         if len(places):
             self._tables.append(_with_short_keys(table.select([*_KEYS, *self._names]).take(pa.array(places))))
             self._runs.append(runs[places])
-            self._bytes.append(sizes[small])
-            self._total += int(sizes[small].sum())
-        while self._total > SAMPLE_BYTES and self._stride < 1 << 40:
-            self._thin()
+            self._bytes.append(sizes[places])
+            self._total += int(sizes[places].sum())
 
     def _chosen(self, runs: I64) -> npt.NDArray[np.bool_]:
         mixed = (runs.astype(np.uint64) * np.uint64(_MIX)) >> np.uint64(24)
@@ -175,12 +175,13 @@ class _Sample:
         return chosen
 
     def _thin(self) -> None:
-        self._stride *= 2
-        runs, sizes = np.concatenate(self._runs), np.concatenate(self._bytes)
-        kept = self._chosen(runs)
-        self._tables = [pa.concat_tables(self._tables).take(pa.array(kept.nonzero()[0]))]
-        self._runs, self._bytes = [runs[kept]], [sizes[kept]]
-        self._total = int(sizes[kept].sum())
+        """Let go of events that the stride passes over."""
+        if self._tables:
+            runs, sizes = np.concatenate(self._runs), np.concatenate(self._bytes)
+            kept = self._chosen(runs)
+            self._tables = [pa.concat_tables(self._tables).take(pa.array(kept.nonzero()[0]))]
+            self._runs, self._bytes = [runs[kept]], [sizes[kept]]
+            self._total = int(sizes[kept].sum())
 
     def ordered(self) -> dict[str, pa.Array]:
         """The columns of the sample in the order of a segment."""
@@ -201,12 +202,12 @@ def _with_short_keys(table: pa.Table) -> pa.Table:
     return table
 
 
-def _sizes(table: pa.Table, places: I64) -> I64:
-    """Bytes of some rows of a table."""
+def _sizes(table: pa.Table) -> I64:
+    """Bytes of each row of a table."""
     if not table.num_columns:
-        return np.full(len(places), _BARE_ROW_BYTES)
+        return np.full(len(table), _BARE_ROW_BYTES)
     sizes = [row_bytes(batch.columns, len(batch)) for batch in table.to_batches()]
-    return np.concatenate([np.zeros(0, np.int64), *sizes])[places]
+    return np.concatenate([np.zeros(0, np.int64), *sizes])
 
 
 class _Values:
@@ -245,7 +246,7 @@ class _Window:
     def next_part(self, table: pa.Table) -> pa.Table:
         """The first rows of a table that are next to look at: few at first, as most events do not come in order."""
         table = table.slice(0, min(max(1024, 3 * self._rows), WINDOW_ROWS - self._rows))
-        ends = np.cumsum(_sizes(table.select(table.column_names[3:]), np.arange(len(table)))) + self._bytes
+        ends = np.cumsum(_sizes(table.select(table.column_names[3:]))) + self._bytes
         part = table.slice(0, int(np.searchsorted(ends, WINDOW_BYTES)) + 1)
         self._bytes = int(ends[len(part) - 1])
         self._rows += len(part)
