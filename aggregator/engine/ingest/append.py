@@ -121,8 +121,7 @@ class Ingest:
     ) -> Receipt:
         stored, rows, size = message.stored, message.rows, len(message.stored)
         self._quota.check_size(size)
-        times = message.min_timestamp, message.max_timestamp
-        piece = Piece(0, schema, stored, rows, *times, size, self._clock())
+        piece = Piece(0, schema, stored, rows, message.min_timestamp, message.max_timestamp, size, self._clock())
         digest = fingerprint(piece.batch, stored) if key else 0
         remembered = _remembered(partition, key, digest, rows)
         if remembered is not None:  # what was stored needs no room
@@ -166,10 +165,16 @@ class Ingest:
         self._append(entry, size, lambda: known is None)
         if known is not None:
             return _receipt(topic, partition, known.first_index, known.count, duplicate=True)
+        self._tidy(topic, partition)
+        return _receipt(topic, partition, entry.first_index, entry.count)
+
+    def _tidy(self, topic: Topic, partition: Partition) -> None:
+        """After an append: have small batches put together, and the partition sealed where it is due."""
+        with contextlib.suppress(MemoryError):  # the batch is stored: then small ones stay as they are
+            self._state.put_together(partition)
         unsealed = partition.unsealed
         if unsealed.rows >= topic.info.roll.rows or unsealed.size_bytes >= self._roll_bytes(topic):
             self._wake()
-        return _receipt(topic, partition, entry.first_index, entry.count)
 
     def _append(self, entry: Entry, size: int, is_new: Callable[[], bool]) -> None:
         """Log an entry with room for its batch, which is given back where the batch is not published."""

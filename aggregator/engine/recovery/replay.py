@@ -75,6 +75,7 @@ class Replay:
         if len(batch) != head.count:
             raise CorruptLogError(f"a frame of {head.count} events holds {len(batch)}")
         self._state.publish(partition, make_piece(head.first_index, schema, batch, message.size, self._clock()))
+        self._state.put_together(partition)
         self.events += head.count
         self.size_bytes += message.size
 

@@ -6,11 +6,12 @@ Appending costs nothing per event. Who asks for a space compares the keys of all
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 from aggregator.storage.memtable.lookup import Lookup
-from aggregator.storage.memtable.piece import Piece, join
+from aggregator.storage.memtable.piece import Piece
 
 SMALL_BYTES = 32 << 10
 """Batches up to this size are put together, MERGED at a time, so that tiny appends do not cost later."""
@@ -36,18 +37,33 @@ class Unsealed:
         self.pieces.append(piece)
         self.rows += piece.rows
         self.size_bytes += piece.size_bytes
-        while self._put_together():
-            pass
 
-    def _put_together(self) -> bool:
-        last = self.pieces[-1]
-        if last.size_bytes > SMALL_BYTES or len(self.pieces) < MERGED:
-            return False
-        few = self.pieces[-MERGED:]
-        if any(p.joined != last.joined or p.schema is not last.schema or p.size_bytes > SMALL_BYTES for p in few):
-            return False
-        self.pieces[-MERGED:] = [join(few)]
-        return True
+    def small_ones(self, end: int | None = None) -> list[Piece] | None:
+        """MERGED small pieces side by side that are to be put together: the first of those before `end`, or before the
+        end of all, that are like the last of these. None where there are not as many.
+        """
+        return (self._alike_before(end) if end else None) or self._alike_before(len(self.pieces))
+
+    def _alike_before(self, end: int) -> list[Piece] | None:
+        if not MERGED <= end <= len(self.pieces) or not self.pieces[end - MERGED].goes_with(
+            self.pieces[end - 1], SMALL_BYTES
+        ):
+            return None
+        first = end - 1
+        while first and self.pieces[first - 1].goes_with(self.pieces[end - 1], SMALL_BYTES):
+            first -= 1
+        return self.pieces[first : first + MERGED] if end - first >= MERGED else None
+
+    def replace(self, few: Sequence[Piece], whole: Piece) -> int | None:
+        """Put a piece in the place of those that it was made of; gives the place behind it, None: they are gone."""
+        try:
+            first = self.pieces.index(few[0])
+        except ValueError:
+            return None
+        if self.pieces[first + len(few) - 1 : first + len(few)] != [few[-1]]:
+            return None
+        self.pieces[first : first + len(few)] = [whole]
+        return first + 1
 
     def after(self, index: int) -> Unsealed:
         """The events from a record index on. Batches are sealed whole, and so are those that were put together."""

@@ -48,6 +48,11 @@ class Piece:
         """The record index after the last event."""
         return self.first_index + self.rows if self.indexes is None else int(self.indexes[-1]) + 1
 
+    def goes_with(self, other: Piece, most_bytes: int) -> bool:
+        """Whether both are of one schema, put together as often, and have no more than so many bytes each."""
+        alike = self.joined == other.joined and self.schema is other.schema
+        return alike and self.size_bytes <= most_bytes and other.size_bytes <= most_bytes
+
     def from_index(self, index: int) -> Piece:
         """The events from a record index on; there is at least one."""
         first = int(np.searchsorted(self.record_indexes(), index))
@@ -98,12 +103,22 @@ def join(pieces: Sequence[Piece]) -> Piece:
     follow = all(a.end_index == b.first_index for a, b in pairwise(pieces))
     whole = follow and all(piece.indexes is None for piece in pieces)
     return Piece(
-        pieces[0].first_index, pieces[0].schema, pa.concat_batches([piece.batch for piece in pieces]),
+        pieces[0].first_index, pieces[0].schema, _whole(pieces),
         sum(piece.rows for piece in pieces), min(piece.min_timestamp for piece in pieces),
         max(piece.max_timestamp for piece in pieces), sum(piece.size_bytes for piece in pieces),
         pieces[0].arrived_us, pieces[0].joined + 1,
         None if whole else np.concatenate([piece.record_indexes() for piece in pieces]), _ends(pieces),
     )  # fmt: skip
+
+
+def _whole(pieces: Sequence[Piece]) -> pa.RecordBatch:
+    """The events of pieces as one batch. Those that nobody has read yet are read in one call."""
+    messages = [piece.content for piece in pieces if isinstance(piece.content, bytes)]
+    if len(messages) < len(pieces):
+        return pa.concat_batches([piece.batch for piece in pieces])
+    begin = pieces[0].schema.schema.arrow.serialize().to_pybytes()
+    with pa.ipc.open_stream(b"".join([begin, *messages])) as stream:
+        return stream.read_all().combine_chunks().to_batches()[0]
 
 
 def _ends(pieces: Sequence[Piece]) -> I64:

@@ -19,7 +19,7 @@ from aggregator.storage.manifest import Contents
 from aggregator.storage.manifest.lineage import Lineage
 from aggregator.storage.memtable.lookup import Lookup, look_up
 from aggregator.storage.memtable.memtable import Unsealed
-from aggregator.storage.memtable.piece import Piece
+from aggregator.storage.memtable.piece import Piece, join
 from aggregator.storage.segments.table import SegmentTable, SegmentView
 from aggregator.storage.state.notify import Arrivals
 from aggregator.storage.state.schema import union_schema
@@ -44,6 +44,7 @@ class Partition:
     sealing: Unsealed | None = None  # what is being written to a segment; readers see it all the same
     producers: dict[str, dict[int, ProducerEntry]] = field(default_factory=dict)
     seal_lock: Lock = field(default_factory=Lock)  # held while the partition is being sealed
+    join_lock: Lock = field(default_factory=Lock)  # held while small batches are put together
 
     @property
     def visible_end(self) -> int:
@@ -289,6 +290,27 @@ class CatalogState:
         with self.view_lock:
             partition.unsealed.add(piece)
             self.arrivals.tell()
+
+    def put_together(self, partition: Partition) -> None:
+        """Put small batches together where there are enough of them: by whoever appended the last of these, not by the
+        log's leader, for whom others wait. Who finds somebody at it leaves it to the next.
+        """
+        if not partition.join_lock.acquire(blocking=False):
+            return
+        try:
+            end: int | None = None
+            while True:
+                with self.view_lock:
+                    few = partition.unsealed.small_ones(end)
+                if few is None:
+                    return
+                whole = join(few)
+                with self.view_lock:
+                    end = partition.unsealed.replace(few, whole)
+                if end is None:  # they are being sealed
+                    return
+        finally:
+            partition.join_lock.release()
 
     def freeze(self, partition: Partition, size_bytes: int) -> Unsealed | None:
         """Set unsealed events aside to be sealed, the first ones, of about so many bytes.

@@ -16,7 +16,7 @@ from aggregator.storage.memtable import lookup as lookup_module
 from aggregator.storage.memtable import memtable as module
 from aggregator.storage.memtable.lookup import Rows, look_up
 from aggregator.storage.memtable.memtable import Unsealed
-from aggregator.storage.memtable.piece import make_piece, times_of
+from aggregator.storage.memtable.piece import join, make_piece, times_of
 from esformat.parts import default_schema
 
 SCHEMAS = [SchemaInfo(number, 1, 1, default_schema([], binary_keys=False)) for number in (1, 2)]
@@ -31,6 +31,14 @@ def piece(first, spaces, schema=SCHEMAS[0]):
         }
     )
     return make_piece(first, schema, batch, batch.nbytes, 7)
+
+
+def add(unsealed, some):
+    """Take a piece in, and put small ones together, as the state of a catalog does."""
+    unsealed.add(some)
+    end = None
+    while few := unsealed.small_ones(end):
+        end = unsealed.replace(few, join(few))
 
 
 @examples(60)
@@ -60,7 +68,7 @@ def test_lookups(steps):
         at = 0
         for spaces, schema, gap, look in steps:
             at += gap
-            unsealed.add(piece(at, spaces, SCHEMAS[schema]))
+            add(unsealed, piece(at, spaces, SCHEMAS[schema]))
             expected += [(at + number, space) for number, space in enumerate(spaces)]
             at += len(spaces)
             if look:
@@ -129,11 +137,43 @@ def test_tiny_batches_are_put_together():
     """Ten thousand of them are a handful of pieces, and nothing of them is lost."""
     unsealed = Unsealed.empty()
     for number in range(10_000):
-        unsealed.add(piece(number, ["a"]))
+        add(unsealed, piece(number, ["a"]))
     assert len(unsealed.pieces) < 200
     assert np.concatenate([p.record_indexes() for p in unsealed.pieces]).tolist() == list(range(10_000))
     assert unsealed.rows == 10_000
     assert unsealed.oldest_us == 7
+
+
+def test_more_came_meanwhile():
+    """Batches that come while others are put together stay behind them; what is being sealed is left alone."""
+    unsealed = Unsealed.empty()
+    for number in range(module.MERGED + 3):
+        unsealed.add(piece(number, ["a"]))
+    few = unsealed.small_ones()
+    assert [p.first_index for p in few] == list(range(module.MERGED))
+    sealing, left = unsealed.split(10 * few[0].size_bytes)
+    before = list(sealing.pieces), list(left.pieces)
+    assert sealing.replace(few, join(few)) is None
+    assert left.replace(few, join(few)) is None
+    assert (sealing.pieces, left.pieces) == before
+    assert unsealed.replace(few, join(few)) == 1
+    assert [p.rows for p in unsealed.pieces] == [module.MERGED, 1, 1, 1]
+    assert unsealed.small_ones(1) is None
+    assert unsealed.small_ones(module.MERGED + 3) is None  # of a time when there were more
+
+
+@pytest.mark.parametrize("batches", [1, 40])
+def test_batches_that_come_at_once_are_put_together(batches):
+    """Also where several came before anybody looked: joined ones are joined again, and single ones wait behind them."""
+    unsealed = Unsealed.empty()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MERGED", 5)
+        for number in range(0, 4000, batches):
+            for more in range(batches - 1):
+                unsealed.add(piece(number + more, ["a"]))
+            add(unsealed, piece(number + batches - 1, ["a"]))
+    assert len(unsealed.pieces) < 60
+    assert np.concatenate([p.record_indexes() for p in unsealed.pieces]).tolist() == list(range(4000))
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=20), st.integers(0, 3000))
@@ -141,7 +181,7 @@ def test_split(counts, size_bytes):
     """The first batches that have the bytes, at least one, and the others: nothing lost, nothing counted twice."""
     whole = Unsealed.empty()
     for count in counts:
-        whole.add(piece(whole.rows, ["a"] * count))
+        add(whole, piece(whole.rows, ["a"] * count))
     pieces, rows, size = list(whole.pieces), whole.rows, whole.size_bytes
     whole.lookups = look_up(pieces, ())
     first, others = whole.split(size_bytes)
@@ -166,7 +206,7 @@ def test_splits_fall_between_batches(sizes, size_bytes, passed):
         left = Unsealed.empty()
         ends = np.cumsum(sizes)
         for rows, end in zip(sizes, ends, strict=True):
-            left.add(piece(int(end) - rows, ["a"] * rows))
+            add(left, piece(int(end) - rows, ["a"] * rows))
         left = left.after(min(passed, int(ends[-1]) - 1))  # as a reader does, who need not know where batches end
         seen, most = [], max(size // rows for size, rows in ((p.size_bytes, p.rows) for p in left.pieces))
         while left.pieces:
