@@ -79,8 +79,8 @@ class MessageWriter:
         self._rows_at, self._nodes_at, self._buffers_at, self._body_length_at = places
         self._columns = arrays.array("q", [int(fact) for column in columns for fact in column])
 
-    def write(self, given: Any) -> tuple[bytes, int, int] | None:
-        """The message of a batch, and the batch's least and largest time.
+    def write(self, given: Any) -> tuple[bytes, int, int, int] | None:
+        """The message of a batch, the batch's least and largest time, and how many nulls its columns and parts have.
 
         given: a capsule "arrow_array" of a batch without nulls of its own, that is valid and has columns of the types
         that this was made for, which the caller answers for. None where it has no rows, or a value that its column may
@@ -118,7 +118,11 @@ class MessageWriter:
             with cython.nogil:
                 _fill_all(cython.address(walk), whole, end)
                 _span(whole, self._times, times)
-        return message, times[0], times[1]
+        nulls: cython.longlong = 0
+        i: cython.Py_ssize_t
+        for i in range(self._count):
+            nulls += found.data.as_longlongs[2 * i]
+        return message, times[0], times[1], nulls
 
 
 @cython.cfunc

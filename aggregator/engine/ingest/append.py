@@ -15,7 +15,6 @@ from aggregator.base.common_type import magnitudes_at, magnitudes_of, places_of_
 from aggregator.base.names import check_name
 from aggregator.engine.ingest.batch import BatchAdapter, Message
 from aggregator.engine.ingest.event_table import Rows, taken_in, to_table
-from aggregator.engine.ingest.fingerprint import fingerprint
 from aggregator.engine.ingest.quota import Quota
 from aggregator.engine.ingest.reserve import Reserve
 from aggregator.errors import SequenceConflictError
@@ -104,9 +103,8 @@ class Ingest:
             if widened(known.schema, table.schema, topic.info.indexes, magnitudes_of(table)) != known.schema:
                 continue
             with contextlib.suppress(InvalidEventError):  # a value that its columns do not take
-                stored = BatchAdapter(table.schema, known.schema).message(table).stored
-                batch = pa.ipc.read_record_batch(stored, known.schema.arrow)
-                if fingerprint(batch, stored) == entry.fingerprint:
+                message = BatchAdapter(table.schema, known.schema).message(table)
+                if message.fingerprint(known.schema) == entry.fingerprint:
                     return entry
         return None
 
@@ -122,7 +120,7 @@ class Ingest:
         stored, rows, size = message.stored, message.rows, len(message.stored)
         self._quota.check_size(size)
         piece = Piece(0, schema, stored, rows, message.min_timestamp, message.max_timestamp, size, self._clock())
-        digest = fingerprint(piece.batch, stored) if key else 0
+        digest = message.fingerprint(schema.schema) if key else 0
         remembered = _remembered(partition, key, digest, rows)
         if remembered is not None:  # what was stored needs no room
             return _receipt(topic, partition, remembered.first_index, remembered.count, duplicate=True)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from aggregator.engine.ingest.fingerprint import fingerprint, fingerprint_of, is_told_by_bytes, told_of
 from aggregator.storage.memtable.piece import times_of
 from esformat import InvalidEventError
 from esformat.parts import EventSchema, check_table, message_writer, to_arrow
@@ -21,6 +22,14 @@ class Message(NamedTuple):
     rows: int
     min_timestamp: int
     max_timestamp: int
+    told: tuple[str, ...] | None = None
+    """What `fingerprint_of` takes beside the bytes; None where these do not depend on the events' values alone."""
+
+    def fingerprint(self, schema: EventSchema) -> int:
+        """As `fingerprint` gives it, of a message in the columns of a schema."""
+        if self.told is not None:
+            return fingerprint_of(self.told, self.stored)
+        return fingerprint(pa.ipc.read_record_batch(self.stored, schema.arrow), self.stored)
 
 
 class BatchAdapter:
@@ -28,6 +37,8 @@ class BatchAdapter:
 
     def __init__(self, given: pa.Schema, schema: EventSchema) -> None:
         self._schema = schema
+        self._told = told_of(zip(schema.arrow.names, schema.arrow.types, strict=True))
+        self._told_by_bytes = is_told_by_bytes(schema.arrow)
         known, places = set(schema.arrow.names), {name: place for place, name in enumerate(given.names)}
         self._without_values = [name for name in given.names if name not in known]  # so they are no columns
         self._writer = None  # None: only `apply` will do
@@ -55,8 +66,9 @@ class BatchAdapter:
             if _is_valid(batch):
                 written = self._writer.write(batch.__arrow_c_array__()[1])
                 if written is not None:
-                    stored, first, last = written
-                    return Message(stored, batch.num_rows, first, last)
+                    stored, first, last, nulls = written
+                    told = self._told if self._told_by_bytes and not nulls else None
+                    return Message(stored, batch.num_rows, first, last, told)
         batch = self.apply(given)
         times = times_of(batch) if len(batch) else [0]
         return Message(batch.serialize().to_pybytes(), len(batch), int(min(times)), int(max(times)))

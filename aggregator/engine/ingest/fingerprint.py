@@ -9,7 +9,7 @@ a time with a zone and one without; 1.5 as a float and as a decimal.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,10 @@ from aggregator.storage.files.checksum import checksum64
 
 _US = pa.timestamp("us")
 _US_UTC = pa.timestamp("us", "UTC")
+_AS_THEY_ARE = (
+    pa.int64(), pa.string(), pa.binary(), _US, _US_UTC, pa.duration("us"), pa.time64("ns"), pa.date32(),
+)  # fmt: skip
+"""Types that `_canonical` leaves as they are, where nothing is null, cut out or left over."""
 
 
 def fingerprint(batch: pa.RecordBatch, message: pa.Buffer | bytes) -> int:
@@ -32,8 +36,22 @@ def fingerprint(batch: pa.RecordBatch, message: pa.Buffer | bytes) -> int:
     columns = {name: _canonical(column) for name, column in given.items() if column.null_count < len(column)}
     as_it_came = len(columns) == len(given) and all(columns[name] is given[name] for name in columns)
     content = message if as_it_came else pa.record_batch(columns).serialize()
-    told = [f"{name}\0{column.type}" for name, column in columns.items()]
+    return fingerprint_of(told_of((name, column.type) for name, column in columns.items()), content)
+
+
+def fingerprint_of(told: Sequence[str], content: pa.Buffer | bytes) -> int:
+    """The fingerprint of columns of which `told_of` tells this, and which have these bytes as Arrow writes them."""
     return checksum64("\0".join([*told, str(checksum64(content))]).encode())
+
+
+def told_of(columns: Iterable[tuple[str, pa.DataType]]) -> tuple[str, ...]:
+    """What counts of columns beside their values: name and type."""
+    return tuple(f"{name}\0{kind}" for name, kind in columns)
+
+
+def is_told_by_bytes(schema: pa.Schema) -> bool:
+    """Whether all bytes of a message of columns without nulls depend on their values alone."""
+    return all(kind in _AS_THEY_ARE for kind in schema.types)
 
 
 def _canonical(array: pa.Array) -> pa.Array:

@@ -93,12 +93,15 @@ def copied(target, batch):
 def test_messages(case):
     """Every type, with and without nulls, sliced, left out; flat and without nulls, the bytes are Arrow's own."""
     target, batch = case
-    stored, first, last = write(target, batch)
+    stored, first, last, nulls = write(target, batch)
     found, expected = pa.ipc.read_record_batch(stored, target), copied(target, batch)
     found.validate(full=True)
     assert found.equals(expected)
     times = batch.column("timestamp").to_pylist()
     assert (first, last) == (min(times), max(times))
+    assert (nulls > 0) >= any(column.null_count for column in expected.columns)
+    if not any(field.type in PARTS for field in target):
+        assert nulls == sum(column.null_count for column in expected.columns)
     if not any(column.null_count or column.type in PARTS for column in expected.columns):
         assert stored == expected.serialize().to_pybytes()
 
@@ -109,9 +112,9 @@ def test_message_of_a_slice_of_rows(rows):
     target, batch = plain(rows)
     whole = pa.StructArray.from_arrays(batch.columns, batch.schema.names)
     part = whole.slice(1, rows - 2)
-    stored, first, last = write(target, batch, capsule=part.__arrow_c_array__()[1])
+    stored, first, last, nulls = write(target, batch, capsule=part.__arrow_c_array__()[1])
     assert pa.ipc.read_record_batch(stored, target).equals(copied(target, batch.slice(1, rows - 2)))
-    assert (first, last) == (1, rows - 2)
+    assert (first, last, nulls) == (1, rows - 2, 0)
 
 
 def plain(rows, spaces=None):

@@ -39,8 +39,9 @@ def test_every_road_gives_the_same(road):
     expected = BatchAdapter(plain.schema, SCHEMA).message(plain)
     given = ROADS[road](plain)
     found = BatchAdapter(given.schema, SCHEMA).message(given)
-    assert found == expected
-    assert expected[1:] == (4, 5, 8)
+    assert found[:4] == expected[:4]
+    assert found.fingerprint(SCHEMA) == expected.fingerprint(SCHEMA)
+    assert expected[1:4] == (4, 5, 8)
     assert read(found).column("grouping").to_pylist() == [""] * 4
 
 

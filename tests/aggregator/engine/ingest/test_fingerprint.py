@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 
 import aggregator
+from aggregator.engine.ingest.batch import BatchAdapter
 from aggregator.engine.ingest.fingerprint import fingerprint
+from esformat.parts import make_schema
 
 UTC = dt.UTC
 MOMENT = dt.datetime(2026, 3, 1, 12, 0, 0, 1000, tzinfo=UTC)
@@ -61,6 +63,22 @@ def of(column: pa.Array) -> int:
     key = pa.array(["a"] * len(column))
     batch = pa.record_batch({"space": key, "x": column})
     return fingerprint(batch, batch.serialize())
+
+
+@pytest.mark.parametrize("column", [*APART, *itertools.chain.from_iterable(ALIKE.values())], ids=str)
+def test_messages_are_told_as_batches_are(column):
+    """Whether the bytes of a message are enough, or its columns are looked at."""
+    times = pa.array([1] * len(column), pa.timestamp("us", "UTC"))
+    batch = pa.record_batch({"space": ["a"] * len(column), "timestamp": times, "x": column})
+    schema = make_schema(batch.schema, [], binary_keys=False)
+    adapter = BatchAdapter(batch.schema, schema)
+    message, checked = adapter.message(batch), adapter.apply(batch)
+    assert message.fingerprint(schema) == fingerprint(checked, checked.serialize())
+    if message.told is not None:
+        assert not column.null_count
+        assert column.type not in (pa.bool_(), pa.float64(), pa.int8(), pa.timestamp("ns", "UTC"), PAIR)
+    else:
+        assert column.null_count or column.type not in (pa.int64(), pa.string(), pa.binary())
 
 
 @pytest.mark.parametrize("what", ALIKE)
