@@ -47,7 +47,7 @@ def _columns_of(kind: pa.DataType) -> list[tuple[int, int, int]]:
     if pt.is_boolean(kind):
         return [(BITS, 0, 0)]
     if pt.is_primitive(kind) or pt.is_decimal(kind) or pt.is_fixed_size_binary(kind):
-        return [(VALUES, int(kind.bit_width) // 8, 0)]
+        return [(VALUES, int(kind.bit_width) // 8, 0)] if kind.bit_width else []
     if pt.is_string(kind) or pt.is_binary(kind):
         return [(TEXTS, 4, 0)]
     if pt.is_large_string(kind) or pt.is_large_binary(kind):

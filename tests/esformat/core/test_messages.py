@@ -151,7 +151,7 @@ def test_what_does_not_fit():
 def test_a_type_that_is_not_known():
     """Of a column, or of a part of one."""
     _, batch = plain(2)
-    for kind in (pa.string_view(), pa.struct([("a", pa.dictionary(pa.int8(), pa.string()))])):
+    for kind in (pa.string_view(), pa.binary(0), pa.null(), pa.struct([("a", pa.dictionary(pa.int8(), pa.string()))])):
         target = pa.schema([*batch.schema, pa.field("l", kind)])
         assert message_writer(batch.schema, target, {"space": 0, "timestamp": 1}, LONGEST) is None
 
