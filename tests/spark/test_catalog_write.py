@@ -71,6 +71,7 @@ def test_write_makes_what_is_missing(spark, table, tmp_path):
 
 def test_same_batch_twice(spark, table, tmp_path):
     """A write under a key that is known adds nothing."""
+    aggregator.spark.register(spark)
     root = str(tmp_path / "data")
     df = spark.createDataFrame(table.slice(0, 100))
     for _ in range(2):
