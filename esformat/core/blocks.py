@@ -135,9 +135,8 @@ class Chunks:
         edges: cython.p_longlong = self.chunks.data.as_longlongs
         at: cython.longlong = _HEAD + 4 * chunk_count
         i: cython.Py_ssize_t
-        for i in range(
-            chunk_count
-        ):  # no sum overflows: a body has less than 2^61 bytes, and each length less than 2^32
+        # No sum overflows: a length is less than 2^32, and there are fewer of them than the body has bytes.
+        for i in range(chunk_count):
             edges[i] = at
             at += cython.cast(cython.longlong, _number(data + _HEAD + 4 * i, 4))
         edges[chunk_count] = at
