@@ -14,6 +14,7 @@ import cython
 from cython.cimports.cpython import array
 from cython.cimports.esformat.core.packs import PackHead, end_of_strings, fill_numbers, read_pack_head
 
+from esformat.core.blocks import open_block
 from esformat.core.keys import read_keys
 from esformat.errors import CorruptSegmentError
 
@@ -22,6 +23,8 @@ MOST_RUNS = 1 << 17
 _MOST = cython.declare(cython.longlong, 1 << 61)  # rows, or bytes: no sum of two overflows
 _LARGEST = cython.declare(cython.longlong, (1 << 63) - 1)
 _LEAST = cython.declare(cython.longlong, -_LARGEST - 1)
+_DATA = cython.declare(cython.int, 2)  # the kind of data blocks
+_CHECK_BYTES = cython.declare(cython.Py_ssize_t, 8)
 _COLUMNS = cython.declare(cython.Py_ssize_t, 5)
 _LONGS = cython.declare(array.array, arrays.array("q"))
 
@@ -151,6 +154,27 @@ class Leaf:
         """The leaf's block that holds a row of the segment."""
         return self._block_of(row)
 
+    def open_data_block(
+        self, number: cython.Py_ssize_t, stored: Any, checksum: Any, made: Any, columns: cython.Py_ssize_t
+    ) -> Any:
+        """The leaf's block of that number, whose stored bytes are exactly `stored`, a memoryview.
+
+        checksum: of bytes. made: the class of what is made of it. columns: as many as the schema has.
+        Raises ChecksumMismatchError, CorruptSegmentError.
+        """
+        if not 0 <= number < self.block_count:
+            raise ValueError("a leaf has fewer blocks")
+        offset: cython.longlong = self.block_offsets.data.as_longlongs[number]
+        rows: cython.p_longlong = self.block_rows.data.as_longlongs
+        check: cython.longlong = self.block_checks.data.as_longlongs[number]
+        block = open_block(stored, checksum(stored[:-_CHECK_BYTES]), _DATA, check, offset)
+        if block.count != rows[number + 1] - rows[number]:
+            raise CorruptSegmentError("a data block and its directory leaf disagree about its rows", offset=offset)
+        opened = made(block, columns)
+        if opened.base != self.block_min.data.as_longlongs[number]:
+            raise CorruptSegmentError("a data block and its directory leaf disagree about its time", offset=offset)
+        return opened
+
     @cython.cfunc
     @cython.exceptval(check=False)
     def _block_of(self, row: cython.longlong) -> cython.Py_ssize_t:
@@ -258,6 +282,22 @@ class BlockSlice:
         self.offset, self.end = offsets[block], offsets[block + 1]
         self.min_timestamp = leaf.block_min.data.as_longlongs[block]
         self.max_timestamp = leaf.block_max.data.as_longlongs[block]
+
+
+def open_data_blocks(
+    parts: Sequence[BlockSlice], stored: Any, start: cython.longlong, checksum: Any, made: Any,
+    columns: cython.Py_ssize_t,
+) -> list[Any]:  # fmt: skip
+    """The blocks of slices, of which `stored`, a memoryview, holds all bytes: those of the file from byte `start` on.
+
+    The rest is as of `Leaf.open_data_block`. Raises the same.
+    """
+    part: BlockSlice
+    blocks: list[Any] = []
+    for part in parts:
+        piece = stored[part.offset - start : part.end - start]
+        blocks.append(part.leaf.open_data_block(part.block, piece, checksum, made, columns))
+    return blocks
 
 
 def row_starts(parts: Sequence[BlockSlice]) -> tuple[Any, Any]:

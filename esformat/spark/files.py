@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from esformat.errors import UsageError
@@ -15,6 +16,10 @@ from esformat.io.remote import RemoteSource
 from esformat.io.retry import retry
 from esformat.io.store import StoredAt
 from esformat.read.segment import Segment, open_segment
+from esformat.spark.known_files import KnownFiles
+
+REMOTE_CACHE_BYTES = 8 << 20  # of an object: a task reads each block once, what it would keep is of no use to it
+_known = KnownFiles()
 
 
 def segments_at(paths: str | Sequence[str], names: re.Pattern[str] | None = None) -> list[Place]:
@@ -76,10 +81,15 @@ def _directory_of(path: str) -> Path:
     return plain
 
 
-def open_place(place: Place, *, cache_bytes: int) -> Segment:
-    """The segment at a place."""
-    source = RemoteSource(place.store, place.path) if isinstance(place, StoredAt) else place
-    return open_segment(source, cache_bytes=cache_bytes)
+@contextmanager
+def opened(place: Place) -> Iterator[Segment]:
+    """The segment at a place, until the block ends. Raises OSError, EsdbError."""
+    if isinstance(place, str):
+        with _known.opened(place) as segment:
+            yield segment
+    else:
+        with open_segment(RemoteSource(place.store, place.path), cache_bytes=REMOTE_CACHE_BYTES) as segment:
+            yield segment
 
 
 def name_of(place: Place) -> str:

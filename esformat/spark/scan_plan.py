@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -18,14 +18,13 @@ from esformat.io.location import Place
 from esformat.read.ask.bounds import Bounds, Domain
 from esformat.read.row_range import RowPiece, candidate_rows, identity, most_events, schema_of
 from esformat.read.segment import Segment
-from esformat.spark.files import name_of, open_place
+from esformat.spark.files import name_of, opened
 
 OPENING_BYTES = 256 << 10  # what opening a segment costs a task, in stored bytes that it could read meanwhile
 LEAST_BYTES = 8 << 20  # stored: half a second of one core; a task costs some hundredths
 OPENING_THREADS = 16
 IN_TURN = 32  # local files up to so many are opened sooner one after the other than threads for them start
 KNOWN_SCHEMAS = 10_000  # of files; those with the same columns are not many
-SMALL_CACHE_BYTES = 8 << 20  # a task reads each block once: what it would keep is of no use to it
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -76,7 +75,7 @@ def _known_schema(path: str, *_identity: int) -> EventSchema:
 
 
 def _schema_in(place: Place) -> EventSchema:
-    with open_place(place, cache_bytes=0) as segment:
+    with opened(place) as segment:
         return schema_of(segment)
 
 
@@ -99,7 +98,7 @@ def find_candidates(places: Sequence[Place], bounds_of: BoundsOf) -> list[Candid
     """Ask each segment which of its rows can be within bounds."""
 
     def find(place: Place) -> Candidate:
-        with open_place(place, cache_bytes=SMALL_CACHE_BYTES) as segment:
+        with opened(place) as segment:
             schema = schema_of(segment)
             bounds = bounds_of(schema)
             pieces = tuple(candidate_rows(segment, bounds))
@@ -121,7 +120,7 @@ def extent(places: Sequence[Place]) -> Extent:
     """What segments say of all their events; none is read."""
 
     def of_one(place: Place) -> Extent:
-        with open_place(place, cache_bytes=0) as segment:
+        with opened(place) as segment:
             return Extent(segment.num_events, segment.min_timestamp, segment.max_timestamp)
 
     found = in_threads(of_one, places)
@@ -136,7 +135,7 @@ def count_events(places: Sequence[Place], space: str) -> int:
     """How many events of one space there are, without reading any."""
 
     def count(place: Place) -> int:
-        with open_place(place, cache_bytes=SMALL_CACHE_BYTES) as segment:
+        with opened(place) as segment:
             bounds = {"space": Domain(frozenset([space.encode()]))}
             return sum(piece.last - piece.first for piece in candidate_rows(segment, bounds))
 
@@ -207,13 +206,13 @@ def opened_as_planned(rows: RowRange) -> Iterator[Segment]:
     Raises SegmentGoneError where it is gone by now, UsageError where it is another one.
     """
     hint = "it was replaced while it was read: read it once more"
-    try:
-        segment = open_place(rows.place, cache_bytes=SMALL_CACHE_BYTES)
-    except FileNotFoundError:
-        raise SegmentGoneError(
-            "the segment is gone since the read was planned", path=name_of(rows.place), hint=hint
-        ) from None
-    with segment:
+    with ExitStack() as stack:
+        try:
+            segment = stack.enter_context(opened(rows.place))
+        except FileNotFoundError:
+            raise SegmentGoneError(
+                "the segment is gone since the read was planned", path=name_of(rows.place), hint=hint
+            ) from None
         if identity(segment) != rows.identity:
             raise UsageError("the segment changed since the read was planned", path=segment.path, hint=hint)
         yield segment

@@ -36,8 +36,8 @@ def folder(tmp_path):
 def opened(monkeypatch):
     """The names of the segments that were opened for their columns."""
     names = []
-    real = scan_plan.open_place
-    monkeypatch.setattr(scan_plan, "open_place", lambda place, **how: names.append(place) or real(place, **how))
+    real = scan_plan.opened
+    monkeypatch.setattr(scan_plan, "opened", lambda place: names.append(place) or real(place))
     return names
 
 

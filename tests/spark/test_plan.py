@@ -104,11 +104,11 @@ def read_by(monkeypatch, folder, filters, columns="type"):
     tasks = list(pickle.loads(pickle.dumps(reader.partitions())))
     sources = []
 
-    def open_counting(place, *, cache_bytes):
+    def open_counting(place):
         sources.append(CountingSource(FileSource(place)))
-        return esformat.open(sources[-1], cache_bytes=cache_bytes)
+        return esformat.open(sources[-1], cache_bytes=0)
 
-    monkeypatch.setattr(scan_plan, "open_place", open_counting)
+    monkeypatch.setattr(scan_plan, "opened", open_counting)
     reader = pickle.loads(pickle.dumps(reader))
     rows = sum(len(batch) for task in tasks for batch in reader.read(task))
     return rows, {rows.place for task in tasks for rows in task.value}, sources
@@ -329,10 +329,8 @@ def test_where_reads_its_blocks_only(folder, monkeypatch):
 def test_planning_opens_each_file_once(folder, monkeypatch):
     """With a schema of the caller's, as with one that was asked for before; a wrong one is refused then."""
     opened = []
-    real = scan_plan.open_place
-    monkeypatch.setattr(
-        scan_plan, "open_place", lambda place, **options: opened.append(place) or real(place, **options)
-    )
+    real = scan_plan.opened
+    monkeypatch.setattr(scan_plan, "opened", lambda place: opened.append(place) or real(place))
     source = EsdbDataSource({"path": str(folder)})
     assert source.reader(StructType([StructField("type", StringType())])).partitions()
     assert sorted(opened) == sorted(str(path) for path in folder.glob("*.esdb"))

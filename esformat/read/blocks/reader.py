@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from esformat.cache import Budgets, Cache
 from esformat.core.blocks import FIRST_COLUMN_CHUNK
-from esformat.core.leaves import BlockSlice, Leaf
+from esformat.core.leaves import BlockSlice, Leaf, open_data_blocks
 from esformat.core.templates import Templates
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.forked import unlock_in_forks
+from esformat.format.checksum import checksum64
 from esformat.format.codec import Decompressor
 from esformat.format.data_block import I64, DataBlock
 from esformat.format.dictionary import ColumnDictionary, StoredDictionary, open_dictionary, with_null, zstd_of
@@ -363,8 +364,9 @@ class Reader:
         offset = leaf.block_offsets[number]
         length = leaf.block_offsets[number + 1] - offset
         try:
-            stored = self.source.read_at(offset, length)
-            return self._open_data_block(stored, leaf, number)
+            stored = memoryview(self.source.read_at(offset, length))
+            opened: DataBlock = leaf.open_data_block(number, stored, checksum64, DataBlock, len(self.fields))
+            return opened
         except EsdbError as error:
             raise explained(error, self.source) from None
 
@@ -375,22 +377,10 @@ class Reader:
             for first, last in _near_each_other(parts):
                 start = parts[first].offset
                 stored = memoryview(self.source.read_at(start, parts[last - 1].end - start))
-                for part in parts[first:last]:
-                    piece = stored[part.offset - start : part.end - start]
-                    blocks.append(self._open_data_block(piece, part.leaf, part.block))
+                blocks += open_data_blocks(parts[first:last], stored, start, checksum64, DataBlock, len(self.fields))
         except EsdbError as error:
             raise explained(error, self.source) from None
         return blocks
-
-    def _open_data_block(self, stored: bytes | memoryview, leaf: Leaf, number: int) -> DataBlock:
-        offset = leaf.block_offsets[number]
-        block = decode_block(stored, BlockKind.DATA, leaf.block_checks[number], offset)
-        if block.count != leaf.block_rows[number + 1] - leaf.block_rows[number]:
-            raise CorruptSegmentError("a data block and its directory leaf disagree about its rows", offset=offset)
-        opened = DataBlock(block, len(self.fields))
-        if opened.base != leaf.block_min[number]:
-            raise CorruptSegmentError("a data block and its directory leaf disagree about its time", offset=offset)
-        return opened
 
     def value_codes(self, dictionary: int, place: int) -> dict[Any, int]:
         """Code of each value of a column that is stored as codes, in blocks that name a dictionary number."""

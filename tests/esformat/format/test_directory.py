@@ -15,10 +15,11 @@ from event_strategies import HIGHEST, LOWEST
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.core.leaves import BlockSlice, row_starts, run_starts
+from esformat.core.leaves import BlockSlice, open_data_blocks, row_starts, run_starts
 from esformat.errors import CorruptSegmentError
+from esformat.format.checksum import checksum64
 from esformat.format.codec import Codec, Decompressor, make_compressor
-from esformat.format.data_block import Runs, decode_keys
+from esformat.format.data_block import DataBlock, Runs, decode_keys
 from esformat.format.directory import (
     BlockSpan,
     Leaf,
@@ -93,6 +94,76 @@ def test_leaf_comes_back(data):
         assert [n for n, (s, _) in enumerate(keys) if s == space] == list(range(first, last))
     for row in range(1000, leaf.last_row):
         assert leaf.block_of(row) == bisect_right(leaf.block_rows, row) - 1
+
+
+def data_block(rows: int, base: int) -> bytes:
+    """A stored data block of a schema without columns."""
+    return encode_block(BlockKind.DATA, struct.pack("<qIIII", base, 1, 2, 0, 0), count=rows)
+
+
+def leaf_of_blocks(stored: list[bytes], rows: list[int], bases: list[int]) -> Leaf:
+    """A leaf that says so of those blocks, the first of which lies at byte 16."""
+    spans = [
+        BlockSpan(count, len(block), int.from_bytes(block[-8:-4], "little"), base, base)
+        for block, count, base in zip(stored, rows, bases, strict=True)
+    ]
+    return leaf_of(encode_leaf(runs_of([(b"a", b"")], [sum(rows)]), spans, WRITE))
+
+
+@examples(50)
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(-9, 9), st.booleans()), min_size=1, max_size=6))
+def test_data_blocks_of_slices(facts):
+    """Each is what opening it by itself gives, whichever of those that were read together are wanted."""
+    rows, bases, wanted = zip(*facts, strict=True)
+    stored = [data_block(count, base) for count, base in zip(rows, bases, strict=True)]
+    leaf = leaf_of_blocks(stored, rows, bases)
+    edges = leaf.block_rows
+    parts = [BlockSlice(leaf, n, edges[n], edges[n + 1], None, -1) for n, want in enumerate(wanted) if want]
+    read = memoryview(b"".join(stored))
+    for opened, part in zip(open_data_blocks(parts, read, 16, checksum64, DataBlock, 0), parts, strict=True):
+        alone = decode_block(stored[part.block], BlockKind.DATA, None, part.offset)
+        assert (opened.row_count, opened.base, opened.offset) == (rows[part.block], bases[part.block], part.offset)
+        assert opened.body == alone.body
+        assert type(opened) is DataBlock
+
+
+@pytest.mark.parametrize(
+    ("rows", "base", "flipped", "error"),
+    [
+        (3, 5, None, "disagree about its rows"),
+        (2, 4, None, "disagree about its time"),
+        (2, 5, 20, "checksum is"),
+        (2, 5, -1, "checksum is"),
+    ],
+)
+def test_a_data_block_that_its_leaf_does_not_describe(rows, base, flipped, error):
+    """Refused, by itself and among others, with its place in the file."""
+    good, bad = data_block(1, 0), bytearray(data_block(rows, base))
+    leaf = leaf_of_blocks([good, bytes(bad)], [1, 2], [0, 5])
+    if flipped is not None:
+        bad[flipped] ^= 1
+    parts = [BlockSlice(leaf, n, leaf.block_rows[n], leaf.block_rows[n + 1], None, -1) for n in (0, 1)]
+    with pytest.raises(CorruptSegmentError, match=error) as refused:
+        open_data_blocks(parts, memoryview(good + bad), 16, checksum64, DataBlock, 0)
+    assert refused.value.offset == 16 + len(good)
+    with pytest.raises(CorruptSegmentError, match=error):
+        leaf.open_data_block(1, memoryview(bytes(bad)), checksum64, DataBlock, 0)
+
+
+def test_another_data_block_with_a_right_checksum():
+    """One that lies where another should, told by the leaf's own note of the checksum."""
+    block, other = data_block(2, 5), encode_block(BlockKind.DATA, struct.pack("<qIIII", 5, 9, 2, 0, 0), count=2)
+    leaf = leaf_of_blocks([block], [2], [5])
+    with pytest.raises(CorruptSegmentError, match="another block lies here"):
+        leaf.open_data_block(0, memoryview(other), checksum64, DataBlock, 0)
+
+
+@pytest.mark.parametrize("number", [-1, 1])
+def test_a_block_that_a_leaf_does_not_have(number):
+    """A mistake of the caller, whatever the bytes."""
+    block = data_block(2, 5)
+    with pytest.raises(ValueError, match="fewer blocks"):
+        leaf_of_blocks([block], [2], [5]).open_data_block(number, memoryview(block), checksum64, DataBlock, 0)
 
 
 @examples(100)
