@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from esformat.launch import launch
+from esformat.base.launch import launch
 
 
 def main() -> NoReturn:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from esformat.forked import unlock_in_forks
+from esformat.base.forked import unlock_in_forks
 
 
 class Sized(Protocol):

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from esformat.quantity import parse_size
+from esformat.base.quantity import parse_size
 
 TYPES = ("string", "int64", "float64", "bool", "timestamp", "date", "binary")
 

@@ -12,7 +12,7 @@ from keyword import iskeyword
 import click
 
 from esformat import ClosedError, EsdbError, UnknownIndexError, UsageError
-from esformat.extras import advice
+from esformat.base.extras import advice
 
 _WRONG_USAGE = (UsageError, UnknownIndexError, ClosedError)
 _INTERRUPTED = 130  # what shells report for an interrupt

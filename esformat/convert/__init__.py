@@ -7,7 +7,7 @@ format to another and back without a difference.
 
 from typing import TYPE_CHECKING
 
-from esformat.lazy import lazily
+from esformat.base.lazy import lazily
 
 if TYPE_CHECKING:
     from esformat.convert.bad_rows import BadRows, Collect, Skip, Stop

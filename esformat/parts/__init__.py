@@ -2,10 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from esformat.lazy import lazily
+from esformat.base.lazy import lazily
 
 if TYPE_CHECKING:
     from esformat.anatomy import anatomy
+    from esformat.base.late import import_late
+    from esformat.base.launch import launch
+    from esformat.base.notebook import html_facts, html_time
+    from esformat.base.quantity import parse_duration, parse_size
     from esformat.event import to_bound, to_microseconds
     from esformat.format.json_text import as_text
     from esformat.format.json_values import JsonValues
@@ -22,10 +26,6 @@ if TYPE_CHECKING:
     from esformat.format.unix_time import UNIX_UNITS, from_integers, from_text, is_number, to_nanos
     from esformat.io.handles import Handles, SharedFile
     from esformat.io.publish import sync_directory
-    from esformat.late import import_late
-    from esformat.launch import launch
-    from esformat.notebook import html_facts, html_time
-    from esformat.quantity import parse_duration, parse_size
     from esformat.read.answer import Answer, Unpicklable
     from esformat.read.ask.bounds import Bounds, admits_nothing, span_of_times
     from esformat.read.ask.question import can_hold
@@ -57,14 +57,14 @@ else:
             "esformat.format.json_text": "as_text",
             "esformat.format.json_values": "JsonValues",
             "esformat.io.publish": "sync_directory",
-            "esformat.late": "import_late",
+            "esformat.base.late": "import_late",
             "esformat.write.messages": "message_writer",
-            "esformat.launch": "launch",
+            "esformat.base.launch": "launch",
             "esformat.format.layout": "LEAST_FRAME_BYTES MOST_FRAME_BYTES",
-            "esformat.notebook": "html_facts html_time",
+            "esformat.base.notebook": "html_facts html_time",
             "esformat.write.ordered_pieces": "ordered_pieces pieces_of",
             "esformat.write.plain_array": "plain_array",
-            "esformat.quantity": "parse_duration parse_size",
+            "esformat.base.quantity": "parse_duration parse_size",
             "esformat.read.payload_columns": "with_fields",
             "esformat.read.row_range": "scan_rows",
             "esformat.format.schema": (

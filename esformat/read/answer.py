@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
+from esformat.base.notebook import html_events
 from esformat.errors import UsageError
 from esformat.event import Event, to_key
 from esformat.format.json_fields import PayloadFields, count_fields
-from esformat.notebook import html_events
 from esformat.read.ask.question import Checks, Query, conditions_of, make_query
 from esformat.read.payload_columns import check_payload, with_fields
 

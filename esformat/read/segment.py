@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from esformat.base.notebook import html_facts, html_time
 from esformat.cache import Budgets
 from esformat.errors import CorruptSegmentError, EsdbError, SegmentChangedError, UsageError
 from esformat.event import to_key
@@ -16,7 +17,6 @@ from esformat.format.checksum import checksum64
 from esformat.format.layout import BlockKind
 from esformat.io.location import Options, Target, lasting, located, source_of
 from esformat.io.source import ClosedSource, explained
-from esformat.notebook import html_facts, html_time
 from esformat.read.ask.question import Checks, Query
 from esformat.read.blocks.index import Index
 from esformat.read.blocks.plan import Stretch

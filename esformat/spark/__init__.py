@@ -7,7 +7,7 @@ events.where("space = 'customer-42'").show()
 
 from typing import TYPE_CHECKING
 
-from esformat.lazy import lazily
+from esformat.base.lazy import lazily
 from esformat.spark import requirement as _requirement  # noqa: F401 - first: it says what to install
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
+from esformat.base.forked import unlock_in_forks
 from esformat.cache import Budget, Budgets
 from esformat.errors import EsdbError
-from esformat.forked import unlock_in_forks
 from esformat.io.source import FileSource, explained
 from esformat.read.blocks.reader import Reader
 from esformat.read.segment import Segment

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
+from esformat.base.quantity import parse_size
 from esformat.errors import UsageError
-from esformat.quantity import parse_size
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from esformat.base.notebook import html_events
 from esformat.errors import UsageError
-from esformat.notebook import html_events
 
 
 class RowAnswer(ABC):

@@ -12,8 +12,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from esformat.base.forked import unlock_in_forks
 from esformat.errors import UsageError
-from esformat.forked import unlock_in_forks
 from esformat.sql.errors import told
 from esformat.sql.rewrite import Rewritten, rewritten
 from esformat.sql.rows import Bound, Rows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from esformat.base.quantity import parse_size
 from esformat.errors import UsageError
-from esformat.quantity import parse_size
 
 DEFAULT_MEMORY = 1 << 30
 MIN_MEMORY = 1 << 20

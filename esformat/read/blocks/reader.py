@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from esformat.base.forked import unlock_in_forks
 from esformat.cache import Budgets, Cache
 from esformat.core.blocks import FIRST_COLUMN_CHUNK
 from esformat.core.leaves import BlockSlice, Leaf, open_data_blocks
 from esformat.core.templates import Templates
 from esformat.errors import CorruptSegmentError, EsdbError
-from esformat.forked import unlock_in_forks
 from esformat.format.checksum import checksum64
 from esformat.format.codec import Decompressor
 from esformat.format.data_block import I64, DataBlock

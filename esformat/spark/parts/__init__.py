@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from esformat.lazy import lazily
+from esformat.base.lazy import lazily
 
 if TYPE_CHECKING:
     from esformat.io.commit_folder import LocalFolder

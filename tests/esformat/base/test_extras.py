@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from esformat.extras import _EXTRAS
+from esformat.base.extras import _EXTRAS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 # Runs pieces of code one after the other in a process that has none of the extras' packages.
 BARE = """
 import contextlib, importlib.abc, io, json, os, sys

@@ -18,7 +18,7 @@ def test_numpy_starts_no_threads(tmp_path):
     (tmp_path / "counting.py").write_text(
         f"import os\n\ndef run(arguments):\n    import numpy\n    print(len(os.listdir('{TASKS}')))\n    return 0\n"
     )
-    program = "from esformat.launch import launch; launch('counting', 'counting')"
+    program = "from esformat.base.launch import launch; launch('counting', 'counting')"
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     told = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True

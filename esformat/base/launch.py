@@ -11,8 +11,8 @@ from importlib import import_module
 from types import FrameType
 from typing import NoReturn
 
-from esformat.extras import advice
-from esformat.late import import_late
+from esformat.base.extras import advice
+from esformat.base.late import import_late
 
 
 def launch(program: str, package: str, *, late: Sequence[str] = ()) -> NoReturn:

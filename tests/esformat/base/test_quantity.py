@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from esformat.quantity import parse_duration, parse_size
+from esformat.base.quantity import parse_duration, parse_size
 
 SIZES = [
     (0, 0), (1234567, 1234567), ("0", 0), ("1048576", 1 << 20), ("100B", 100), ("64k", 64_000), ("64KB", 64_000),

@@ -66,7 +66,7 @@ def run(code: str) -> list[str]:
 
 def test_dataclasses_do_what_they_do():
     """Whatever one does with instances, errors and their words included, comes out as without it."""
-    late = run(f"from esformat.late import import_late; import_late(); import_late(){CLASSES}")
+    late = run(f"from esformat.base.late import import_late; import_late(); import_late(){CLASSES}")
     assert late == run(CLASSES)
     assert len(late) > 25
 
@@ -74,7 +74,7 @@ def test_dataclasses_do_what_they_do():
 def test_a_method_is_compiled_once():
     """Before its first call it is none of the class's own; from then on the class has it without a step between."""
     code = (
-        "from esformat.late import import_late; import_late()\n"
+        "from esformat.base.late import import_late; import_late()\n"
         "from dataclasses import dataclass\n"
         "@dataclass(frozen=True, slots=True)\nclass Point:\n    x: int\n"
         "class Under(Point): pass\n"
@@ -90,7 +90,7 @@ def test_a_method_is_compiled_once():
 def test_a_slow_module_is_loaded_by_its_first_name():
     """Imported in every way, it is loaded by none, but by the first name, once for all threads that ask together."""
     code = (
-        "from esformat.late import import_late; import_late()\n"
+        "from esformat.base.late import import_late; import_late()\n"
         "import sys, threading, logging.config\n"
         "import pyarrow.compute, pyarrow as pa, pyarrow.compute as pc\n"
         "from pyarrow import compute\n"
@@ -109,7 +109,7 @@ def test_a_slow_module_is_loaded_by_its_first_name():
 
 def test_all_names_of_a_slow_module():
     """With a star, too."""
-    code = "from esformat.late import import_late; import_late(); from tomllib import *; print(loads('a = 1'))"
+    code = "from esformat.base.late import import_late; import_late(); from tomllib import *; print(loads('a = 1'))"
     assert run(code) == ["{'a': 1}"]
 
 
@@ -127,7 +127,7 @@ def test_commands_use_it(package):
 def test_a_name_that_a_slow_module_lacks():
     """It is told as for every module."""
     code = (
-        "from esformat.late import import_late; import_late(); import pyarrow.compute as pc\n"
+        "from esformat.base.late import import_late; import_late(); import pyarrow.compute as pc\n"
         "try: pc.nothing\n"
         "except AttributeError as error: print(error)"
     )
