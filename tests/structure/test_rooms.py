@@ -2,7 +2,7 @@
 
 The tables of CONTRIBUTING.md name the rooms, lowest first. A module imports what stands in its own room and in rooms
 below it, also inside functions and for types; inside a room there is no cycle. `aggregator` imports from `esformat`
-only what that, or a package of it, exports.
+only what that, or a package or `parts` of it, exports.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ AGGREGATOR_OWNERS = {
     "yaml": {"server"},
     "xxhash": {"storage"},
 }
+PARTS = {"esformat.parts", "esformat.cli.parts", "esformat.spark.parts"}  # export what users do not get
 EVERYWHERE = {"numpy", "pyarrow"}
 CORE = {*EVERYWHERE, "xxhash", "zstandard"}
 OF_PYARROW = {"cloudpickle"}  # which it imports where something else, as DataFusion, has installed it
@@ -178,9 +179,14 @@ def test_dependencies_stay_with_their_owner():
             assert room in owners.get(dependency, set()), f"{name} imports {dependency}"
 
 
+def _exporting() -> dict[str, Path]:
+    """The modules whose names are for others: packages, and `parts`."""
+    return {name: module for name, module in DOTTED.items() if module.name == "__init__.py" or name in PARTS}
+
+
 def test_aggregator_uses_what_esformat_exports():
-    """Names that an `__init__.py` of `esformat` exports, nothing behind them."""
-    exports = {dotted for dotted, module in DOTTED.items() if module.name == "__init__.py"}
+    """Names that an `__init__.py` of `esformat` exports, or `parts`, nothing behind them."""
+    exports = _exporting()
     for name, module in DOTTED.items():
         for imported in _imported(module):
             if name.split(".")[0] == AGGREGATOR and imported.split(".")[0] == PACKAGE:
@@ -189,24 +195,22 @@ def test_aggregator_uses_what_esformat_exports():
 
 def test_packages_hold_imports_only():
     """An `__init__.py` has a docstring, imports and `__all__`, no code but where its names are imported from."""
-    for module in _modules():
-        if module.name == "__init__.py":
-            tree = tree_of(module)
-            for node in tree.body[ast.get_docstring(tree) is not None :]:
-                named = ast.unparse(node).startswith(("__all__", "__version__"))
-                lazy = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-                assert named or lazy or isinstance(node, ast.Import | ast.ImportFrom), f"{module}:{node.lineno}"
+    for module in _exporting().values():
+        tree = tree_of(module)
+        for node in tree.body[ast.get_docstring(tree) is not None :]:
+            named = ast.unparse(node).startswith(("__all__", "__version__"))
+            lazy = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            assert named or lazy or isinstance(node, ast.Import | ast.ImportFrom), f"{module}:{node.lineno}"
 
 
 @functools.cache
 def _lazy_packages() -> dict[str, ast.If]:
     """Packages whose names are imported on first use, and the statement that says from where, twice."""
     found = {}
-    for name, module in DOTTED.items():
-        if module.name == "__init__.py":
-            for node in tree_of(module).body:
-                if isinstance(node, ast.If):
-                    found[name] = node
+    for name, module in _exporting().items():
+        for node in tree_of(module).body:
+            if isinstance(node, ast.If):
+                found[name] = node
     return found
 
 

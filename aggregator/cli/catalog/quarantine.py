@@ -59,7 +59,7 @@ def list_(catalog: str, as_json: bool) -> None:
     if not entries:
         say("nothing is in quarantine")
         return
-    from esformat.cli.tables import show_rows  # here: rich is slow to import
+    from esformat.cli.parts import show_rows  # here: rich is slow to import
 
     names = ("", "topic", "partition", "events", "record indexes", "bytes", "since", "reason")
     show_rows(names, [_row(entry) for entry in entries], right=(3, 4, 5))

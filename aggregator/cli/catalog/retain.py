@@ -40,7 +40,7 @@ def retain(catalog: str, topic: str | None, dry_run: bool, as_json: bool) -> Non
         say_json({**asdict(report), "rows": report.rows, "size_bytes": report.size_bytes})
         return
     if report.removed:
-        from esformat.cli.tables import show_rows  # here: rich is slow to import
+        from esformat.cli.parts import show_rows  # here: rich is slow to import
 
         names = ("topic", "partition", "segment", "events", "bytes", "first", "last", "reason")
         rows = [

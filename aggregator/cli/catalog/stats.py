@@ -38,7 +38,7 @@ def stats(catalog: str, topic: str | None, as_json: bool) -> None:
         if as_json:
             say_json(facts)
             return
-    from esformat.cli.tables import show_rows  # here: rich is slow to import
+    from esformat.cli.parts import show_rows  # here: rich is slow to import
 
     if topic is None:
         show_rows(("", facts["path"]), _of_catalog(facts))

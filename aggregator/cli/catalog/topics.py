@@ -109,7 +109,7 @@ def _list(catalog: AnyCatalog, as_json: bool) -> None:
     if as_json:
         say_json(list(facts.values()))
         return
-    from esformat.cli.tables import show_rows  # here: rich is slow to import
+    from esformat.cli.parts import show_rows  # here: rich is slow to import
 
     names = ("topic", "events", "segments", "bytes", "first", "last", "partitions", "indexes", "keeps")
     show_rows(names, [_row(name, mine) for name, mine in facts.items()], right=(1, 2, 3, 6))

@@ -134,7 +134,7 @@ def bench(
     if as_json:
         say_json(facts)
         return
-    from esformat.cli.tables import show_rows  # here: rich is slow to import
+    from esformat.cli.parts import show_rows  # here: rich is slow to import
 
     rows = [
         ("events", f"{facts['events']:,} in {facts['seconds']:.1f} s"),

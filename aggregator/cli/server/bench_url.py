@@ -57,7 +57,7 @@ def bench_url(
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from esformat.cli.tables import show_rows  # here: rich is slow to import
+    from esformat.cli.parts import show_rows  # here: rich is slow to import
 
     loop = "closed loop" if facts["rate"] is None else f"{facts['rate']:g} requests/s"
     rows = [

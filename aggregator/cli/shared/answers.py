@@ -142,7 +142,7 @@ def write_records(
         if chosen == "csv":
             convert.write_batches(shaped, plain, "csv", sink)
         else:
-            from esformat.cli.tables import show_table  # here: rich is slow to import
+            from esformat.cli.parts import show_table  # here: rich is slow to import
 
             show_table(shaped, plain, chosen)
         return
@@ -195,7 +195,7 @@ def _show_table(table: Any, format_: str | None, sink: BinaryIO) -> None:
     table = table.cast(pa.schema(plain, metadata=table.schema.metadata))
     batches = table.combine_chunks().to_batches()
     if chosen in TABLES:
-        from esformat.cli.tables import show_table  # here: rich is slow to import
+        from esformat.cli.parts import show_table  # here: rich is slow to import
 
         show_table(batches, table.schema, chosen)
         for name, total in (table.schema.metadata or {}).items():

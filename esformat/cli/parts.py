@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from esformat.cli.rows import give_rows
     from esformat.cli.spark_jobs import job_options, run_job, spark_format
     from esformat.cli.sql_shell import interact
+    from esformat.cli.table import show_rows, show_table
     from esformat.cli.where import Filtered, Where, columns_with, is_path
 else:
     __getattr__, __dir__ = lazily(
@@ -55,6 +56,7 @@ else:
             "esformat.cli.rows": "give_rows",
             "esformat.cli.sql_shell": "interact",
             "esformat.cli.spark_jobs": "job_options run_job spark_format",
+            "esformat.cli.table": "show_rows show_table",
             "esformat.cli.where": "Filtered Where columns_with is_path",
         },
     )
@@ -108,6 +110,8 @@ __all__ = [
     "run_program",
     "say",
     "say_json",
+    "show_rows",
+    "show_table",
     "shown_name",
     "size",
     "spark_format",
