@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 from esformat.base.lazy import lazily
 
 if TYPE_CHECKING:
-    from esformat.collection.collection import Collection, CollectionSpace, open_many
-    from esformat.collection.scan import CollectionScan
     from esformat.errors import (
         ChecksumMismatchError,
         ClosedError,
@@ -22,6 +20,8 @@ if TYPE_CHECKING:
     from esformat.event import Event
     from esformat.format.json_fields import PayloadField, PayloadFields
     from esformat.io.source import BytesSource, CountingSource, FileSource, Source
+    from esformat.read.collection.collection import Collection, CollectionSpace, open_many
+    from esformat.read.collection.scan import CollectionScan
     from esformat.read.counts import Counts
     from esformat.read.scan import Scan
     from esformat.read.segment import Segment, set_cache_bytes
@@ -33,8 +33,8 @@ else:
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "esformat.collection.collection": "Collection CollectionSpace open_many",
-            "esformat.collection.scan": "CollectionScan",
+            "esformat.read.collection.collection": "Collection CollectionSpace open_many",
+            "esformat.read.collection.scan": "CollectionScan",
             "esformat.read.counts": "Counts",
             "esformat.errors": (
                 "ChecksumMismatchError ClosedError CorruptSegmentError EsdbError InvalidEventError "

@@ -8,9 +8,9 @@ from typing import Any, Self, TypeVar
 
 import duckdb
 
-from esformat.collection.collection import Collection, open_many
 from esformat.errors import UsageError
 from esformat.io.location import Options, segments_at
+from esformat.read.collection.collection import Collection, open_many
 from esformat.read.segment import Segment, open_segment
 from esformat.sql.session import Parameters, Session, bind
 from esformat.sql.watch import Watch

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 
-from esformat.collection.collection import open_many
 from esformat.io.location import Options
+from esformat.read.collection.collection import open_many
 
 __all__ = ["read_esdb"]
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from esformat.base.lazy import lazily
 
 if TYPE_CHECKING:
-    from esformat.anatomy import anatomy
     from esformat.base.late import import_late
     from esformat.base.launch import launch
     from esformat.base.notebook import html_facts, html_time
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from esformat.format.unix_time import UNIX_UNITS, from_integers, from_text, is_number, to_nanos
     from esformat.io.handles import Handles, SharedFile
     from esformat.io.publish import sync_directory
+    from esformat.read.anatomy import anatomy
     from esformat.read.answer import Answer, Unpicklable
     from esformat.read.ask.bounds import Bounds, admits_nothing, span_of_times
     from esformat.read.ask.question import can_hold
@@ -43,7 +43,7 @@ else:
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "esformat.anatomy": "anatomy",
+            "esformat.read.anatomy": "anatomy",
             "esformat.write.allocators": "release_unused",
             "esformat.event": "to_bound to_microseconds",
             "esformat.read.answer": "Answer Unpicklable",

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from polars.io.plugins import register_io_source
 
-from esformat.collection.collection import Collection, open_many
 from esformat.format.schema import KEY_COLUMNS
 from esformat.io.location import Options
+from esformat.read.collection.collection import Collection, open_many
 from esformat.read.segment import Segment
 
 __all__ = ["scan_esdb"]

@@ -10,8 +10,8 @@ import pyarrow.types as pt
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from esformat.collection.schema import common_type
 from esformat.errors import UsageError
+from esformat.read.collection.schema import common_type
 
 _SIGNED = {
     pa.uint8(): pa.int16(),

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from esformat.collection.collection import Collection, open_many
 from esformat.io.location import Options, each_of, located, segments_at
+from esformat.read.collection.collection import Collection, open_many
 from esformat.read.segment import Segment, open_segment
 from esformat.tools.new_segment import Progress
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from esformat.collection.collection import open_many
 from esformat.errors import UsageError
 from esformat.format.metadata import Metadata, check_properties
 from esformat.format.schema import KEY_COLUMNS
 from esformat.io.location import Options, Target, located
+from esformat.read.collection.collection import open_many
 from esformat.tools.new_segment import Made, Progress, check_output, make_segment, opened, published
 from esformat.tools.original import OpenOriginal
 from esformat.tools.plan import plan_assembly

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from esformat.collection.schema import common_type
 from esformat.convert import Plan, Roles
 from esformat.convert.column_type import join
 from esformat.convert.load import notes_of
 from esformat.errors import EsdbError, UsageError
+from esformat.read.collection.schema import common_type
 from esformat.spark.input_rows import TASK_BYTES, InputRules, Piece, Surveyed, survey
 from esformat.spark.jobs.inputs import InputFile
 from esformat.spark.jobs.summary import reason_of

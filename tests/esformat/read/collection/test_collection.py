@@ -80,7 +80,7 @@ def test_split_files_answer_like_one(data: st.DataObject, dealing: tuple[Recordi
         patch.setattr(union, "BUFFERED_BYTES", data.draw(st.sampled_from([1, 32 << 20])))
         patch.setattr(ordered_pieces, "PIECE_ROWS", data.draw(st.sampled_from([2, 1 << 16])))
         patch.setattr(ordered_pieces, "PIECE_BYTES", data.draw(st.sampled_from([20, 8 << 20])))
-        patch.setattr("esformat.collection.scan.FEW_FILES", data.draw(st.sampled_from([1, 4])))
+        patch.setattr("esformat.read.collection.scan.FEW_FILES", data.draw(st.sampled_from([1, 4])))
         for number, rows in enumerate(dealt):
             write_share(recording, rows, Path(directory) / f"{number}.esdb")
         with esformat.open_many(
@@ -118,13 +118,13 @@ class Opened:
 
     def __init__(self, monkeypatch):
         self.names = []
-        original = esformat.collection.members.Members._open
+        original = esformat.read.collection.members.Members._open
 
         def opening(members, number):
             self.names.append(number)
             return original(members, number)
 
-        monkeypatch.setattr(esformat.collection.members.Members, "_open", opening)
+        monkeypatch.setattr(esformat.read.collection.members.Members, "_open", opening)
 
     def take(self):
         taken, self.names = sorted(set(self.names)), []

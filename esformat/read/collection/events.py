@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from esformat.collection.members import Member, Members
-from esformat.collection.schema import fit
 from esformat.format.data_block import I64
 from esformat.format.schema import KEY_COLUMNS, EventSchema
 from esformat.read.ask.bounds import Bounds, Domain, admits_nothing
+from esformat.read.collection.members import Member, Members
+from esformat.read.collection.schema import fit
 from esformat.read.newest import extreme_times
 from esformat.read.selection import select
 

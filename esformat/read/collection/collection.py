@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from esformat.base.notebook import html_facts, html_time
-from esformat.collection.events import CollectionEvents
-from esformat.collection.members import Member, Members
-from esformat.collection.scan import CollectionScan, Part
-from esformat.collection.schema import unify
 from esformat.errors import SegmentChangedError, SpaceNotFoundError, UsageError
 from esformat.event import to_key
 from esformat.io.location import Options, lasting, segments_at
 from esformat.read.answer import Scannable
 from esformat.read.ask.question import Checks, Query, index_type
+from esformat.read.collection.events import CollectionEvents
+from esformat.read.collection.members import Member, Members
+from esformat.read.collection.scan import CollectionScan, Part
+from esformat.read.collection.schema import unify
 from esformat.read.counts import Counts
 from esformat.read.opened import Opened
 from esformat.read.scan import Scan

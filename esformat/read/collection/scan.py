@@ -8,11 +8,11 @@ from itertools import chain
 
 import pyarrow as pa
 
-from esformat.collection.schema import fit
 from esformat.event import Event
 from esformat.format.schema import KEY_COLUMNS, EventSchema
 from esformat.read.answer import Answer
 from esformat.read.ask.question import Query
+from esformat.read.collection.schema import fit
 from esformat.read.decode.event_rows import rows_of_batch
 from esformat.read.scan import Scan, first_rows
 from esformat.read.union import Advance, Key, Stream, stream_bytes, union
