@@ -14,7 +14,7 @@ import click
 import aggregator
 from aggregator.cli.server.bench_url import WORKS, bench_url
 from aggregator.cli.shared.opened import durability_option
-from aggregator.load import BODIES, COMPRESSIONS, INTERFACES
+from aggregator.client.load import BODIES, COMPRESSIONS, INTERFACES
 from esformat.cli.parts import (
     json_option,
     progress,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from aggregator import load as sending
+from aggregator.client import load as sending
 from aggregator.errors import InvalidRequestError
 from esformat.cli.parts import (
     progress,

@@ -26,4 +26,4 @@ def test_the_catalog_needs_neither():
 
 def test_the_load_generator_needs_no_client_library():
     """It costs what the standard library costs."""
-    assert not loaded("from aggregator.load import run, appends") & {"httpx", "starlette", "uvicorn"}
+    assert not loaded("from aggregator.client.load import run, appends") & {"httpx", "starlette", "uvicorn"}

@@ -15,8 +15,8 @@ import time
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
+from aggregator.client.load.work import Request
 from aggregator.errors import InvalidRequestError
-from aggregator.load.work import Request
 
 _PIECE_BYTES = 128 << 10
 _ASKED_BYTES = 64 << 10

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock, Thread
 
-from aggregator.load.figures import Figures, total
-from aggregator.load.sending import Target
-from aggregator.load.work import Request
+from aggregator.client.load.figures import Figures, total
+from aggregator.client.load.sending import Target
+from aggregator.client.load.work import Request
 
 _LATE_S = 0.01
 

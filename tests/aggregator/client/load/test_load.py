@@ -16,9 +16,9 @@ from effort import share_of
 import aggregator
 from aggregator import InvalidRequestError
 from aggregator.cli import run as run_command
-from aggregator.load import Load, Outcome, Request, Target, appends, percentiles, reads, run
-from aggregator.load.figures import Figures, total
-from aggregator.load.work import events_batch
+from aggregator.client.load import Load, Outcome, Request, Target, appends, percentiles, reads, run
+from aggregator.client.load.figures import Figures, total
+from aggregator.client.load.work import events_batch
 from aggregator.server import RunningServer, Settings
 from aggregator.server.config.settings import Http
 
