@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     )
     from aggregator.catalog import Catalog
     from aggregator.engine.bulk_load import Added
+    from aggregator.engine.quarantine import Quarantined, QuarantineView
     from aggregator.errors import (
         AggregatorError,
         CatalogLockedError,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from aggregator.opening import open_catalog as open
     from aggregator.opening import rebuild_manifest
     from aggregator.policy import Durability, Limits, Retention, Roll
-    from aggregator.quarantine import Quarantined, QuarantineView
     from aggregator.read.scan import Scan
     from aggregator.streams.selection import Selection
     from aggregator.streams.tail import Tail
@@ -63,7 +63,7 @@ else:
             "aggregator.model": "Problem Receipt",
             "aggregator.opening": "open=open_catalog rebuild_manifest",
             "aggregator.policy": "Durability Limits Retention Roll",
-            "aggregator.quarantine": "Quarantined QuarantineView",
+            "aggregator.engine.quarantine": "Quarantined QuarantineView",
             "aggregator.base.reports": (
                 "ClockReport CompactionReport Erasure RebuildReport Removed RetentionReport Traces"
             ),

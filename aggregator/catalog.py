@@ -16,16 +16,17 @@ from aggregator.base.interrupts import uninterrupted
 from aggregator.base.names import check_name
 from aggregator.base.reports import ClockReport, CompactionReport, RetentionReport
 from aggregator.base.result import Closing
+from aggregator.engine.backend import Backend, writer_of
 from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.inspection import damaged_segments, would_remove
 from aggregator.engine.leaving import close_at_exit, closed
+from aggregator.engine.quarantine import QuarantineView
 from aggregator.engine.stats import disk_stats, memory_stats, scan_stats
 from aggregator.engine.upkeep.ages import stored_report
 from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import InvalidRequestError, TopicExistsError, TopicNotFoundError
 from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Problem, Receipt, TopicInfo
 from aggregator.policy import Retention, Roll
-from aggregator.quarantine import QuarantineView
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.usage import measure
 from aggregator.storage.manifest import PipeRows
@@ -34,7 +35,7 @@ from aggregator.storage.state.schema import topic_schema
 from aggregator.storage.state.state import Topic as TopicState
 from aggregator.streams import writing
 from aggregator.streams.pipes import tables, worker
-from aggregator.topic import Backend, Topic, writer_of
+from aggregator.topic import Topic
 from esformat import ClosedError
 from esformat.parts import html_facts, to_bound
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from aggregator.base.allowance import current
+from aggregator.engine.backend import Backend
 from aggregator.errors import AggregatorError
 from aggregator.lql import LqlError, TagSet
 from aggregator.model import STREAMS_TOPIC
@@ -20,7 +21,7 @@ from aggregator.read.query import make_question
 from aggregator.read.scan import Held, Scan
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import Snapshot
-from aggregator.topic import Backend, Topic
+from aggregator.topic import Topic
 from esformat import EsdbError
 from esformat.parts import Bounds, EventDataset, EventSchema, Field
 from esformat.sql import Database, Session, unguarded

@@ -7,6 +7,7 @@ from collections import defaultdict
 
 import pyarrow as pa
 
+from aggregator.engine.backend import Backend, writer_of
 from aggregator.errors import InvalidRequestError
 from aggregator.lql import TagSet, TimeSpan, parse_statement
 from aggregator.lql.parse.tree import (
@@ -25,7 +26,6 @@ from aggregator.streams.selection import Selection
 from aggregator.streams.sizes import shares
 from aggregator.streams.tail import Tail
 from aggregator.streams.truncate import truncate
-from aggregator.topic import Backend, writer_of
 
 
 def run(

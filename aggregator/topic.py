@@ -10,14 +10,15 @@ from typing import Any
 
 from aggregator.base.names import check_name
 from aggregator.base.reports import CompactionReport, Erasure, RetentionReport, Traces
+from aggregator.engine.backend import Backend, writer_of
 from aggregator.engine.bulk_load import Added, Batch, BulkLoad
 from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.ingest.append import batch_key
 from aggregator.engine.inspection import would_remove
 from aggregator.engine.stats import segment_facts, topic_stats
 from aggregator.engine.upkeep.residue import look_for
-from aggregator.engine.writer import WriterEngine, now_us
-from aggregator.errors import InvalidRequestError, ReadOnlyError
+from aggregator.engine.writer import now_us
+from aggregator.errors import InvalidRequestError
 from aggregator.model import DEFAULT_PARTITION, Receipt
 from aggregator.policy import Retention, Roll
 from aggregator.read.key_counts import counted_spaces, counted_values
@@ -28,19 +29,6 @@ from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.state import Topic as TopicState
 from aggregator.storage.state.tombstones import erased_spaces
 from esformat.parts import Unpicklable, html_facts, html_time
-
-Backend = WriterEngine | ReaderEngine
-"""What stands behind an open catalog."""
-
-
-def writer_of(backend: Backend) -> WriterEngine:
-    """The backend where it may write. Raises ReadOnlyError."""
-    backend.owner.check()
-    if isinstance(backend, WriterEngine):
-        return backend
-    raise ReadOnlyError(
-        "the catalog was opened for reading only", path=str(backend.layout.root), hint="open it for writing"
-    )
 
 
 class Topic(Unpicklable, Scans[Scan]):

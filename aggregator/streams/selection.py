@@ -12,6 +12,7 @@ import pyarrow as pa
 from aggregator.base.allowance import check
 from aggregator.base.histogram import Histogram, check_buckets
 from aggregator.base.result import Answer
+from aggregator.engine.backend import Backend
 from aggregator.errors import InvalidRequestError
 from aggregator.lql import Counter, Filter, LqlError, Template, TimeSpan, range_span, resolve_time, time_span
 from aggregator.lql.parse.tokens import did_you_mean
@@ -26,7 +27,6 @@ from aggregator.streams.reading.position import Position
 from aggregator.streams.reading.sift import Round
 from aggregator.streams.reading.times import count_by_time
 from aggregator.streams.reading.windows import Material, Tally, TopicPart, hold, last_key, read_round, read_unordered
-from aggregator.topic import Backend
 from esformat import Event
 from esformat.parts import rows_of_batch
 

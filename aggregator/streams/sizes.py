@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.base.merge import numbers
+from aggregator.engine.backend import Backend
 from aggregator.lql.parse.tree import Source
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import Snapshot, UnsealedPart
 from aggregator.storage.state.streams import Stream
 from aggregator.storage.state.tombstones import Hidden, count_hidden, hidden_in, without_hidden
-from aggregator.topic import Backend
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from itertools import chain
 
 import pyarrow as pa
 
+from aggregator.engine.backend import Backend
 from aggregator.engine.writer import WriterEngine
 from aggregator.errors import InvalidRequestError
 from aggregator.lql.parse.tree import Select
 from aggregator.streams.selection import Selection
-from aggregator.topic import Backend
 from esformat import Event
 from esformat.parts import rows_of_batch
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.base.merge import Source, merge, numbers
+from aggregator.engine.backend import Backend, writer_of
 from aggregator.lql import resolve_time
 from aggregator.lql.parse.tree import Truncate
 from aggregator.lql.text.times import NANOS_PER_MICRO
@@ -27,7 +28,6 @@ from aggregator.storage.state.streams import Stream
 from aggregator.storage.state.tombstones import FEW_SPACES, hidden_in
 from aggregator.streams.sizes import record_bytes, shares_of, unsealed_record_bytes
 from aggregator.streams.trimming import Rows, Rules, Trimming
-from aggregator.topic import Backend, writer_of
 
 _SIZE = "record_bytes"
 _READ = pa.schema(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from aggregator.engine.backend import Backend
 from aggregator.engine.writer import now_us
 from aggregator.errors import InvalidRequestError, SequenceConflictError, TopicExistsError
 from aggregator.lql import TagSet
@@ -15,7 +16,7 @@ from aggregator.model import STREAMS_TOPIC, Receipt
 from aggregator.storage.segments.records import STREAM_SCHEMA, events_of, joined, record_columns
 from aggregator.storage.state.schema import union_schema
 from aggregator.storage.state.state import Topic as TopicState
-from aggregator.topic import Backend, Topic
+from aggregator.topic import Topic
 
 _EARLIER = 64  # states of a topic's columns in which a batch that comes again may have been stored
 

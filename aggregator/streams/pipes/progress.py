@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 
+from aggregator.engine.backend import Backend
 from aggregator.engine.follower import ReaderEngine
 from aggregator.errors import CorruptManifestError
 from aggregator.model import PipeInfo, ProducerEntry
@@ -12,7 +13,6 @@ from aggregator.storage.manifest.lineage import Lineage
 from aggregator.streams.pipes.round import visible_ends
 from aggregator.streams.reading import position as positions
 from aggregator.streams.reading.position import Position
-from aggregator.topic import Backend
 
 
 @dataclass(frozen=True, slots=True)

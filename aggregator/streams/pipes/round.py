@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aggregator.engine.backend import Backend
 from aggregator.engine.writer import WriterEngine
 from aggregator.lql import Filter, TimeSpan, time_span
 from aggregator.lql.parse.tree import Expression, Source
@@ -22,7 +23,6 @@ from aggregator.streams.reading.places import gone_between
 from aggregator.streams.reading.position import Position
 from aggregator.streams.reading.sift import Round
 from aggregator.streams.reading.windows import Material, TopicPart, hold, last_key, read_round
-from aggregator.topic import Backend
 
 PIPE_TAG = "logrange.pipe"
 """The tag of streams that pipes write to. Pipes do not read from them."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from aggregator.engine.backend import Backend
 from aggregator.errors import CorruptManifestError
 from aggregator.lql.parse.tree import ShowPipes
 from aggregator.storage.manifest import PipeRows
@@ -15,7 +16,6 @@ from aggregator.streams.pipes.round import visible_ends
 from aggregator.streams.pipes.worker import Pipes, no_pipe
 from aggregator.streams.reading.places import distance
 from aggregator.streams.reading.position import Position
-from aggregator.topic import Backend
 
 _STAMP = pa.timestamp("us", "UTC")
 _SHOWN = pa.schema(

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggregator.base.merge import numbers
+from aggregator.engine.backend import Backend
 from aggregator.errors import InvalidRequestError
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.storage.manifest.lineage import Lineage
@@ -20,7 +21,6 @@ from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import CatalogState, Snapshot
 from aggregator.storage.state.tombstones import Hidden, count_hidden, hidden_in, hidden_rows
 from aggregator.streams.reading.position import Key, Position
-from aggregator.topic import Backend
 
 
 def gone_between(snapshot: Snapshot, begin: Mapping[int, int], end: Mapping[int, int], pool: SegmentPool) -> int:

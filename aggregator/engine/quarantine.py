@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from aggregator.engine.backend import Backend, writer_of
 from aggregator.engine.seal.poison import problems_of
 from aggregator.engine.seal.quarantine_file import damaged_files, file_name, read_batches, without_hidden
 from aggregator.errors import InvalidRequestError
 from aggregator.model import RECORD_INDEX, Problem, QuarantinedBatch, Receipt
 from aggregator.storage.state.tombstones import hidden_in
-from aggregator.topic import Backend, writer_of
 from esformat.parts import sync_directory
 
 PRODUCER = "quarantine"
