@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from aggregator import lql, statements
+from aggregator import lql
 from aggregator.base.interrupts import uninterrupted
 from aggregator.base.names import check_name
 from aggregator.base.reports import ClockReport, CompactionReport, RetentionReport
@@ -33,7 +33,7 @@ from aggregator.storage.manifest import PipeRows
 from aggregator.storage.state.notify import Arrivals
 from aggregator.storage.state.schema import topic_schema
 from aggregator.storage.state.state import Topic as TopicState
-from aggregator.streams import writing
+from aggregator.streams import statements, writing
 from aggregator.streams.pipes import tables, worker
 from aggregator.topic import Topic
 from esformat import ClosedError

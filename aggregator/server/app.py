@@ -38,8 +38,9 @@ SERVICES: tuple[tuple[str, Callable[[Settings], str | None]], ...] = (
 """Modules of what runs beside the routes while the application does, such as a listener for syslog, where it is asked
 for."""
 _LATE = (
-    ("pyarrow.compute", "field"), ("aggregator.statements", "run"), ("aggregator.streams.writing", "StreamWrites"),
-    ("esformat.parts", "scan_rows"), ("esformat.parts", "rows_of_batch"),
+    ("pyarrow.compute", "field"), ("aggregator.streams.statements", "run"),
+    ("aggregator.streams.writing", "StreamWrites"), ("esformat.parts", "scan_rows"),
+    ("esformat.parts", "rows_of_batch"),
 )  # fmt: skip
 """Names that requests ask for first of modules which are loaded by that."""
 WARM_S = 0.1
