@@ -1,4 +1,7 @@
-"""How long a function may be: what is longer does several things, each of which deserves a name."""
+"""How long a function may be, and how much a package shows whoever opens it.
+
+A longer function does several things, each of which deserves a name. In a fuller folder nobody finds where to begin.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,9 @@ pytestmark = pytest.mark.xdist_group("sources")  # with others that read all of 
 
 ROOT = Path(__file__).parents[2]
 MOST_LINES = 60
+MOST_FOLDERS = 12
+MOST_FILES = 10
+PYTHONS = "__pycache__"
 
 
 def test_no_function_is_longer_than_a_screen() -> None:
@@ -24,3 +30,15 @@ def test_no_function_is_longer_than_a_screen() -> None:
         and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > MOST_LINES
     ]
     assert not long
+
+
+@pytest.mark.parametrize("package", ["esformat", "aggregator"])
+def test_a_package_shows_few_folders_and_files(package: str) -> None:
+    """Directly in it, without what Python puts there, also where a folder was that is gone."""
+    seen = [path for path in (ROOT / package).iterdir() if path.name != PYTHONS]
+    folders = sorted(
+        path.name for path in seen if path.is_dir() and any(each.name != PYTHONS for each in path.iterdir())
+    )
+    files = sorted(path.name for path in seen if path.is_file())
+    assert len(folders) <= MOST_FOLDERS, folders
+    assert len(files) <= MOST_FILES, files
