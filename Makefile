@@ -12,6 +12,8 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 TEST_WORKERS ?= 3
 SIZE_demo := , about 500 MB
 SIZE_dev := , about 2 GB
+# Where real events lie that benchmarks are tried on; without them they are left out.
+GIVEN ?= ../shared/data
 FUZZ_TARGETS ?= segment block_bodies go_esdb log lql position http_input json_paths
 
 # Every command that a test starts would compile all it imports again: half of the time of `make test`.
@@ -49,6 +51,7 @@ types:  ## Check the types of the page's JavaScript with TypeScript (needs Node)
 
 bench: $(VENV)/bench.stamp  ## Measure against the peers and rewrite docs/benchmarks.md.
 	$(BIN)/python -m benchmarks.run --write-docs
+	$(BIN)/python -m benchmarks.sizes --given $(GIVEN) --write-docs
 	$(BIN)/python -m benchmarks.sql --write-docs
 	$(BIN)/python -m benchmarks.ingest --write-docs
 	$(BIN)/python -m benchmarks.spark --write-docs

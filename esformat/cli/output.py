@@ -22,7 +22,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the re
 templates_option = click.option(
     "--templates/--no-templates",
     default=None,
-    help="Store JSON objects as templates and variables: smaller; lookups take longer. Default: with zstd.",
+    help="Store JSON and log lines as templates and variables: smaller; lookups take longer. Default: with zstd.",
 )
 TABLES = ("table", "wide", "vertical")
 """Formats for people: a table that fits the terminal, one that cuts nothing, and a line for each value."""

@@ -13,6 +13,7 @@ _INTEGER = cython.declare(cython.int, 2)
 _PADDED = cython.declare(cython.int, 3)
 _DECIMAL = cython.declare(cython.int, 4)
 _HEX = cython.declare(cython.int, 5)
+_MANY = cython.declare(cython.Py_ssize_t, 1 << 30)
 
 _MONTHS: bytes = b"JanFebMarAprMayJunJulAugSepOctNovDec"
 _MOST_DIGITS = cython.declare(cython.Py_ssize_t, 18)  # any number of so many fits 64 bits
@@ -38,6 +39,7 @@ class Matcher:
     _parameter: cython.p_int
     _same: cython.p_int  # of each slot, the earlier one of its template that shows the same variable, or -1
     _start: cython.p_int  # of each template, the one to try first for the next row
+    _alike: cython.p_int  # of each template, how many literals and slots it begins with as the one before it does
     _table: cython.p_int  # hash tables of values by their bytes: 0, or the value's number from 1 on
     _table_first: cython.p_int  # of each variable, where its table begins; one more
     _cells: cython.p_longlong  # of each slot of the row at hand: number, first byte, last byte
@@ -70,10 +72,11 @@ class Matcher:
         e: cython.Py_ssize_t
         slots: cython.Py_ssize_t = self._first[self._count]
         widest: cython.Py_ssize_t = 0
-        memory: bytes = bytes(4 * (slots + self._count))
+        memory: bytes = bytes(4 * (slots + 2 * self._count))
         self._held.append(memory)
         self._same = _ints(memory)
         self._start = self._same + slots
+        self._alike = self._start + self._count
         for t in range(self._count):
             widest = max(widest, self._first[t + 1] - self._first[t])
             for s in range(self._first[t], self._first[t + 1]):
@@ -82,6 +85,7 @@ class Matcher:
                     if self._slot[e] == self._slot[s]:
                         self._same[s] = cython.cast(cython.int, e)
                         break
+            self._alike[t] = cython.cast(cython.int, self._begin_alike(t, t - 1) if t else 0)
             self._start[t] = cython.cast(cython.int, t) if self._is_typed(t) else 0
             for u in range(t):
                 if self._are_alike(t, u):
@@ -94,12 +98,45 @@ class Matcher:
 
     @cython.cfunc
     def _is_typed(self, t: cython.Py_ssize_t) -> cython.bint:
-        """Whether a template has more than strings, which take what other templates are meant for."""
-        s: cython.Py_ssize_t
+        """Whether a template does not take what others are meant for, as strings do, and one to the end of the row."""
+        s: cython.Py_ssize_t = self._first[t + 1] - 1
+        piece: cython.Py_ssize_t = s + t + 1
+        if self._kind[self._slot[s]] == _STRING and self._literal[piece] == self._literal[piece + 1]:
+            return False
         for s in range(self._first[t], self._first[t + 1]):
             if self._kind[self._slot[s]] != _STRING:
                 return True
         return self._first[t] == self._first[t + 1]
+
+    @cython.cfunc
+    def _begin_alike(self, t: cython.Py_ssize_t, u: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """How many literals with the slots behind them two templates have in common, before any that differs.
+
+        Where a text ends, the literal behind it tells: that is the same, too, and stands at the end of both or neither.
+        """
+        i: cython.Py_ssize_t
+        v: cython.Py_ssize_t
+        a: cython.Py_ssize_t = self._first[t] + t
+        b: cython.Py_ssize_t = self._first[u] + u
+        slots: cython.Py_ssize_t = self._first[t + 1] - self._first[t]
+        others: cython.Py_ssize_t = self._first[u + 1] - self._first[u]
+        for i in range(min(slots, others)):
+            v = self._slot[self._first[t] + i]
+            if v != self._slot[self._first[u] + i] or not self._same_literal(a + i, b + i):
+                return i
+            if self._kind[v] > _ENUM:
+                continue
+            if not self._same_literal(a + i + 1, b + i + 1) or (i + 1 == slots) != (i + 1 == others):
+                return i
+        return min(slots, others)
+
+    @cython.cfunc
+    def _same_literal(self, a: cython.Py_ssize_t, b: cython.Py_ssize_t) -> cython.bint:
+        """Whether two literals are the same."""
+        size: cython.Py_ssize_t = self._literal[a + 1] - self._literal[a]
+        if size != self._literal[b + 1] - self._literal[b]:
+            return False
+        return memcmp(self._text + self._literal[a], self._text + self._literal[b], size) == 0
 
     @cython.cfunc
     def _are_alike(self, t: cython.Py_ssize_t, u: cython.Py_ssize_t) -> cython.bint:
@@ -234,59 +271,76 @@ class Matcher:
     def _match_row(
         self, data: cython.p_char, begin: cython.longlong, end: cython.longlong, last: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """The template of a value: that of the last row, or the first that fits; at the end the one that takes any."""
+        """The template of a value: that of the last row, or the first that fits; at the end the one that takes any.
+
+        Templates that follow each other often begin alike: what one of them matched or missed there, the next one does.
+        """
         t: cython.Py_ssize_t
         start: cython.Py_ssize_t = self._start[last]
-        if start < self._count - 1 and self._fits(start, data, begin, end):
+        if start < self._count - 1 and self._matched(start, 0, data, begin, end) < 0:
             return start
+        matched: cython.Py_ssize_t = 0
+        alike: cython.Py_ssize_t = 0
         for t in range(self._count - 1):
-            if t != start and self._fits(t, data, begin, end):
+            alike = min(alike, self._alike[t])
+            if t == start or matched < alike:
+                continue
+            matched = self._matched(t, alike, data, begin, end)
+            if matched < 0:
                 return t
-        self._fits(self._count - 1, data, begin, end)
+            alike = _MANY
+        self._matched(self._count - 1, 0, data, begin, end)
         return self._count - 1
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _fits(
-        self, t: cython.Py_ssize_t, data: cython.p_char, at: cython.longlong, end: cython.longlong
-    ) -> cython.bint:
-        """Whether a template gives the bytes [at, end); what its variables hold then is in the cells."""
+    def _matched(
+        self, t: cython.Py_ssize_t, known: cython.Py_ssize_t, data: cython.p_char, at: cython.longlong,
+        end: cython.longlong,
+    ) -> cython.Py_ssize_t:  # fmt: skip
+        """How many literals with the slots behind them give the bytes [at, end); -1 for all, the last literal as well.
+
+        known: so many do, and what their variables hold is in the cells, where that of the others is put.
+        """
         s: cython.Py_ssize_t
-        piece: cython.Py_ssize_t = self._first[t] + t
+        slots: cython.Py_ssize_t = self._first[t + 1] - self._first[t]
+        piece: cython.Py_ssize_t = self._first[t] + t + known
         v: cython.Py_ssize_t
         earlier: cython.p_longlong
-        size: cython.longlong = self._literal[piece + 1] - self._literal[piece]
-        cell: cython.p_longlong = self._cells
-        if size > end - at or memcmp(data + at, self._text + self._literal[piece], size):
-            return False
-        at += size
-        for s in range(self._first[t], self._first[t + 1]):
+        size: cython.longlong
+        cell: cython.p_longlong = self._cells + 3 * known
+        if known:
+            at = cell[-1]
+        for s in range(known, slots):
+            size = self._literal[piece + 1] - self._literal[piece]
+            if size > end - at or memcmp(data + at, self._text + self._literal[piece], size):
+                return s
+            at += size
             piece += 1
-            v = self._slot[s]
+            v = self._slot[self._first[t] + s]
             cell[1] = at
-            if self._same[s] >= 0:
-                earlier = self._cells + 3 * (self._same[s] - self._first[t])
+            if self._same[self._first[t] + s] >= 0:
+                earlier = self._cells + 3 * (self._same[self._first[t] + s] - self._first[t])
                 size = earlier[2] - earlier[1]
                 if size > end - at or memcmp(data + at, data + earlier[1], size):
-                    return False
+                    return s
                 at += size
             elif self._kind[v] <= _ENUM:
-                at = self._end_of_text(data, at, end, piece, s + 1 == self._first[t + 1])
+                at = self._end_of_text(data, at, end, piece, s + 1 == slots)
                 if at < 0 or not self._is_value(v, data, at, cell):
-                    return False
+                    return s
             else:
                 size = _read(self._kind[v], self._parameter[v], data + at, end - at, cell, self._months)
                 if size < 0:
-                    return False
+                    return s
                 at += size
             cell[2] = at
             cell += 3
-            size = self._literal[piece + 1] - self._literal[piece]
-            if size > end - at or memcmp(data + at, self._text + self._literal[piece], size):
-                return False
-            at += size
-        return at == end
+        size = self._literal[piece + 1] - self._literal[piece]
+        if size != end - at or memcmp(data + at, self._text + self._literal[piece], size):
+            return slots
+        return -1
 
     @cython.cfunc
     @cython.inline

@@ -16,13 +16,16 @@ import zstandard
 
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import is_bytes
-from esformat.format.codec import Decompressor, load_dictionary
+from esformat.format.codec import Codec, Decompressor, load_dictionary, make_compressor
 from esformat.format.encoding import decode_node, encode_node, end_of_node
 from esformat.format.frame import Block, encode_block
 from esformat.format.layout import MAX_PAGE_ENTRIES, BlockKind
 from esformat.format.node import DecodeContext, EncodeContext
 from esformat.format.schema import Field
 from esformat.format.templates import StoredTemplates, TemplateTable, decode_templates, end_of_templates
+
+LEAST_LEVEL = 12
+"""Of zstd, for dictionary blocks."""
 
 _ENTRY = struct.Struct(
     "<"
@@ -43,6 +46,12 @@ class ColumnDictionary:
     zstd: bytes = b""
     values: pa.Array | None = None
     templates: TemplateTable | None = None
+
+
+def dictionary_context(codec: Codec, level: int | None) -> EncodeContext:
+    """What dictionary blocks of a file are encoded with: they are small, and a file has each of them twice."""
+    slow = make_compressor(codec, max(level or 0, LEAST_LEVEL))
+    return EncodeContext(slow, slow)
 
 
 def encode_dictionary(columns: Sequence[ColumnDictionary], context: EncodeContext) -> bytes:

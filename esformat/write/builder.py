@@ -19,7 +19,7 @@ import pyarrow as pa
 from esformat.format.bloom_filter import build_filter, hash_keys
 from esformat.format.codec import make_compressor
 from esformat.format.data_block import Runs, key_bytes
-from esformat.format.dictionary import ColumnDictionary, encode_dictionary
+from esformat.format.dictionary import ColumnDictionary, dictionary_context, encode_dictionary
 from esformat.format.directory import BlockSpan, LeafEntry, encode_leaf, encode_root, leaf_is_full
 from esformat.format.footer import Key, encode_footer
 from esformat.format.frame import encode_block, handle_of
@@ -109,7 +109,7 @@ class SegmentBuilder:
             self._table[BlockKind.DICTIONARY, number, copy] = self._write(self._dictionary(columns))
 
     def _dictionary(self, columns: Sequence[ColumnDictionary]) -> bytes:
-        return encode_dictionary(columns, self._context)
+        return encode_dictionary(columns, dictionary_context(self._form.codec, self._form.level))
 
     def add_block(self, block: EncodedBlock) -> None:
         """Write the next data block."""

@@ -8,7 +8,7 @@ import pyarrow.types as pt
 from esformat.core.matching import Matcher
 from esformat.format.arrays import bytes_of, validity_of
 from esformat.format.codec import Codec, load_dictionary, make_compressor
-from esformat.format.dictionary import ColumnDictionary
+from esformat.format.dictionary import ColumnDictionary, dictionary_context
 from esformat.format.encoding import encode_runs
 from esformat.format.node import EncodeContext
 from esformat.format.packing import best_raw
@@ -20,7 +20,7 @@ from esformat.write.zstd_dictionary import MIN_SAMPLED_BYTES, train_on
 SAMPLED_BLOCK_ROWS = 2048
 LEAST_SAVED = 5
 """Templates are taken where they save one byte in so many."""
-MOST_TABLE_SHARE = 8
+MOST_TABLE_SHARE = 6
 """… and where the table of them, which a file has twice, is no more than one byte in so many of what is stored."""
 
 
@@ -41,7 +41,8 @@ def choose_dictionary(
     zstd = train_on(sample, byte_count, codec, level, frame_bytes)
     without = ColumnDictionary(place, zstd)
     if templates and may_have_templates(sample.type) and codec is Codec.ZSTD and byte_count >= MIN_SAMPLED_BYTES:
-        table = find_templates(sample.cast(pa.binary()).drop_null().to_pylist())
+        scale = byte_count / max(1, len(bytes_of(sample)[1]))
+        table = find_templates(sample.cast(pa.binary()).drop_null().to_pylist(), scale)
         if table is not None:
             chosen = _with_templates(without, table, sample, byte_count, level, frame_bytes)
             if chosen is not None:
@@ -69,7 +70,7 @@ def _with_templates(
     chosen = ColumnDictionary(without.column, zstd, None, table)
     context = column_context(chosen, Codec.ZSTD, level, frame_bytes, raws=variable_raws(sample, first))
     made_bytes = sum(map(len, encode_templated(sample, bounds, context)))
-    table_bytes = len(table.encode(context)) * 2 * sampled / byte_count
+    table_bytes = len(table.encode(dictionary_context(Codec.ZSTD, level))) * 2 * sampled / byte_count
     if table_bytes * MOST_TABLE_SHARE > plain_bytes:
         return None
     return chosen if (made_bytes + table_bytes) * LEAST_SAVED <= plain_bytes * (LEAST_SAVED - 1) else None

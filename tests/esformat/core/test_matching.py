@@ -62,6 +62,50 @@ def test_the_same_bytes(data):
     assert _back(table, codes, columns) == values
 
 
+@st.composite
+def alike_tables(draw):
+    """Tables of templates that begin alike, for as many slots as it happens, and the texts that they give."""
+    kinds = [(Kind.STRING, 0, ()), (Kind.INTEGER, 0, ()), (Kind.ENUM, 0, (b"a", b"b", b"ab")), (Kind.PADDED, 2, ())]
+    variables = tuple(Variable(*draw(st.sampled_from(kinds))) for _ in range(draw(st.integers(1, 4))))
+    literal = st.sampled_from([b"", b" ", b"a", b"a ", b"-"])
+    templates = [(Template((b"", b""), (draw(st.integers(0, len(variables) - 1)),)))]
+    for _ in range(draw(st.integers(1, 5))):
+        before = draw(st.sampled_from(templates))
+        kept = draw(st.integers(0, len(before.slots)))
+        slots = (*before.slots[:kept], *draw(st.lists(st.integers(0, len(variables) - 1), max_size=3)))
+        literals = before.literals[: kept + 1] + tuple(draw(literal) for _ in range(len(slots) - kept))
+        templates.append(Template(literals, slots))
+    texts = st.lists(st.sampled_from([b"a", b"b", b"ab", b" ", b"-", b"0", b"7", b"07", b"12"]), max_size=8)
+    whole = Template((b"", b""), (len(variables),))
+    table = TemplateTable((*variables, Variable(Kind.STRING)), (*dict.fromkeys(templates), whole))
+    return table, draw(st.lists(texts.map(b"".join), min_size=1, max_size=8))
+
+
+@examples(600)
+@given(alike_tables())
+def test_the_first_template_that_fits(given_table):
+    """What one template missed is not looked for in the next that begins alike: the answer is as if it were."""
+    table, values = given_table
+    alone = [TemplateTable(table.variables, (each, table.templates[-1])) for each in table.templates]
+    for value in values:
+        fits = [_match(one, [value])[0].tolist() == [1] for one in alone]
+        codes, columns = _match(table, [value])
+        assert codes.tolist() == [fits.index(True) + 1]
+        assert _back(table, codes, columns) == [value]
+    codes, columns = _match(table, values)
+    assert _back(table, codes, columns) == values
+
+
+def test_text_to_the_end_is_not_tried_first():
+    """A template that takes any rest of a row would take all rows after it."""
+    table = TemplateTable(
+        (Variable(Kind.INTEGER), Variable(Kind.STRING), Variable(Kind.STRING)),
+        (Template((b"a ", b" b"), (0,)), Template((b"a ", b" ", b""), (0, 1)), Template((b"", b""), (2,))),
+    )
+    codes, _ = _match(table, [b"a 1 b", b"a 1 c", b"a 2 b", b"x", b"a 3 b"])
+    assert codes.tolist() == [1, 2, 1, 3, 1]
+
+
 def _kind_takes(kind, parameter, text, values=()):
     """Whether a variable alone gives a text."""
     table = TemplateTable(

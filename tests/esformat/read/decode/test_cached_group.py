@@ -29,7 +29,7 @@ QUESTIONS = [{"kind": "kind-1"}, {"code": "code 700"}, {"kind": "kind-2", "code"
 def written(path, table):
     """Many small blocks; an index whose values are in every block, and one whose values are rare."""
     pieces = Pieces(block_rows=256, leaf_blocks=5, frame_bytes=200)
-    with cut_small(pieces), esformat.create(path, indexes=["kind", "code"]) as writer:
+    with cut_small(pieces), esformat.create(path, indexes=["kind", "code"], templates=False) as writer:
         writer.add_table(table)
     return path
 

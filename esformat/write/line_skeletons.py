@@ -1,0 +1,236 @@
+"""Skeletons of lines of text, such as logs: what is the same in many of them, and the texts that differ between it.
+
+A line is cut into words, one of which may be a text in quotes. Lines with as many words, of which most are the same,
+are of one cluster, as Drain has it (He et al., "Drain: An Online Log Parsing Approach with Fixed Depth Tree", ICWS
+2017). Where words of a cluster differ, they are cut further, at signs that all of them have equally often. The first
+words of lines, up to one that is no number and has many values, are the same places in all clusters; a last skeleton
+has these and the rest of the line as one text, for lines that no cluster has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from esformat.write.template_tables import LEAST_ROWS, Path, Skeleton
+from esformat.write.variables import INTEGER, STRING, affixed, as_numbers, column_of, few_values
+
+MOST_CLUSTERS = 128
+MOST_WORDS = 128
+"""Of a line in a cluster."""
+LEAST_SHARE = 512
+"""A cluster has a skeleton if at least one line in so many is of it."""
+ALIKE = 0.6
+"""A line is of a cluster if such a part of its words is the same, or may be any."""
+MOST_CUTS = 6
+"""How often the parts of a word are cut once more."""
+MOST_PARTS = 32
+ALL = 1.0  # of the values that matter are in the sample
+FEW_OTHERS = 3
+"""So many texts where else numbers stand make clusters of their own, as a `-` for none does."""
+
+_WORD = re.compile(rb'"(?:[^"\\]|\\.)*+"|[^\s"]+"?|"', re.DOTALL)
+_SIGNS = [bytes([sign]) for sign in b'"[](){}<>|;,= ?&:/@#_-.']
+"""Where words are cut, what parts most first."""
+_DIGIT = re.compile(rb"\d")
+
+Words = tuple[bytes, ...]
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """Lines alike: `common` words, None where they differ; what stands between the words; the words of each line."""
+
+    common: list[bytes | None]
+    between: Words
+    lines: list[Words] = field(default_factory=list)
+
+
+def line_skeletons(lines: Sequence[bytes]) -> tuple[list[Skeleton], list[Skeleton]]:
+    """The most frequent skeletons of a sample, and those for the lines that have none of them."""
+    least = max(LEAST_ROWS, len(lines) // LEAST_SHARE)
+    clusters = [cluster for cluster in _clusters(lines) if len(cluster.lines) >= least]
+    clusters.sort(key=lambda cluster: (-len(cluster.lines), cluster.between, cluster.lines[0]))
+    clusters = [part for cluster in clusters[:MOST_CLUSTERS] for part in _parted(cluster)]
+    head = _head(clusters)
+    rest = [_rest(clusters, head)] if head and len(clusters) > 1 else []
+    found = [_skeleton(number, cluster, head) for number, cluster in enumerate(clusters)]
+    return [each for each in found if not rest or _says_more(each)], rest
+
+
+# ------------------------------------------------------------ which lines are alike
+
+
+def _clusters(lines: Iterable[bytes]) -> list[_Cluster]:
+    """Lines by what they have in common."""
+    found: defaultdict[Words, list[_Cluster]] = defaultdict(list)
+    known: dict[tuple[Words, tuple[bytes | None, ...]], _Cluster] = {}
+    for line in lines:
+        words, between = _words(line)
+        if not 0 < len(words) <= MOST_WORDS:
+            continue
+        shape = tuple(None if _DIGIT.search(word) or word[:1] == b'"' else word for word in words)
+        cluster = known.get((between, shape))
+        if cluster is None:
+            cluster = known[between, shape] = _joined(shape, between, found[between])
+        cluster.lines.append(words)
+    return [cluster for each in found.values() for cluster in each]
+
+
+def _words(line: bytes) -> tuple[Words, Words]:
+    """The words of a line, and what stands before, between and after them."""
+    words, between, at = [], [], 0
+    for match in _WORD.finditer(line):
+        between.append(line[at : match.start()])
+        words.append(match[0])
+        at = match.end()
+    return tuple(words), (*between, line[at:])
+
+
+def _joined(shape: Sequence[bytes | None], between: Words, clusters: list[_Cluster]) -> _Cluster:
+    """The cluster that a line of some shape is most alike, or one more."""
+    best, most = None, ALIKE * len(shape)
+    for cluster in clusters:
+        alike = sum(mine == other for mine, other in zip(cluster.common, shape, strict=True))
+        if alike >= most and (best is None or alike > most):
+            best, most = cluster, alike
+    if best is None:
+        best = _Cluster(list(shape), between)
+        clusters.append(best)
+    best.common = [mine if mine == other else None for mine, other in zip(best.common, shape, strict=True)]
+    return best
+
+
+def _parted(cluster: _Cluster) -> list[_Cluster]:
+    """The cluster in parts where a word is a number in most lines, and one of a few texts in the others."""
+    for place, words in enumerate(zip(*cluster.lines, strict=True)):
+        counts = Counter(words)
+        others = [word for word in counts if not INTEGER.fullmatch(word)]
+        held = sum(counts[word] for word in others)
+        if 0 < len(others) <= FEW_OTHERS and 2 * held < len(words) and len(counts) > 2 * FEW_OTHERS:
+            parts: defaultdict[bytes, list[Words]] = defaultdict(list)
+            for line in cluster.lines:
+                parts[line[place] if line[place] in others else b""].append(line)
+            made = [_Cluster(cluster.common, cluster.between, lines) for lines in parts.values()]
+            return [part for each in made if len(each.lines) >= LEAST_ROWS for part in _parted(each)]
+    return [cluster]
+
+
+# ------------------------------------------------------------ what differs in them
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """How the texts at one place are cut: literals, and the texts between them, by text."""
+
+    literals: tuple[bytes, ...]
+    parts: dict[bytes, Words]
+
+
+def _head(clusters: Sequence[_Cluster]) -> list[_Cut]:
+    """The first words that all clusters have, as long as they are numbers or have few values: how they are cut."""
+    head: list[_Cut] = []
+    for place in range(min((len(cluster.common) for cluster in clusters), default=0) - 1):
+        texts = [line[place] for cluster in clusters for line in cluster.lines]
+        cut = _cut(texts)
+        parts = list(zip(*(cut.parts[text] for text in texts), strict=True))
+        if not all(_is_typed(part) or few_values(part) for part in parts):
+            break
+        head.append(cut)
+    return head
+
+
+def _skeleton(number: int, cluster: _Cluster, head: Sequence[_Cut]) -> Skeleton:
+    """What the lines of a cluster have in common, words cut into parts."""
+    cuts = [*head, *(_cut([line[place] for line in cluster.lines]) for place in range(len(head), len(cluster.common)))]
+    paths: list[Path] = []
+    literals = [cluster.between[0]]
+    for place, cut in enumerate(cuts):
+        if cluster.common[place] is not None and place >= len(head):
+            literals[-1] += cluster.lines[0][place] + cluster.between[place + 1]
+            continue
+        literals[-1] += cut.literals[0]
+        where = b"" if place < len(head) else b"%d" % number
+        paths += [(where, b"%d" % place, b"%d" % part) for part in range(len(cut.literals) - 1)]
+        literals += cut.literals[1:]
+        literals[-1] += cluster.between[place + 1]
+    rows = [
+        [
+            part
+            for place, word in enumerate(line)
+            if place < len(head) or cluster.common[place] is None
+            for part in cuts[place].parts[word]
+        ]
+        for line in cluster.lines
+    ]
+    return Skeleton(tuple(literals), tuple(paths), rows)
+
+
+def _says_more(skeleton: Skeleton) -> bool:
+    """Whether less than half of the lines is plain text, so that a skeleton is more than a head and a rest."""
+    total = plain = 0
+    for texts in zip(*skeleton.rows, strict=True):
+        size = sum(map(len, texts))
+        plain += size * (column_of(texts, ALL).parts == (STRING,))
+        total += size
+    return 2 * plain < total + len(skeleton.rows) * sum(map(len, skeleton.literals))
+
+
+def _rest(clusters: Sequence[_Cluster], head: Sequence[_Cut]) -> Skeleton:
+    """The head of lines, and the rest of them as one text."""
+    between = Counter(cluster.between[: len(head) + 1] for cluster in clusters).most_common(1)[0][0]
+    paths: list[Path] = []
+    literals = [between[0]]
+    for place, cut in enumerate(head):
+        literals[-1] += cut.literals[0]
+        paths += [(b"", b"%d" % place, b"%d" % part) for part in range(len(cut.literals) - 1)]
+        literals += cut.literals[1:]
+        literals[-1] += between[place + 1]
+    rows = []
+    for cluster in clusters:
+        for line in cluster.lines:
+            parts = [part for cut, word in zip(head, line, strict=False) for part in cut.parts[word]]
+            rest = zip(line[len(head) :], cluster.between[len(head) + 1 :], strict=True)
+            rows.append([*parts, b"".join(text for pair in rest for text in pair)])
+    return Skeleton((*literals, b""), (*paths, (b"", b"rest")), rows)
+
+
+def _cut(texts: Sequence[bytes]) -> _Cut:
+    """Texts cut at signs that all of them have equally often, again and again, until numbers or few values are left."""
+    counts = Counter(texts)
+    return _cut_again(list(counts), counts, MOST_CUTS)
+
+
+def _cut_again(texts: list[bytes], counts: Counter[bytes], depth: int) -> _Cut:
+    whole = _Cut((b"", b""), {text: (text,) for text in texts})
+    if not depth or len(texts) == 1 or _is_typed(texts) or few_values(list(counts.elements())):
+        return whole
+    for sign in _SIGNS:
+        often = {text.count(sign) for text in texts}
+        if len(often) == 1 and 0 < (times := often.pop()) < MOST_PARTS:
+            split = {text: text.split(sign) for text in texts}
+            return _put_together(sign, split, times + 1, counts, depth)
+    return whole
+
+
+def _put_together(sign: bytes, split: dict[bytes, list[bytes]], width: int, counts: Counter[bytes], depth: int) -> _Cut:
+    literals = [b""]
+    made: dict[bytes, list[bytes]] = {text: [] for text in split}
+    for place in range(width):
+        inner: Counter[bytes] = Counter()
+        for text, parts in split.items():
+            inner[parts[place]] += counts[text]
+        cut = _cut_again(list(inner), inner, depth - 1)
+        literals[-1] += (sign if place else b"") + cut.literals[0]
+        literals += cut.literals[1:]
+        for text, parts in split.items():
+            made[text] += cut.parts[parts[place]]
+    return _Cut(tuple(literals), {text: tuple(parts) for text, parts in made.items()})
+
+
+def _is_typed(texts: Iterable[bytes]) -> bool:
+    """Whether texts are all the same, or numbers that need no cutting."""
+    different = list(set(texts))
+    return len(different) == 1 or bool(as_numbers(different) or affixed(different))
