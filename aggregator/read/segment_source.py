@@ -149,7 +149,8 @@ def _kept(scan: esformat.Scan, view: View, partition: str, keep: Keep | None) ->
             with allowance.shared():
                 return mask(looked_at.shape(pa.Table.from_batches([batch]), partition))
 
-        batches = scan.matching(names, matches)
+        held = {name: texts for name, texts in keep.held.items() if name in scan.column_names}
+        batches = scan.matching(names, matches, held)
     for batch in batches:
         check()
         yield view.shape(pa.Table.from_batches([batch]), partition)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -43,23 +43,27 @@ class View:
         table = without_hidden(table, self.hidden)
         present = set(table.schema.names)
         arrays = []
-        for field in self.target:
-            if field.name == PARTITION:
+        for column in self.target:
+            if column.name == PARTITION:
                 named = isinstance(partition, str)
                 arrays.append(pa.repeat(pa.scalar(partition, pa.string()), len(table)) if named else partition)
-            elif field.name not in present:
-                arrays.append(pa.nulls(len(table), field.type))
+            elif column.name not in present:
+                arrays.append(pa.nulls(len(table), column.type))
             else:
-                arrays.append(_one_array(table.column(field.name), field))
+                arrays.append(_one_array(table.column(column.name), column))
         return pa.RecordBatch.from_arrays(arrays, schema=self.target)
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Which rows are wanted, of batches in the columns that are asked for; `columns` are those that `mask` looks at."""
+    """Which rows are wanted, of batches in the columns that are asked for; `columns` are those that `mask` looks at.
+
+    held: by column, lists of texts: a row is wanted only if its value holds one text of each list at least.
+    """
 
     columns: frozenset[str]
     mask: Callable[[pa.RecordBatch], pa.BooleanArray]
+    held: Mapping[str, Sequence[Sequence[bytes]]] = field(default_factory=dict)
 
 
 def _one_array(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> pa.Array:

@@ -29,7 +29,7 @@ from esformat.format.frame import encode_block
 from esformat.format.layout import BlockKind
 from esformat.format.node import WHOLE_BYTES, DecodeContext, EncodeContext, NodeHead, Shape, read_head
 from esformat.format.packing import decode_ints, encode_int_runs, encode_ints, plane_bytes, read_pack
-from esformat.format.template_node import TemplateNode
+from esformat.format.template_node import TemplateNode, template_codes
 
 _HEAD = struct.Struct(
     "<"
@@ -176,13 +176,22 @@ class DataBlock(Chunks):
         short = self.chunks[chunk + 1] - self.chunks[chunk] <= LIGHT_BYTES
         return shape == Shape.CODES or (short and shape not in (Shape.BYTES, Shape.TEMPLATES))
 
+    def has_templates(self, position: int) -> bool:
+        """Whether a column is stored by templates."""
+        at = self.chunks[FIRST_COLUMN_CHUNK + position]
+        return bool(self.body[at : at + 1] == _TEMPLATES)
+
+    def template_codes(self, position: int, context: DecodeContext) -> I64:
+        """The template of each row, counted from 1, 0 for null, of a column that is stored by templates."""
+        return template_codes(self.body, self.chunks[FIRST_COLUMN_CHUNK + position], self.row_count, context)[0]
+
     def bytes_node(self, position: int, context: DecodeContext) -> BytesNode | TemplateNode:
         """The node of a column of strings or binary, kept for the next question."""
         node = self.kept_nodes.get(position)
         if node is None:
             at = self.chunks[FIRST_COLUMN_CHUNK + position]
             key = (self.offset, position)
-            made = TemplateNode if self.body[at : at + 1] == _TEMPLATES else BytesNode
+            made = TemplateNode if self.has_templates(position) else BytesNode
             node = self.kept_nodes[position] = made(self.body, at, self.row_count, context, key)
         return node
 

@@ -23,6 +23,7 @@ from esformat.format.bytes_node import BytesNode
 from esformat.format.layout import MAX_FRAME_BYTES
 from esformat.format.node import NODE, DecodeContext, Shape
 from esformat.format.packing import Pack, decode_ints, read_pack
+from esformat.format.template_search import Chain, Places
 
 MAX_NODE_SLOTS = 1 << 20
 """Slots that the rows of a node show together, and so the numbers that it decodes to."""
@@ -32,6 +33,16 @@ MAX_NODE_BYTES = 16 << 20
 _HEAD = NODE.pack(Shape.TEMPLATES, 0, 0)
 
 I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+_NONE: I64 = np.zeros(0, np.int64)
+
+
+def template_codes(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[I64, int]:
+    """The templates of the rows of a node, as it has them, and the byte after them. Raises CorruptSegmentError."""
+    if bytes(body[at : at + NODE.size]) != _HEAD:
+        raise CorruptSegmentError("the head of a node of templates breaks the format")
+    pack = read_pack(body, at + NODE.size, count)
+    return decode_ints(body, pack, context.plain), pack.end
 
 
 class TemplateNode:
@@ -44,15 +55,12 @@ class TemplateNode:
 
     def __init__(self, body: memoryview, at: int, count: int, context: DecodeContext, key: Hashable = None) -> None:
         """`key`: what tells the node from others in a cache. Raises CorruptSegmentError."""
-        if bytes(body[at : at + NODE.size]) != _HEAD:
-            raise CorruptSegmentError("the head of a node of templates breaks the format")
+        codes, end = template_codes(body, at, count, context)
         if context.templates is None:
             raise CorruptSegmentError("a node of templates has no dictionary of them")
         self._body, self.count, self.key = body, count, key
         self._templates: Templates = context.templates
-        pack = read_pack(body, at + NODE.size, count)
-        codes = decode_ints(body, pack, context.plain)
-        self._rows = TemplateRows(self._templates, body, pack.end, codes, MAX_NODE_SLOTS)
+        self._rows = TemplateRows(self._templates, body, end, codes, MAX_NODE_SLOTS)
         self._strings: dict[int, BytesNode] = {}
         self.end = self._rows.end
 
@@ -76,6 +84,23 @@ class TemplateNode:
             if self._templates.kind(variable) == ENUM:
                 rows = np.isin(self.codes, np.array(self._templates.that_show(variable), np.int64)).nonzero()[0]
                 yield variable, rows, decode_ints(self._body, read_pack(self._body, at, count), context.plain)
+
+    def that_may_hold(self, places: Places, context: DecodeContext, frames: Cache | None) -> Bools:
+        """Of each row, whether it may hold one of the texts that `places` tells of; those that do are among them."""
+        codes = self.codes
+        rows = places.anywhere[codes]
+        if places.possible[codes].any():
+            shown = _Shown(self, codes, context)
+            for variable, wanted in places.values.items():
+                rows[shown.rows_with(variable, wanted)] = True
+            for chain in places.chains:
+                rows[shown.rows_with_all(chain)] = True
+            for variable in places.strings.keys() & shown.columns.keys():
+                node = self._string_node(variable, *shown.columns[variable], context)
+                edges, stored = _strings(node, 0, node.count, context, frames)
+                for text in places.strings[variable]:
+                    rows[shown.rows_of(variable)[_texts_with(text, edges, stored)]] = True
+        return rows
 
     def offsets_and_bytes(
         self, low: int, high: int, context: DecodeContext, frames: Cache | None
@@ -145,6 +170,48 @@ class TemplateNode:
         return node
 
 
+class _Shown:
+    """The rows of a node that show variables with some numbers."""
+
+    def __init__(self, node: TemplateNode, codes: npt.NDArray[np.uint16], context: DecodeContext) -> None:
+        self._node, self._codes, self._context = node, codes, context
+        self.columns = {variable: (at, count) for variable, at, count in node._rows.columns}
+        self._numbers: dict[int, I64] = {}
+
+    def rows_of(self, variable: int) -> I64:
+        """The rows that show a variable, ascending."""
+        if self.columns[variable][1] == len(self._codes):
+            return np.arange(len(self._codes))
+        shows = np.zeros(self._node._templates.count + 1, np.bool_)
+        shows[self._node._templates.that_show(variable)] = True
+        return shows[self._codes].nonzero()[0]
+
+    def rows_with(self, variable: int, wanted: I64) -> I64:
+        """Those where it has one of these numbers."""
+        if variable not in self.columns:
+            return _NONE
+        numbers = self._numbers_of(variable)
+        found = (numbers == wanted[0] if len(wanted) == 1 else np.isin(numbers, wanted)).nonzero()[0]
+        return self.rows_of(variable)[found] if len(found) else _NONE
+
+    def rows_with_all(self, chain: Chain) -> I64:
+        """Those where each of several variables has its number."""
+        rows: I64 | None = None
+        for variable, number in reversed(chain):  # numbers behind values of enumerations, which are less often the same
+            found = self.rows_with(variable, np.array([number]))
+            rows = found if rows is None else np.intersect1d(rows, found, assume_unique=True)
+            if not len(rows):
+                break
+        return _NONE if rows is None else rows
+
+    def _numbers_of(self, variable: int) -> I64:
+        if variable not in self._numbers:
+            at, count = self.columns[variable]
+            pack = read_pack(self._node._body, at, count)
+            self._numbers[variable] = decode_ints(self._node._body, pack, self._context.plain)
+        return self._numbers[variable]
+
+
 class Decoded(NamedTuple):
     """Rows of a node with all that is needed to render them.
 
@@ -210,6 +277,18 @@ def _strings(node: BytesNode, first: int, last: int, context: DecodeContext, fra
     assert frames is not None, "only all values are decoded without a cache"
     offsets, text = node.offsets_and_bytes(first, last, context, frames)
     return np.frombuffer(offsets, np.int32).astype(np.int64), text
+
+
+def _texts_with(wanted: bytes, edges: I64, stored: bytes) -> Bools:
+    """Of each text between edges, whether it holds what is wanted."""
+    found = np.zeros(len(edges) - 1, np.bool_)
+    at = stored.find(wanted)
+    while at >= 0:
+        row = int(np.searchsorted(edges, at, side="right")) - 1
+        inside = at + len(wanted) <= edges[row + 1]
+        found[row] |= inside
+        at = stored.find(wanted, int(edges[row + 1]) if inside else at + 1)
+    return found
 
 
 def text_array(

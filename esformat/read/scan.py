@@ -29,7 +29,7 @@ from esformat.read.decode.block_group import BlockGroup
 from esformat.read.decode.cached_group import KeptGroup
 from esformat.read.decode.event_rows import rows_of_batch
 from esformat.read.decode.few_rows import MOST_FEW, few_rows
-from esformat.read.decode.matched_rows import GATHERED_ROWS, MatchedRows, Matches, Test, completed, filtered
+from esformat.read.decode.matched_rows import GATHERED_ROWS, Held, MatchedRows, Matches, Test, completed, filtered
 from esformat.read.decode.run_batches import BatchMaker
 from esformat.read.decode.run_events import RunRows
 from esformat.read.decode.small_space import SmallSpace
@@ -124,12 +124,14 @@ class Scan(Answer):
         """The events as record batches of a few thousand rows, in order; memory does not grow with the answer."""
         return self._limited(self._read_batches(self.column_names))
 
-    def matching(self, columns: Sequence[str], matches: Matches) -> Iterator[pa.RecordBatch]:
+    def matching(self, columns: Sequence[str], matches: Matches, held: Held | None = None) -> Iterator[pa.RecordBatch]:
         """The events that `matches` wants, as `batches` gives them; a limit counts those.
 
         columns: what `matches` looks at. They are decoded first, the others for the events that are wanted alone.
+        held: by column, lists of texts: `matches` wants no event whose value holds none of a list, so that it is not
+        asked where templates show that.
         """
-        return self._limited(self._read_matching(Test(tuple(columns), matches)))
+        return self._limited(self._read_matching(Test(tuple(columns), matches, held or {})))
 
     def count(self) -> int:
         """How many events there are; from the metadata alone where that tells."""
@@ -324,6 +326,8 @@ class Scan(Answer):
         """The rows of a group that answer the query; None without any. Of blocks that hold none nothing is decoded."""
         blocks = self._blocks(group, narrowed)
         places = blocks.select(self._query, narrowed)
+        if test is not None and test.held and (places is None or len(places)):
+            places = blocks.that_may_hold(test.held, places)
         if places is not None and not len(places):
             return None
         if test is None:

@@ -6,7 +6,7 @@ nulls, so NOT means the opposite and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -34,6 +34,7 @@ from aggregator.lql.parse.operand import (
 from aggregator.lql.parse.template import field_text, micros, var_text
 from aggregator.lql.parse.tokens import did_you_mean, our_name
 from aggregator.lql.parse.tree import SYMBOLS, And, Condition, Expression, Name, Not, Or, Value
+from aggregator.lql.run.held_texts import Held, held_texts
 from aggregator.lql.run.json_path import path_test
 from aggregator.lql.run.pace import Pace
 from aggregator.lql.text import integer
@@ -83,6 +84,8 @@ class Filter:
 
     columns: frozenset[str]
     _mask: Mask = field(repr=False)
+    held: Mapping[str, Held] = field(default_factory=dict, compare=False)
+    """By column: of each of these lists, its value in a row that matches holds one text at least."""
     _pace: Pace | None = field(default=None, repr=False, compare=False)  # None: quick whatever the batch
 
     @classmethod
@@ -96,7 +99,9 @@ class Filter:
         check_where(where)
         term = _compile(where, columns, now_ns)
         read = term.columns or frozenset({columns.timestamp})  # whoever reads no column is not asked about its rows
-        return cls(read, term.mask, Pace() if term.cost >= _REGEX_COST else None)
+        texts = held_texts(where)
+        held = {columns.message: texts} if texts else {}
+        return cls(read, term.mask, held, Pace() if term.cost >= _REGEX_COST else None)
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """True for each row that matches; no nulls. Linear in the batch. Raises what `Allowance.check` does."""

@@ -61,7 +61,9 @@ class Sift:
             columns.add(RECORD_INDEX)
         if self.around.after is not None or self.around.up_to is not None:
             columns |= {"timestamp", RECORD_INDEX}
-        return Keep(frozenset(columns), lambda batch: self.mask(batch, inside)) if columns else None
+        if not columns:
+            return None
+        return Keep(frozenset(columns), lambda batch: self.mask(batch, inside), self.where.held)
 
     def mask(self, batch: pa.RecordBatch, inside: bool) -> pa.BooleanArray:
         """True for what is kept; the condition is asked only about what the rest leaves."""

@@ -27,6 +27,7 @@ from esformat.format.metadata import Metadata, Statistics
 from esformat.format.node import DecodeContext, Shape, shape_of
 from esformat.format.postings import IndexRoot, Page, Posting, decode_chunk
 from esformat.format.schema import DATA_COLUMN
+from esformat.format.template_search import Places, TemplateTexts
 from esformat.io.source import ClosedSource, Source, explained
 from esformat.read.ask.question import Checks
 from esformat.read.blocks.named import NamedErrors
@@ -222,6 +223,20 @@ class Reader:
             assert stored is not None
             made = self._made_templates.setdefault(key, stored.compiled())  # what is kept goes with one of them
         return made
+
+    def places_in_templates(self, dictionary: int, place: int, texts: Sequence[bytes]) -> Places:
+        """Where one of some texts may stand in the values of a column, in blocks that name a dictionary number."""
+        key = (5, dictionary, place, *texts)
+        found: Places | None = self._tables.find(key)
+        return found or self._tables.get(key, lambda: self._template_texts(dictionary, place).places_of(texts))
+
+    def _template_texts(self, dictionary: int, place: int) -> TemplateTexts:
+        def make() -> TemplateTexts:
+            templates = self.contexts(dictionary)[place].templates
+            assert templates is not None
+            return TemplateTexts(templates)
+
+        return self._tables.get((6, dictionary, place), make)
 
     def dictionary(self, number: int) -> list[ColumnDictionary]:
         """The columns of a dictionary block; from its spare copy where the first is damaged."""

@@ -6,7 +6,7 @@ Rows are counted from the group's first; `places` are ascending rows, None for a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -101,6 +101,42 @@ class BlockGroup:
         column = self.column(place, None)
         equal = pc.equal(column, pa.scalar(value, column.type)).fill_null(False)
         return np.asarray(equal.to_numpy(zero_copy_only=False)).astype(np.bool_)
+
+    def that_may_hold(self, held: Mapping[str, Sequence[Sequence[bytes]]], places: I64 | None) -> I64 | None:
+        """Those of the rows at `places` that may hold texts, as `Scan.matching` is given them."""
+        mask: Mask | None = None
+        with self._reader.named:
+            for name, lists in held.items():
+                place = self._reader.schema.positions[name]
+                if not is_bytes(self._reader.fields[place].type):
+                    continue
+                for block, start in zip(self.blocks, self._starts.tolist(), strict=True):
+                    found = self._may_hold(block, place, lists)
+                    if found is not None:
+                        mask = np.ones(self.row_count, np.bool_) if mask is None else mask
+                        mask[start : start + block.row_count] &= found
+        if mask is None:
+            return places
+        return mask.nonzero()[0] if places is None else places[mask[places]]
+
+    def _may_hold(self, block: DataBlock, place: int, lists: Sequence[Sequence[bytes]]) -> Mask | None:
+        """Of a block's rows, those whose value may hold one text of each list; None where nothing tells."""
+        reader, mask = self._reader, None
+        context = reader.contexts(block.dictionary)[place]
+        if not block.has_templates(place):
+            return None
+        places = [reader.places_in_templates(block.dictionary, place, texts) for texts in lists]
+        codes = block.template_codes(place, context)
+        if not all(each.are_in(codes) for each in places):
+            return np.zeros(block.row_count, np.bool_)
+        node = block.bytes_node(place, context)
+        assert isinstance(node, TemplateNode)
+        for each in places:
+            found = node.that_may_hold(each, context, reader.frames)
+            mask = found if mask is None else mask & found
+            if not mask.any():
+                break
+        return mask
 
     def part(self, places: I64) -> tuple[BlockGroup, I64]:
         """The blocks that hold some rows, as a group of their own, and where those rows are in it."""

@@ -6,7 +6,7 @@ most of the work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,11 +23,16 @@ Matches = Callable[[pa.RecordBatch], pa.BooleanArray]
 """Tells of each row of a batch whether it is wanted; no nulls. Called by several threads."""
 
 
+Held = Mapping[str, Sequence[Sequence[bytes]]]
+"""By column of text or binary: of each of these lists, a value holds one text at least."""
+
+
 class Test(NamedTuple):
-    """Which rows a caller wants, by some of their columns."""
+    """Which rows a caller wants, by some of their columns; held: what the values of wanted rows hold."""
 
     columns: tuple[str, ...]
     matches: Matches
+    held: Held
 
 
 def filtered(batches: Iterable[pa.RecordBatch], columns: Sequence[str], test: Test) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,75 @@
+"""Texts that the message of every matching record holds, where a condition says so.
+
+Pure functions. Segments that store messages by templates rule out by them what no record of a template can hold. Each
+answer may be too little, never too much.
+"""
+
+from __future__ import annotations
+
+import re
+
+from aggregator.lql.parse.operand import JsonPath, Message, innermost, target_of
+from aggregator.lql.parse.tree import And, Condition, Expression, Or
+
+Held = tuple[tuple[bytes, ...], ...]
+"""Of each of these lists, a message holds one text at least."""
+
+MOST_TEXTS = 16
+"""Of one list."""
+
+_PLAIN = re.compile(r'[^\x00-\x1f"\\\ufffd]+')
+_GLOB = re.compile(r"[*?]")
+
+
+def held_texts(where: Expression | None) -> Held:
+    """What the messages of all records that match hold; empty where the condition does not tell."""
+    match where:
+        case Condition():
+            return _of_condition(where)
+        case And(terms):
+            return tuple(dict.fromkeys(texts for term in terms for texts in held_texts(term)))
+        case Or(terms):
+            found = [held_texts(term) for term in terms]
+            if all(found):
+                either = tuple(dict.fromkeys(text for each in found for text in each[0]))
+                return (either,) if len(either) <= MOST_TEXTS else ()
+    return ()
+
+
+def _of_condition(condition: Condition) -> Held:
+    name, functions = innermost(condition.operand)
+    if functions:
+        return ()
+    target, op, text = target_of(name), condition.op, condition.value.text
+    if isinstance(target, Message):
+        pieces = [text] if op in ("=", "CONTAINS", "PREFIX", "SUFFIX") else _literals(text) if op == "LIKE" else []
+        return tuple((piece.encode(),) for piece in pieces if piece and _is_stored_so(piece))
+    if isinstance(target, JsonPath) and op == "=" and not condition.value.number and _is_text_only(text):
+        return ((f'"{text}"'.encode(), b"\\"),)  # as it is, or with some sign escaped
+    return ()
+
+
+def _literals(glob: str) -> list[str]:
+    """The parts of a pattern that stand for themselves; none where that takes a closer look."""
+    return [] if "[" in glob or "\\" in glob else _GLOB.split(glob)
+
+
+def _is_stored_so(text: str) -> bool:
+    """Whether messages that hold a text have its bytes: others show broken bytes as U+FFFD."""
+    return "\ufffd" not in text and not any("\ud800" <= sign <= "\udfff" for sign in text)
+
+
+def _is_text_only(text: str) -> bool:
+    """Whether a value in JSON that reads like a text is a string, which has it in quotes unless there are escapes."""
+    if not _PLAIN.fullmatch(text) or not _is_stored_so(text) or text[0] in "{[":
+        return False
+    return text not in ("true", "false", "null") and not _is_number(text)
+
+
+def _is_number(text: str) -> bool:
+    """Whether a number in JSON may read like a text."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

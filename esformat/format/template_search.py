@@ -1,0 +1,218 @@
+"""Where a text may stand in values that are stored by templates: told by the templates, before any value is rendered.
+
+A text may begin in a literal, or in what a slot shows, and go on from there. Followed through a template it asks for
+values of an enumeration, for a number, or for nothing more; then rows of that template may hold it, those with such
+values. It may also lie within a string, which has to be looked at. What this finds may be too much, never too little.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise, product
+
+import numpy as np
+import numpy.typing as npt
+
+from esformat.core.templates import DATE, DECIMAL, ENUM, HEX, INTEGER, PADDED, STRING, Templates
+
+Bools = npt.NDArray[np.bool_]
+Chain = tuple[tuple[int, int], ...]
+"""Variables, and the number that each must have."""
+Values = list[Chain] | None
+"""Of these, one must hold. Empty: no more is asked for. None: impossible."""
+
+_DIGITS = b"0123456789"
+_SIGNS = {INTEGER: b"-" + _DIGITS, PADDED: _DIGITS, DECIMAL: b"-." + _DIGITS, HEX: b"abcdef" + _DIGITS}
+_DATE_SIGNS = b"-:T ./" + _DIGITS
+_MONTHS = [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"]
+_INTEGER = re.compile(rb"-?\d{1,18}")
+_ANY: list[Chain] = []
+
+
+@dataclass(slots=True)
+class Places:
+    """Where one of some texts may stand.
+
+    anywhere: of each code of a row (0: null), whether any row of its template may hold one; possible: whether some may.
+    values: of variables, the numbers of rows that may; chains: of several variables in one row. strings: of variables,
+    texts to be looked for in their strings. size_bytes: what this takes in memory.
+    """
+
+    anywhere: Bools
+    possible: Bools
+    values: Mapping[int, npt.NDArray[np.int64]]
+    chains: tuple[Chain, ...]
+    strings: Mapping[int, tuple[bytes, ...]]
+    size_bytes: int
+
+    def are_in(self, codes: npt.NDArray[np.int64]) -> bool:
+        """Whether any of some rows may hold one, as far as their templates tell; of codes that are none, too."""
+        inside = codes.view(np.uint64) < len(self.possible)
+        return not inside.all() or bool(self.possible[codes].any())
+
+
+class TemplateTexts:
+    """The literals, slots and listed values of a column's templates as Python has them."""
+
+    def __init__(self, templates: Templates) -> None:
+        self._templates = templates
+        literals, values, *numbers = templates.memory[:9]
+        first, slots, literal, value_first, value, kinds, _ = (
+            np.frombuffer(each, np.int32).tolist() for each in numbers
+        )
+        self.slots = [slots[first[t] : first[t + 1]] for t in range(templates.count)]
+        self.literals = [
+            [literals[literal[n] : literal[n + 1]] for n in range(first[t] + t, first[t + 1] + t + 1)]
+            for t in range(templates.count)
+        ]
+        self.kinds = kinds[: templates.variables]
+        self._value_edges = list(pairwise(value_first[: templates.variables + 1]))
+        self._values, self._value = values, value
+        self.size_bytes = 4 * sum(map(len, templates.memory)) + 100 * sum(map(len, self.slots))
+        """What it takes in memory."""
+
+    @cached_property
+    def listed(self) -> dict[int, list[bytes]]:
+        """The values of each enumeration."""
+        edges, text = self._value, self._values
+        return {
+            variable: [text[edges[n] : edges[n + 1]] for n in range(first, last)]
+            for variable, (first, last) in enumerate(self._value_edges)
+            if self.kinds[variable] == ENUM
+        }
+
+    def places_of(self, texts: Sequence[bytes]) -> Places:
+        """Where one of some texts, none of which is empty, may stand."""
+        count = len(self.slots)
+        anywhere, possible = np.zeros(count + 1, np.bool_), np.zeros(count + 1, np.bool_)
+        values: defaultdict[int, set[int]] = defaultdict(set)
+        chains: dict[Chain, None] = {}
+        strings: defaultdict[int, dict[bytes, None]] = defaultdict(dict)
+        for template, text in product(range(count), texts):
+            for found in _Followed(self, template, text).beginnings():
+                possible[template + 1] = True
+                if isinstance(found, int):
+                    strings[found][text] = None
+                    continue
+                anywhere[template + 1] |= not found
+                for chain in found:
+                    if len(chain) > 1:
+                        chains[chain] = None
+                    else:
+                        values[chain[0][0]].add(chain[0][1])
+        numbers = {variable: np.array(sorted(each), np.int64) for variable, each in values.items()}
+        size_bytes = 500 + 2 * anywhere.nbytes + sum(each.nbytes for each in numbers.values()) + 200 * len(chains)
+        sought = {variable: tuple(each) for variable, each in strings.items()}
+        return Places(anywhere, possible, numbers, tuple(chains), sought, size_bytes)
+
+
+class _Followed:
+    """A text followed through one template, from each place at which it may begin."""
+
+    def __init__(self, texts: TemplateTexts, template: int, text: bytes) -> None:
+        self._texts, self._text = texts, text
+        self._literals, self._slots = texts.literals[template], texts.slots[template]
+
+    def beginnings(self) -> Iterator[list[Chain] | int]:
+        """What each beginning asks for: values, nothing more, or the variable of the strings in which the text lies."""
+        first = self._text[:1]
+        for place, literal in enumerate(self._literals):
+            at = literal.find(first)
+            while at >= 0:
+                found = self._from_literal(place, literal[at:], self._text)
+                if found is not None:
+                    yield found
+                at = literal.find(first, at + 1)
+        for place, variable in enumerate(self._slots):
+            if self._texts.kinds[variable] == STRING:
+                yield variable
+            found = self._within_slot(place, variable)
+            if found is not None:
+                yield found
+
+    def _from_literal(self, place: int, literal: bytes, rest: bytes) -> Values:
+        """Whether the rest of the text begins as a literal does, and goes on behind it."""
+        size = min(len(literal), len(rest))
+        if literal[:size] != rest[:size]:
+            return None
+        if size == len(rest):
+            return _ANY
+        return self._from_slot(place, rest[size:]) if place < len(self._slots) else None
+
+    def _behind(self, place: int, rest: bytes) -> Values:
+        """The same behind a slot."""
+        return self._from_literal(place + 1, self._literals[place + 1], rest)
+
+    def _from_slot(self, place: int, rest: bytes) -> Values:
+        """Whether the rest of the text begins as what a slot shows."""
+        variable = self._slots[place]
+        kind = self._texts.kinds[variable]
+        if kind == STRING:
+            return _ANY
+        if kind == ENUM:
+            return self._from_listed(place, variable, rest)
+        if kind == DATE:
+            return _ANY if _may_be_of_date(rest) else None
+        signs = _SIGNS[kind]
+        shown = _beginning(rest, signs)
+        if len(shown) == len(rest) or self._goes_on(place, signs):
+            return _ANY if shown else None
+        if not shown or self._behind(place, rest[len(shown) :]) is None:
+            return None
+        return [((variable, int(shown)),)] if kind == INTEGER and _INTEGER.fullmatch(shown) else _ANY
+
+    def _from_listed(self, place: int, variable: int, rest: bytes) -> Values:
+        """The same of a slot that shows values of an enumeration."""
+        found: list[Chain] = []
+        for number, value in enumerate(self._texts.listed[variable]):
+            own: Chain = ((variable, number),)
+            if value.startswith(rest):
+                found.append(own)
+            elif rest.startswith(value):
+                behind = self._behind(place, rest[len(value) :])
+                if behind is not None:
+                    found += [own + chain for chain in behind] or [own]
+        return found or None
+
+    def _within_slot(self, place: int, variable: int) -> Values:
+        """Whether the text may begin within what a slot shows, and lie there, or go on behind it."""
+        kind, text = self._texts.kinds[variable], self._text
+        if kind == ENUM:
+            ends = [cut for cut in range(1, len(text)) if self._behind(place, text[cut:]) is not None]
+            found: list[Chain] = [
+                ((variable, number),)
+                for number, value in enumerate(self._texts.listed[variable])
+                if text in value or any(value.endswith(text[:cut]) for cut in ends)
+            ]
+            return found or None
+        if kind == STRING:
+            cuts = range(1, len(text))
+            return _ANY if any(self._behind(place, text[cut:]) is not None for cut in cuts) else None
+        if kind == DATE:
+            return _ANY if _may_be_of_date(text) else None
+        shown = _beginning(text, _SIGNS[kind])
+        if not shown or len(shown) == len(text) or self._goes_on(place, _SIGNS[kind]):
+            return _ANY if shown else None
+        return None if self._behind(place, text[len(shown) :]) is None else _ANY
+
+    def _goes_on(self, place: int, signs: bytes) -> bool:
+        """Whether what stands behind a number may look like more of it."""
+        literal = self._literals[place + 1]
+        return (not literal and place + 1 < len(self._slots)) or (literal[:1] in signs and bool(literal))
+
+
+def _beginning(text: bytes, signs: bytes) -> bytes:
+    """The first bytes of a text that are such signs."""
+    return text[: len(text) - len(text.lstrip(signs))]
+
+
+def _may_be_of_date(text: bytes) -> bool:
+    """Whether a text may begin in a date, as far as its first bytes tell."""
+    if text[:1] in _DATE_SIGNS:
+        return True
+    parts = [month[at:] + b"/" for month in _MONTHS for at in range(3)]
+    return any(text.startswith(part) or part.startswith(text) for part in parts)

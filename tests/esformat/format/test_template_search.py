@@ -1,0 +1,151 @@
+"""Texts sought in values that are stored by templates: no row that holds one is left out, and most others are."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from template_strategies import rows_of, tables, text_of
+
+import esformat
+from esformat.cache import Cache
+from esformat.format.codec import Codec, Decompressor
+from esformat.format.dictionary import ColumnDictionary
+from esformat.format.node import DecodeContext
+from esformat.format.template_node import TemplateNode
+from esformat.format.template_search import TemplateTexts
+from esformat.format.templates import Kind, Template, TemplateTable, Variable
+from esformat.write.template_choice import column_context
+from esformat.write.templated import encode_templated
+
+PLAIN = Decompressor()
+
+
+def found(table, values, text):
+    """Of each value, whether it may hold a text; None where the values are not stored by templates."""
+    templates = table.compiled()
+    context = column_context(ColumnDictionary(0, b"", None, table), Codec.NONE, None, None)
+    (stored,) = encode_templated(pa.array(values, pa.binary()), [0, len(values)], context)
+    read = DecodeContext(PLAIN, PLAIN, decode_templates=lambda: templates)
+    if stored[:1] != b"\x08":
+        return None
+    node = TemplateNode(memoryview(stored), 0, len(values), read)
+    places = TemplateTexts(templates).places_of([text])
+    assert places.size_bytes > 0
+    return node.that_may_hold(places, read, Cache(0)).tolist()
+
+
+@examples(500)
+@given(st.data())
+def test_no_row_is_left_out(data):
+    """Parts of values, and of values joined, are found wherever they begin and end."""
+    table = data.draw(tables())
+    values = [text_of(table, row) for row in data.draw(rows_of(table))]
+    values += data.draw(st.lists(st.none() | st.binary(max_size=9), max_size=2))
+    texts = [value for value in values if value]
+    if not texts:
+        return
+    for _ in range(5):
+        text = data.draw(st.sampled_from(texts))
+        first = data.draw(st.integers(0, len(text) - 1))
+        text = text[first : data.draw(st.integers(first + 1, len(text)))] + data.draw(st.binary(max_size=1))
+        may = found(table, values, text)
+        if may is not None:
+            assert all(told or value is None or text not in value for told, value in zip(may, values, strict=True))
+
+
+VARIABLES = (
+    Variable(Kind.ENUM, 0, (b"/", b"/cart", b"/product/")), Variable(Kind.INTEGER), Variable(Kind.STRING),
+    Variable(Kind.DATE, 9), Variable(Kind.STRING),
+)  # fmt: skip
+TABLE = TemplateTable(
+    VARIABLES,
+    (
+        Template((b'{"url": "', b'", "n": ', b"}"), (0, 1)),
+        Template((b"ERROR ", b" at ", b""), (2, 1)),
+        Template((b"", b" ok"), (3,)),
+        Template((b"", b""), (4,)),
+    ),
+)
+VALUES = [b'{"url": "/cart", "n": 7}', b'{"url": "/", "n": 70}', b'{"url": "/product/", "n": 7}', b"ERROR disk at 7",
+          b"ERROR net at 12", b"17/May/2015:10:05:03 ok", b"nothing", None]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        (b'"/cart"', [0]),
+        (b'/"', [1, 2, 5]),  # and in any date that has signs like it
+        (b"/", [0, 1, 2, 5]),
+        (b'"n": 7}', [0, 2, 3]),  # templates with the same variable
+        (b'", "n": 70', [0, 1, 2]),  # numbers may go on
+        (b"ERROR", [3, 4]),
+        (b"ERROR d", [3, 4]),  # of strings it is not looked how they begin
+        (b"disk", [3]),
+        (b"thin", [6]),
+        (b"y/2015", [5]),
+        (b"ay ", [3, 4]),  # strings may end so
+        (b"absent", []),
+        (b"ok", [5]),
+        (b"x", []),
+    ],
+)
+def test_where_a_text_stands(text, rows):
+    """In literals, across slots, in values of an enumeration, numbers, dates and strings."""
+    assert [row for row, may in enumerate(found(TABLE, VALUES, text)) if may] == rows
+
+
+def test_scans_ask_about_no_more_than_that(tmp_path):
+    """Of a file, `matches` is given the rows that may hold the texts, with or without other conditions."""
+    rnd = random.Random(3)
+    pages = ["/", "/cart", "/about", "/product"]
+    rows = [{"url": rnd.choice(pages), "n": n, "to": f"w{rnd.randrange(9)}"} for n in range(20_000)]
+    table = pa.table({
+        "space": [f"s{n % 3}" for n in range(len(rows))], "timestamp": range(len(rows)),
+        "data": [json.dumps(row).encode() for row in rows], "kind": ["ab"[n % 2] for n in range(len(rows))],
+    })  # fmt: skip
+    with esformat.create(tmp_path / "a.esdb", indexes=["kind"]) as writer:
+        writer.add_table(table)
+    asked = []
+
+    def matches(batch):
+        asked.append(len(batch))
+        texts = batch["data"].to_pylist()
+        return pa.array([b'"/cart"' in text and (b"w1" in text or b"w2" in text) for text in texts])
+
+    held = {"data": [[b'"/cart"'], [b"w1", b"w2"]]}
+    with esformat.open(tmp_path / "a.esdb") as segment:
+        for conditions in ({}, {"start": 1000, "end": 3000}, {"limit": 7}):
+            asked.clear()
+            scan = segment.scan(**conditions)
+            got = pa.Table.from_batches(scan.matching(["data"], matches, held), scan.schema)
+            assert sum(asked) == len(got) or "limit" in conditions
+            plain = segment.scan(**conditions)
+            assert got == pa.Table.from_batches(plain.matching(["data"], matches), plain.schema)
+        scan = segment.scan_index("kind", "a", reverse=True)
+        got = pa.Table.from_batches(scan.matching(["data"], matches, held), scan.schema)
+        assert got == pa.Table.from_batches(segment.scan_index("kind", "a", reverse=True).matching(["data"], matches))
+        asked.clear()
+        assert list(segment.scan().matching(["data"], matches, {"data": [[b"/nowhere"]]})) == []
+        assert asked == []
+
+
+def test_values_without_templates(tmp_path):
+    """Nothing is known of them, so that every row is asked about."""
+    rnd = np.random.default_rng(1)
+    data = [rnd.bytes(40) for _ in range(3000)]
+    with esformat.create(tmp_path / "a.esdb") as writer:
+        writer.add_table(pa.table({"space": ["a"] * 3000, "timestamp": range(3000), "data": data}))
+    wanted = data[17][5:9]
+    with esformat.open(tmp_path / "a.esdb") as segment:
+        batches = segment.scan().matching(
+            ["data"], lambda batch: pa.array([wanted in value for value in batch["data"].to_pylist()]),
+            {"data": [[wanted]]},
+        )  # fmt: skip
+        assert [row for batch in batches for row in batch["data"].to_pylist()] == [v for v in data if wanted in v]
