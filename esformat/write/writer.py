@@ -66,9 +66,8 @@ def create(
     codec, level: "zstd" (level 1 by default), "lz4" (needs the extra of that name) or "none".
     frame_bytes: how many bytes of text or binary values are compressed together, about; 4 KiB by default, which suits
         lookups of single events. Searches through all payloads want 32 KiB or 64 KiB.
-    templates: whether JSON objects and log lines in text and binary columns may be stored as templates and variables:
-        a third to a half smaller; lookups of a few events take a quarter longer. By default with codec "zstd", and only
-        with it.
+    templates: whether JSON objects and log lines may be stored as templates and variables: a third to a half smaller;
+        lookups of a few events take a quarter longer. By default with codec "zstd", and only with it.
     properties: text by name, kept in the file.
     overwrite: replace an existing file, atomically; otherwise it is an error.
     threads: how many encode at a time; by default one per processor. The bytes are the same for any number.
