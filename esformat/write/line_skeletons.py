@@ -144,28 +144,29 @@ def _head(clusters: Sequence[_Cluster]) -> list[_Cut]:
 
 def _skeleton(number: int, cluster: _Cluster, head: Sequence[_Cut]) -> Skeleton:
     """What the lines of a cluster have in common, words cut into parts."""
-    cuts = [*head, *(_cut([line[place] for line in cluster.lines]) for place in range(len(head), len(cluster.common)))]
+    cuts = list(head)
+    for place in range(len(head), len(cluster.common)):
+        word = cluster.common[place]
+        cuts.append(_cut([line[place] for line in cluster.lines]) if word is None else _Cut((word,), {word: ()}))
+    names = [b""] * len(head) + [b"%d" % number] * (len(cuts) - len(head))
+    literals, paths = _laid_out(cuts, names, cluster.between)
+    return Skeleton(tuple(literals), tuple(paths), [_parts_of(line, cuts) for line in cluster.lines])
+
+
+def _laid_out(cuts: Sequence[_Cut], names: Sequence[bytes], between: Words) -> tuple[list[bytes], list[Path]]:
+    """Literals around the parts of words, and the paths of these: those of the same name are the same variables."""
     paths: list[Path] = []
-    literals = [cluster.between[0]]
-    for place, cut in enumerate(cuts):
-        if cluster.common[place] is not None and place >= len(head):
-            literals[-1] += cluster.lines[0][place] + cluster.between[place + 1]
-            continue
+    literals = [between[0]]
+    for place, (cut, name) in enumerate(zip(cuts, names, strict=True)):
         literals[-1] += cut.literals[0]
-        where = b"" if place < len(head) else b"%d" % number
-        paths += [(where, b"%d" % place, b"%d" % part) for part in range(len(cut.literals) - 1)]
         literals += cut.literals[1:]
-        literals[-1] += cluster.between[place + 1]
-    rows = [
-        [
-            part
-            for place, word in enumerate(line)
-            if place < len(head) or cluster.common[place] is None
-            for part in cuts[place].parts[word]
-        ]
-        for line in cluster.lines
-    ]
-    return Skeleton(tuple(literals), tuple(paths), rows)
+        literals[-1] += between[place + 1]
+        paths += [(name, b"%d" % place, b"%d" % part) for part in range(len(cut.literals) - 1)]
+    return literals, paths
+
+
+def _parts_of(words: Words, cuts: Sequence[_Cut]) -> list[bytes]:
+    return [part for cut, word in zip(cuts, words, strict=False) for part in cut.parts[word]]
 
 
 def _says_more(skeleton: Skeleton) -> bool:
@@ -181,19 +182,12 @@ def _says_more(skeleton: Skeleton) -> bool:
 def _rest(clusters: Sequence[_Cluster], head: Sequence[_Cut]) -> Skeleton:
     """The head of lines, and the rest of them as one text."""
     between = Counter(cluster.between[: len(head) + 1] for cluster in clusters).most_common(1)[0][0]
-    paths: list[Path] = []
-    literals = [between[0]]
-    for place, cut in enumerate(head):
-        literals[-1] += cut.literals[0]
-        paths += [(b"", b"%d" % place, b"%d" % part) for part in range(len(cut.literals) - 1)]
-        literals += cut.literals[1:]
-        literals[-1] += between[place + 1]
+    literals, paths = _laid_out(head, [b""] * len(head), between)
     rows = []
     for cluster in clusters:
         for line in cluster.lines:
-            parts = [part for cut, word in zip(head, line, strict=False) for part in cut.parts[word]]
             rest = zip(line[len(head) :], cluster.between[len(head) + 1 :], strict=True)
-            rows.append([*parts, b"".join(text for pair in rest for text in pair)])
+            rows.append([*_parts_of(line, head), b"".join(text for pair in rest for text in pair)])
     return Skeleton((*literals, b""), (*paths, (b"", b"rest")), rows)
 
 
