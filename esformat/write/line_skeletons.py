@@ -17,6 +17,10 @@ from dataclasses import dataclass, field
 from esformat.write.template_tables import LEAST_ROWS, Path, Skeleton
 from esformat.write.variables import INTEGER, STRING, affixed, as_numbers, column_of, few_values
 
+FIRST_LINES = 1024
+"""Where less than half of so many are of clusters, no more are looked at."""
+MOST_BYTES = 2 << 20
+"""Of lines that are looked at."""
 MOST_CLUSTERS = 128
 MOST_WORDS = 128
 """Of a line in a cluster."""
@@ -49,7 +53,12 @@ class _Cluster:
 
 
 def line_skeletons(lines: Sequence[bytes]) -> tuple[list[Skeleton], list[Skeleton]]:
-    """The most frequent skeletons of a sample, and those for the lines that have none of them."""
+    """The most frequent skeletons of a sample in no order, and those for the lines that have none of them."""
+    few = lines[:FIRST_LINES]
+    if 2 * sum(len(cluster.lines) for cluster in _clusters(few) if len(cluster.lines) >= LEAST_ROWS) < len(few):
+        return [], []
+    size = max(1, sum(map(len, lines)))
+    lines = lines[: max(FIRST_LINES, MOST_BYTES * len(lines) // size)]
     least = max(LEAST_ROWS, len(lines) // LEAST_SHARE)
     clusters = [cluster for cluster in _clusters(lines) if len(cluster.lines) >= least]
     clusters.sort(key=lambda cluster: (-len(cluster.lines), cluster.between, cluster.lines[0]))
@@ -72,10 +81,10 @@ def _clusters(lines: Iterable[bytes]) -> list[_Cluster]:
         if not 0 < len(words) <= MOST_WORDS:
             continue
         shape = tuple(None if _DIGIT.search(word) or word[:1] == b'"' else word for word in words)
-        cluster = known.get((between, shape))
-        if cluster is None:
-            cluster = known[between, shape] = _joined(shape, between, found[between])
-        cluster.lines.append(words)
+        cluster = known.get((between, shape)) or _joined(shape, between, found[between])
+        if cluster is not None:
+            known[between, shape] = cluster
+            cluster.lines.append(words)
     return [cluster for each in found.values() for cluster in each]
 
 
@@ -89,14 +98,16 @@ def _words(line: bytes) -> tuple[Words, Words]:
     return tuple(words), (*between, line[at:])
 
 
-def _joined(shape: Sequence[bytes | None], between: Words, clusters: list[_Cluster]) -> _Cluster:
-    """The cluster that a line of some shape is most alike, or one more."""
+def _joined(shape: Sequence[bytes | None], between: Words, clusters: list[_Cluster]) -> _Cluster | None:
+    """The cluster that a line of some shape is most alike, or one more; None where there are too many by now."""
     best, most = None, ALIKE * len(shape)
     for cluster in clusters:
         alike = sum(mine == other for mine, other in zip(cluster.common, shape, strict=True))
         if alike >= most and (best is None or alike > most):
             best, most = cluster, alike
     if best is None:
+        if len(clusters) == MOST_CLUSTERS:
+            return None
         best = _Cluster(list(shape), between)
         clusters.append(best)
     best.common = [mine if mine == other else None for mine, other in zip(best.common, shape, strict=True)]
