@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -18,13 +20,22 @@ from still import guard_walks, no_background
 
 import esformat
 
-pytest_plugins = ["object_store"]
+pytest_plugins = ["object_store", "shares"]
 guard_walks()
+
+# Numbers of the directories that tests get.
+_numbers = itertools.count()
 
 # In memory, where there is room: on a disk, half of a test with a catalog is waiting for `fsync`.
 MEMORY, ROOM = Path("/dev/shm"), 4 << 30
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM:
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+# NumPy starts a thread for each processor, and no test multiplies matrices: a fifth of the time of its import.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+OBJECTS_BETWEEN_COLLECTIONS = 20_000
+"""Python itself looks for garbage after 700 new objects, of which those of a test's data live through many looks."""
 
 # What a script starts in the background ignores interrupts, and so would every process that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -39,6 +50,7 @@ def pytest_collection():
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
         gc.enable()
 
 
@@ -70,6 +82,19 @@ def _one_authority(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(path))
         yield
+
+
+@pytest.fixture
+def tmp_path(request, tmp_path_factory):
+    """A directory for one test, which stays if that fails. pytest's own looks through all others for a free number,
+    resolves links and makes one: as much work as the rest of a short test.
+    """
+    failed = request.session.testsfailed
+    path = tmp_path_factory.getbasetemp() / f"t{next(_numbers)}_{re.sub('[^a-zA-Z0-9]', '_', request.node.name)[:30]}"
+    path.mkdir(mode=0o700)
+    yield path
+    if request.session.testsfailed == failed:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

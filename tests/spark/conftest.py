@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+"""What makes the little that a test does quick: no other is asked to check the code of Spark's 20,000 classes."""
+
 
 def _missing() -> str | None:
     """What keeps Spark from running here; None where nothing does."""
@@ -58,7 +61,7 @@ def spark(tmp_path_factory):
                 "spark.default.parallelism": "2",
                 "spark.local.dir": str(scratch / "local"),
                 "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-                "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+                "spark.driver.extraJavaOptions": JAVA,
                 "spark.ui.showConsoleProgress": "false",
                 "spark.log.level": "ERROR",
             },
