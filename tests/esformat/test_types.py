@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from arrow_strategies import NESTED_TYPES, PLAIN_TYPES, array_of, types
-from effort import examples
+from effort import examples, share_of
 from hypothesis import given
 from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
@@ -39,7 +39,7 @@ def python_values(array: pa.Array) -> list | type:
         return type(error)
 
 
-@pytest.mark.parametrize("kind", PLAIN_TYPES + NESTED_TYPES, ids=str)
+@pytest.mark.parametrize("kind", share_of(PLAIN_TYPES + NESTED_TYPES, 2), ids=str)
 @examples(8)
 @given(data=st.data())
 def test_every_type(kind, data):

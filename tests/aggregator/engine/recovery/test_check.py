@@ -7,11 +7,13 @@ import errno
 import json
 import os
 import shutil
+from itertools import product
 from pathlib import Path
 from unittest import mock
 
 import pytest
 from crash_image import crash_image
+from effort import share_of
 from still import no_background
 
 import aggregator
@@ -23,6 +25,8 @@ from aggregator.storage.state.streams import StreamIndex
 pytestmark = pytest.mark.usefixtures("quiet")
 
 ROWS = 40
+MANIFESTS = ["deleted", "empty", "cut short", "noise"]
+SEGMENTS = ["whole", "orphan", "missing", "empty", "partial"]
 
 
 class Data:
@@ -134,10 +138,9 @@ def change_segments(data, how):
     return ()
 
 
-@pytest.mark.parametrize("segments", ["whole", "orphan", "missing", "empty", "partial"])
-@pytest.mark.parametrize("manifest", ["deleted", "empty", "cut short", "noise"])
+@pytest.mark.parametrize(("manifest", "segments"), share_of(product(MANIFESTS, SEGMENTS), 2))
 def test_a_lost_manifest_is_rebuilt(data, manifest, segments):
-    """Twenty combinations: opening refuses and names the way out; then all sealed events that have a file are there."""
+    """Opening refuses and names the way out; then all sealed events that have a file are there."""
     lost = change_segments(data, segments)
     lose_manifest(data, manifest)
     with pytest.raises(aggregator.CorruptManifestError, match="rebuild-manifest"):

@@ -34,7 +34,7 @@ def heap_bytes(tab):
     return session.send("Runtime.getHeapUsage")["usedSize"]
 
 
-@pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=long)])
+@pytest.mark.parametrize("count", [12_000, pytest.param(1_000_000, marks=long)])
 def test_rows_are_scrolled_and_the_page_does_not_grow(browser, tab_of, tmp_path, count):
     """The last row is the oldest event, elements stay few, and the page holds no more than it did near the top."""
     with served(tmp_path / "data") as running:
