@@ -20,6 +20,8 @@ from esformat.errors import ChecksumMismatchError, CorruptSegmentError
 
 MOST_ROWS = 1 << 16
 """Of a data block."""
+LIGHT_BYTES = 16 << 10
+"""What a column of a block takes at most, stored, that events may hold on to."""
 NODE_BYTES = 4
 FIRST_COLUMN_CHUNK = 2
 
@@ -34,6 +36,9 @@ _FIRST_COLUMN = cython.declare(cython.Py_ssize_t, 2)
 _NODE = cython.declare(cython.Py_ssize_t, 4)
 _VALIDITY = cython.declare(cython.int, 1)
 _FLAGS = cython.declare(cython.int, 3)
+_CODES = cython.declare(cython.int, 3)  # shapes of nodes
+_STRINGS = cython.declare(cython.int, 4)
+_TEMPLATES = cython.declare(cython.int, 8)
 _LONGS = cython.declare(array.array, arrays.array("q"))
 
 
@@ -146,6 +151,27 @@ class Chunks:
     def detach(self) -> None:
         """Take a copy of the body, where that is part of other bytes, which can be forgotten then."""
         self.body = memoryview(bytes(self.body))
+
+    def light_pieces(self, chunks: list[int]) -> list[bytes | None]:
+        """Copies of the same few chunks every time, made once; but None for text and for what is long: events shall not
+        hold on to much of a block. Raises CorruptSegmentError.
+        """
+        if self.kept_light_pieces is not None:
+            return self.kept_light_pieces
+        view: cython.const[cython.uchar][::1] = self.body
+        at: cython.Py_ssize_t
+        end: cython.Py_ssize_t
+        pieces: list[bytes | None] = []
+        for chunk in chunks:
+            at = _start(self, chunk)
+            end = self.chunks.data.as_longlongs[cython.cast(cython.Py_ssize_t, chunk) + 1]
+            if end - at < _NODE or view[at + 1] & ~_FLAGS:
+                raise CorruptSegmentError("the head of a column node breaks the format", offset=self.offset)
+            shape: cython.int = view[at]
+            short: cython.bint = end - at <= LIGHT_BYTES and shape != _STRINGS and shape != _TEMPLATES
+            pieces.append(bytes(view[at:end]) if short or shape == _CODES else None)
+        self.kept_light_pieces = pieces
+        return pieces
 
     def run_times(
         self, start: cython.Py_ssize_t, low: cython.Py_ssize_t, high: cython.Py_ssize_t, decompressor: Any

@@ -11,7 +11,7 @@ from typing import Any
 
 import cython
 from cython.cimports.cpython import array
-from cython.cimports.esformat.core.packs import PackHead, fill_numbers, read_pack_head
+from cython.cimports.esformat.core.packs import PackHead, end_of_strings, fill_numbers, read_pack_head
 
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
 
@@ -24,6 +24,13 @@ _VALIDITY, _DICTIONARY = 1, 2  # flags
 _FEW_FRAMES = cython.declare(cython.Py_ssize_t, 4)  # up to here a call for each is quicker than one for all
 _LONGS = cython.declare(array.array, arrays.array("q"))
 _BYTES = cython.declare(array.array, arrays.array("B"))
+
+
+def end_of_values(body: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, count: cython.Py_ssize_t) -> int:
+    """The byte after the node of `count` values at a byte of a body, none of them null; -1 where there is no such."""
+    if not body.shape[0] or at < 0:
+        return -1
+    return end_of_strings(cython.address(body[0]), body.shape[0], at, count)
 
 
 def read_values(
@@ -74,6 +81,19 @@ def read_values(
         edges.data.as_longlongs[min((i + 1) * rows, count)] - edges.data.as_longlongs[i * rows] for i in range(frames)
     ]
     return edges, _frames(framed if flags & _DICTIONARY else plain, codec, body[at:end], table, sizes), end
+
+
+def read_texts(
+    body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, plain: Any, framed: Any
+) -> tuple[Any, bytes, int]:
+    """The same with the length of each value, an array of int64, in place of the edges."""
+    made, data, end = read_values(body, at, count, plain, framed)
+    edges: array.array = made
+    lengths: array.array = array.clone(_LONGS, count, False)
+    i: cython.Py_ssize_t
+    for i in range(count):  # of `count` + 1 edges
+        lengths.data.as_longlongs[i] = edges.data.as_longlongs[i + 1] - edges.data.as_longlongs[i]
+    return lengths, data, end
 
 
 @cython.cfunc

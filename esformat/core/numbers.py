@@ -12,7 +12,7 @@ from typing import Any
 import cython
 from cython.cimports.cpython import array
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cython.cimports.esformat.core.packs import PackHead, join_number_planes, read_pack_head, unpack_bits
+from cython.cimports.esformat.core.packs import PackHead, fill_numbers, join_number_planes, read_pack_head, unpack_bits
 from cython.cimports.libc.string import memcpy, memset
 
 from esformat.errors import CorruptSegmentError
@@ -86,6 +86,67 @@ def read_columns(
         _join(body, pack, body, pack.stored_at, 0, out, column * count, count)
         at = pack.end
     return at
+
+
+@cython.cfunc
+def _numbers(
+    body: object, at: cython.Py_ssize_t, count: cython.Py_ssize_t, head: cython.pointer(PackHead), plain: object,
+    before: cython.Py_ssize_t,
+) -> array.array:  # fmt: skip
+    """The numbers of a pack, behind room for `before` others."""
+    view: cython.const[cython.uchar][::1] = body
+    if not view.shape[0] or not read_pack_head(cython.address(view[0]), view.shape[0], at, count, head):
+        raise CorruptSegmentError("the header of packed numbers breaks the format, or they are cut short")
+    made: array.array = array.clone(_LONGS, before + count, False)
+    fill_numbers(body, cython.address(view[0]), head, count, plain, 0, made.data.as_longlongs + before, count)
+    return made
+
+
+def read_numbers(body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, plain: Any) -> tuple[Any, int]:
+    """The `count` numbers of the pack at a byte of a body, an array of int64, and the byte after the pack.
+
+    plain: a decompressor. The caller bounds `count`. Raises CorruptSegmentError.
+    """
+    head = cython.declare(PackHead)
+    made: array.array = _numbers(body, at, count, cython.address(head), plain, 0)
+    return made, head.end
+
+
+def read_bounded(
+    body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, most: cython.longlong, plain: Any
+) -> tuple[Any, int, int]:
+    """The same with the sum of the numbers, which the caller bounds by that of `count` times `most`, in the middle.
+
+    Raises CorruptSegmentError unless all are from 0 to `most`.
+    """
+    head = cython.declare(PackHead)
+    made: array.array = _numbers(body, at, count, cython.address(head), plain, 0)
+    total: cython.longlong = 0
+    i: cython.Py_ssize_t
+    for i in range(count):
+        if not 0 <= made.data.as_longlongs[i] <= most:
+            raise CorruptSegmentError(f"a packed number is not between 0 and {most}")
+        total += made.data.as_longlongs[i]
+    return made, total, head.end
+
+
+def read_edges(
+    body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, most: cython.longlong, plain: Any
+) -> tuple[Any, int]:
+    """The sums of the numbers, from 0 on, and the byte after the pack.
+
+    Raises CorruptSegmentError unless all are at least 1, and together at most `most`.
+    """
+    head = cython.declare(PackHead)
+    made: array.array = _numbers(body, at, count, cython.address(head), plain, 1)
+    out: cython.p_longlong = made.data.as_longlongs
+    out[0] = 0
+    i: cython.Py_ssize_t
+    for i in range(1, count + 1):
+        if not 1 <= out[i] <= most - out[i - 1]:
+            raise CorruptSegmentError(f"packed counts are less than 1, or more than {most} together")
+        out[i] += out[i - 1]
+    return made, head.end
 
 
 def join_planes(

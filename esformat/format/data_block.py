@@ -38,9 +38,6 @@ _HEAD = struct.Struct(
     "I"  # chunks: keys, timestamps, columns
 )
 KEYS_CHUNK, TIMESTAMPS_CHUNK = 0, 1
-LIGHT_BYTES = 16 << 10
-"""What a column of a block takes at most, stored, that events may hold on to."""
-
 _TEMPLATES = bytes([Shape.TEMPLATES])
 
 I64 = npt.NDArray[np.int64]
@@ -160,21 +157,6 @@ class DataBlock(Chunks):
             at, body = self.chunks, self.body
             self.kept_pieces = [bytes(body[at[chunk] : at[chunk + 1]]) for chunk in chunks]
         return self.kept_pieces
-
-    def light_pieces(self, chunks: list[int], decompressor: Decompressor) -> list[bytes | None]:
-        """The same, but None for text and for what is long: events shall not hold on to much of a block."""
-        if self.kept_light_pieces is None:
-            at, body = self.chunks, self.body
-            self.kept_light_pieces = [
-                bytes(body[at[chunk] : at[chunk + 1]]) if self._is_light(chunk, decompressor) else None
-                for chunk in chunks
-            ]
-        return self.kept_light_pieces
-
-    def _is_light(self, chunk: int, decompressor: Decompressor) -> bool:
-        shape = self.head(chunk - FIRST_COLUMN_CHUNK, decompressor).shape
-        short = self.chunks[chunk + 1] - self.chunks[chunk] <= LIGHT_BYTES
-        return shape == Shape.CODES or (short and shape not in (Shape.BYTES, Shape.TEMPLATES))
 
     def has_templates(self, position: int) -> bool:
         """Whether a column is stored by templates."""

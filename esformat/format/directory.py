@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.core.leaves import MOST_BLOCKS, Leaf
+from esformat.core.numbers import read_edges
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Codec, Decompressor, make_compressor
 from esformat.format.data_block import Runs, decode_keys, encode_runs_of_keys
@@ -159,7 +160,18 @@ class Root:
     A first question needs no more than that, and the place of one leaf; the rest is decoded for the second.
     """
 
-    __slots__ = ("_asked", "_body", "_first_spaces", "_leaves", "_name", "_offset", "_packs", "blocks", "rows")
+    __slots__ = (
+        "_asked",
+        "_body",
+        "_first_spaces",
+        "_leaves",
+        "_name",
+        "_offset",
+        "_packs",
+        "blocks",
+        "leaves_of",
+        "rows",
+    )
 
     def __init__(self, block: Block, context: DecodeContext, name: str | None = None) -> None:
         """`name`: the file's, for later messages. Raises CorruptSegmentError where the root contradicts itself."""
@@ -169,15 +181,19 @@ class Root:
             raise CorruptSegmentError("the directory root's count is out of bounds", offset=block.offset)
         self._first_spaces, at = decode_keys(body, 0, count, context)
         self._packs = read_packs(body, at, count, 9)
-        rows, blocks = decode_columns(body, self._packs[0].end, count, 2, context.plain)[0].tolist()
-        self.rows: list[int] = list(accumulate(rows, initial=0))
-        self.blocks: list[int] = list(accumulate(blocks, initial=0))
-        if self._packs[-1].end != len(body) or min(rows, default=1) < 1 or min(blocks, default=1) < 1:
+        if self._packs[-1].end != len(body):
             raise self._contradiction()
-        if max(self.rows[-1], self.blocks[-1]) > MOST_ROWS:
-            raise self._contradiction()
+        self.rows: Sequence[int]
+        self.blocks: Sequence[int]
+        try:
+            self.rows, at = read_edges(body, self._packs[0].end, count, MOST_ROWS, context.plain)
+            self.blocks, _ = read_edges(body, at, count, MOST_ROWS, context.plain)
+        except CorruptSegmentError:
+            raise self._contradiction() from None
         self._asked = False
         self._leaves: _Leaves | None = None
+        self.leaves_of = self._first_spaces.holders_of
+        """The leaves that can hold a space: usually one."""
 
     def __len__(self) -> int:
         return len(self.rows) - 1
@@ -249,11 +265,6 @@ class Root:
             and leaf.first_block + leaf.block_count == self.blocks[number + 1]
             and (leaf.spaces is None or leaf.spaces[0] == self._first_spaces[number])
         )
-
-    def leaves_of(self, space: bytes) -> range:
-        """The leaves that can hold a space: usually one."""
-        first, last = self._first_spaces.places_of(space)
-        return range(max(0, first - 1), last)
 
     def leaves_before(self, space: bytes) -> int:
         """How many leaves begin with a smaller space."""

@@ -24,6 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from esformat.core.bytes_nodes import end_of_values
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import (
     bitmap,
@@ -187,6 +188,9 @@ def decode_node(
 
 def end_of_node(body: memoryview, at: int, count: int, kind: pa.DataType, context: DecodeContext) -> int:
     """The byte after a node; values of one level are not decoded for it. Raises CorruptSegmentError."""
+    end = end_of_values(body, at, count)
+    if end >= 0:
+        return end
     head = read_head(body, at, count, context.plain)
     if head.shape == Shape.BYTES:
         return int(BytesNode(body, at, count, context).end)

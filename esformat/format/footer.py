@@ -16,6 +16,10 @@ _ENTRY = struct.Struct(
     "H"  # ordinal: column of an index root, number of a dictionary, page of the filter, else zero
     "16s"  # handle
 )
+_APART = struct.Struct(_ENTRY.format.replace("16s", "QII"))  # the same with the parts of the handle
+
+_FOR_OPENING = frozenset(map(int, (BlockKind.DICTIONARY, BlockKind.DIRECTORY_ROOT, BlockKind.METADATA)))
+_FILTER = int(BlockKind.FILTER)
 
 Key = tuple[int, int, int]
 """Kind, ordinal, copy."""
@@ -35,16 +39,14 @@ def decode_footer(block: Block) -> dict[Key, BlockHandle]:
         raise CorruptSegmentError("the footer's length does not fit its count", offset=block.offset)
     table: dict[Key, BlockHandle] = {}
     last: Key = (-1, 0, 0)
-    for kind, copy, ordinal, stored in _ENTRY.iter_unpack(block.body):
+    for kind, copy, ordinal, offset, length, check in _APART.iter_unpack(block.body):
         if copy > 1 or (kind, ordinal, copy) <= last:
             raise CorruptSegmentError("the entries of the footer are not in order", offset=block.offset)
         last = kind, ordinal, copy
-        handle = BlockHandle.decode(stored, 0)
-        offset, length, _ = handle
         check_length(length, offset)
         if not HEADER_BYTES <= offset <= offset + length <= block.offset:
             raise CorruptSegmentError("the footer points outside the file", offset=block.offset)
-        table[last] = handle
+        table[last] = BlockHandle(offset, length, check)
     for kind in (BlockKind.METADATA, BlockKind.DIRECTORY_ROOT):
         if (kind, 0, 0) not in table:
             raise CorruptSegmentError(f"the footer does not name the {kind.name.lower()} block", offset=block.offset)
@@ -56,9 +58,13 @@ def check_opening(table: Mapping[Key, BlockHandle], start: int) -> None:
 
     Raises CorruptSegmentError unless the first of those that opening needs begins there, and no others follow.
     """
-    needed = {BlockKind.DICTIONARY, BlockKind.DIRECTORY_ROOT, BlockKind.METADATA}
-    behind = {key: handle for key, handle in table.items() if handle.offset >= start}
-    complete = all(key in behind for key in table if key[0] in needed and key[2] == 0)
-    foreign = any(key[0] == BlockKind.FILTER or key[2] for key in behind)
-    if not complete or foreign or min(handle.offset for handle in behind.values()) != start:
+    first = None
+    fits = True
+    for (kind, _, copy), (offset, _, _) in table.items():
+        if offset < start:
+            fits = fits and (copy != 0 or kind not in _FOR_OPENING)
+        else:
+            fits = fits and not copy and kind != _FILTER
+            first = offset if first is None else min(first, offset)
+    if not fits or first != start:
         raise CorruptSegmentError(f"the opening offset {start} is not where the blocks for opening begin")

@@ -16,13 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.core.bytes_nodes import read_values
+from esformat.core.bytes_nodes import read_texts
+from esformat.core.numbers import read_bounded
 from esformat.core.templates import DATE_FORMS, MOST_SLOTS, Templates
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
 from esformat.format.encoding import encode_node
 from esformat.format.layout import MAX_PAGE_ENTRIES
 from esformat.format.node import WHOLE_BYTES, DecodeContext, EncodeContext
-from esformat.format.packing import decode_columns, decode_ints, encode_ints, read_pack
+from esformat.format.packing import encode_ints
 
 MAX_TEMPLATES = 4096
 MAX_VARIABLES = 4096
@@ -33,7 +34,6 @@ _HEAD = struct.Struct(
     "I"  # variables
 )
 HEAD_BYTES = _HEAD.size
-_MOST_FACTS = np.array([0xFF, 0xFF, MAX_PAGE_ENTRIES])  # of a variable: its kind, parameter and how many values it has
 
 I64 = npt.NDArray[np.int64]
 
@@ -48,6 +48,9 @@ class Kind(enum.IntEnum):
     DECIMAL = 4
     HEX = 5
     DATE = 6
+
+
+DATE = int(Kind.DATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,36 +188,28 @@ def decode_templates(body: memoryview, templates: int, context: DecodeContext) -
     variables = _HEAD.unpack_from(body)[1]
     if variables > MAX_VARIABLES or not 0 < templates <= MAX_TEMPLATES:
         raise CorruptSegmentError(f"a column has {templates} templates of {variables} variables")
-    facts, at = decode_columns(body, _HEAD.size, variables, 3, context.plain)
-    if variables and (facts.min() < 0 or (facts.max(axis=1) > _MOST_FACTS).any()):
-        raise CorruptSegmentError("a number of a variable of templates is out of bounds")
-    kinds, parameters, counts = facts
-    if bool(((kinds > Kind.DATE) | ((kinds == Kind.DATE) & (parameters >= DATE_FORMS))).any()):
+    plain = context.plain
+    kinds, _, at = read_bounded(body, _HEAD.size, variables, 0xFF, plain)
+    parameters, _, at = read_bounded(body, at, variables, 0xFF, plain)
+    counts, values_count, at = read_bounded(body, at, variables, MAX_PAGE_ENTRIES, plain)
+    dates = [place for place, kind in enumerate(kinds) if kind >= DATE]
+    if any(kinds[place] > DATE or parameters[place] >= DATE_FORMS for place in dates):
         raise UnsupportedVersionError(
             "templates have a variable of an unknown kind", hint="read the file with a newer esformat"
         )
-    values, at = _texts(body, at, int(counts.sum()), context)
-    slot_counts, at = _numbers(body, at, templates, MOST_SLOTS, context)
-    total = int(slot_counts.sum())
+    values, at = _texts(body, at, values_count, context)
+    slot_counts, total, at = read_bounded(body, at, templates, MOST_SLOTS, plain)
     if total > MAX_PAGE_ENTRIES:
         raise CorruptSegmentError(f"the templates of a column have {total} slots")
-    slots, at = _numbers(body, at, total, max(0, variables - 1), context)
+    slots, _, at = read_bounded(body, at, total, max(0, variables - 1), plain)
     literals, at = _texts(body, at, total + templates, context)
     if at != len(body):
         raise CorruptSegmentError("the templates of a column are longer than their parts")
     return StoredTemplates(kinds, parameters, counts, values, slot_counts, slots, literals)
 
 
-def _numbers(body: memoryview, at: int, count: int, most: int, context: DecodeContext) -> tuple[I64, int]:
-    pack = read_pack(body, at, count)
-    numbers = decode_ints(body, pack, context.plain)
-    if count and not 0 <= int(numbers.min()) <= int(numbers.max()) <= most:
-        raise CorruptSegmentError(f"a number of a template is not between 0 and {most}")
-    return numbers, pack.end
-
-
 def _texts(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[Texts, int]:
     if count > 2 * MAX_PAGE_ENTRIES:
         raise CorruptSegmentError(f"the templates of a column have {count} texts")
-    edges, stored, end = read_values(body, at, count, context.plain, context.framed)
-    return (np.diff(np.asarray(edges)), stored), end
+    lengths, stored, end = read_texts(body, at, count, context.plain, context.framed)
+    return (lengths, stored), end

@@ -128,8 +128,8 @@ def _spelled(location: str) -> str:
 
 def lasting(target: Any) -> Any:
     """The target by a name that holds in other processes, too: a local path from the root on."""
-    local = isinstance(target, (str, bytes, os.PathLike)) and isinstance(locate(target), str)
-    return os.path.abspath(str(locate(target))) if local else target  # noqa: PTH100 - symbolic links stay
+    place = locate(target) if isinstance(target, (str, bytes, os.PathLike)) else None
+    return os.path.abspath(place) if isinstance(place, str) else target  # noqa: PTH100 - symbolic links stay
 
 
 def source_of(target: Any) -> Source:

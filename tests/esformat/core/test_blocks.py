@@ -11,7 +11,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.core.blocks import FIRST_COLUMN_CHUNK, NODE_BYTES, Chunks, packs_of, shapes_of
+from esformat.core.blocks import FIRST_COLUMN_CHUNK, LIGHT_BYTES, NODE_BYTES, Chunks, packs_of, shapes_of
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Codec, Decompressor, make_compressor
 from esformat.format.frame import decode_block, encode_block
@@ -115,3 +115,28 @@ def test_broken_nodes():
     for chunk in (-1, 3, 1 << 40):
         with pytest.raises(IndexError):
             shapes_of([chunks_of([b"\x01\x00\x00\x00"])], chunk)
+
+
+@examples(100)
+@given(st.lists(st.tuples(st.sampled_from([1, 3, 4, 8]), st.sampled_from([4, 40, LIGHT_BYTES + 1])), max_size=5))
+def test_light_pieces(columns):
+    """Copies of codes, and of what is short and no text."""
+    stored = [bytes([shape, 0, 0, 0]) + bytes(size - 4) for shape, size in columns]
+    block = chunks_of(stored)
+    chunks = [FIRST_COLUMN_CHUNK + n for n in range(len(columns))]
+    model = [
+        piece if shape == 3 or (size <= LIGHT_BYTES and shape == 1) else None
+        for piece, (shape, size) in zip(stored, columns, strict=True)
+    ]
+    assert block.light_pieces(chunks) == model
+    assert block.light_pieces([99]) is block.light_pieces([])
+
+
+@pytest.mark.parametrize("chunk", [b"", b"\1\0\0", b"\1\4\0\0"])
+def test_pieces_that_are_no_nodes(chunk):
+    """A head that is cut short, and flags that nobody knows."""
+    with pytest.raises(CorruptSegmentError, match="head of a column node"):
+        chunks_of([chunk]).light_pieces([FIRST_COLUMN_CHUNK])
+    for place in (-1, 3, 1 << 62):
+        with pytest.raises(IndexError):
+            chunks_of([b"\1\0\0\0"]).light_pieces([place])

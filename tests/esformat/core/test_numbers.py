@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from functools import partial
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -10,9 +12,21 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.core.numbers import join_planes, pack_bits, read_columns, read_pack, sum_runs
+from esformat.core.numbers import (
+    join_planes,
+    pack_bits,
+    read_bounded,
+    read_columns,
+    read_edges,
+    read_numbers,
+    read_pack,
+    sum_runs,
+)
 from esformat.errors import CorruptSegmentError
+from esformat.format.codec import Codec, make_compressor
+from esformat.format.packing import encode_ints
 
+RAW = make_compressor(Codec.NONE)
 int64s = st.integers(-(1 << 63), (1 << 63) - 1)
 
 
@@ -139,3 +153,42 @@ def test_runs_outside(starts):
         sum_runs(np.zeros(3, np.int64), np.array(starts, np.int64), np.zeros(len(starts), np.int64))
     with pytest.raises(ValueError, match="starts of runs"):
         sum_runs(np.zeros(3, np.int64), np.zeros(1, np.int64), np.zeros(2, np.int64))
+
+
+@examples(100)
+@given(st.lists(int64s, max_size=12), st.integers(-2, 1 << 40))
+def test_numbers_within_bounds(numbers, most):
+    """Numbers come back with the byte behind their pack; those outside of bounds are refused."""
+    body = b"..." + encode_ints(np.array(numbers, np.int64), RAW) + b"."
+    read, end = read_numbers(memoryview(body), 3, len(numbers), None)
+    assert (list(read), end) == (numbers, len(body) - 1)
+    if all(0 <= number <= most for number in numbers):
+        assert read_bounded(body, 3, len(numbers), most, None) == (read, sum(numbers), end)
+    else:
+        with pytest.raises(CorruptSegmentError, match="is not between"):
+            read_bounded(body, 3, len(numbers), most, None)
+
+
+@examples(100)
+@given(st.lists(st.integers(-1, 1 << 40), max_size=12), st.integers(0, 1 << 42))
+def test_sums_within_bounds(numbers, most):
+    """Counts become edges; none is less than 1, and all together are no more than the bound."""
+    body = encode_ints(np.array(numbers, np.int64), RAW)
+    if min(numbers, default=1) >= 1 and sum(numbers) <= most:
+        edges, end = read_edges(body, 0, len(numbers), most, None)
+        assert (list(edges), end) == (list(accumulate(numbers, initial=0)), len(body))
+    else:
+        with pytest.raises(CorruptSegmentError, match="packed counts"):
+            read_edges(body, 0, len(numbers), most, None)
+
+
+@pytest.mark.parametrize("read", [read_numbers, partial(read_bounded, most=9), partial(read_edges, most=99)])
+def test_packs_cut_short(read):
+    """At each length, and at places and counts outside."""
+    body = encode_ints(np.array([1, 9, 5], np.int64), RAW)
+    for size in range(len(body)):
+        with pytest.raises(CorruptSegmentError):
+            read(body[:size], 0, 3, plain=None)
+    for at, count in ((-1, 3), (1 << 62, 3), (0, -1), (0, 1 << 62), (0, 5)):
+        with pytest.raises(CorruptSegmentError):
+            read(body, at, count, plain=None)

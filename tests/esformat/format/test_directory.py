@@ -182,8 +182,8 @@ def test_root_comes_back(data):
 
     assert len(root) == count
     assert root.first_spaces == firsts
-    assert root.rows == list(accumulate((entry.rows for entry in entries), initial=0))
-    assert root.blocks == list(accumulate((entry.blocks for entry in entries), initial=0))
+    assert list(root.rows) == list(accumulate((entry.rows for entry in entries), initial=0))
+    assert list(root.blocks) == list(accumulate((entry.blocks for entry in entries), initial=0))
     for number in data.draw(st.permutations(range(count))):  # the first that is asked for comes another way
         assert root.place(number) == (entries[number].handle, entries[number].data_offset)
     assert root.data_offsets == [entry.data_offset for entry in entries]

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import esformat
+from esformat.core.blocks import LIGHT_BYTES
 from esformat.format.codec import Decompressor
-from esformat.format.data_block import LIGHT_BYTES
 
 EVENTS = 5000
 TABLE = pa.table(
@@ -149,7 +149,7 @@ def test_events_hold_no_text_of_others(wide):
     """What they keep for later is short, or codes."""
     leaf = wide._reader.leaf(0)
     block = wide._reader.data_block(leaf, 0)
-    kept = block.light_pieces(wide._reader.attribute_chunks, wide._reader.own().plain)
+    kept = block.light_pieces(wide._reader.attribute_chunks)
     names = [field.name for field in wide._reader.fields if field.name != "data"]
     assert {name for name, piece in zip(names, kept, strict=True) if piece is None} == {"note", "blob"}
     assert max(len(piece) for piece in kept if piece is not None) <= LIGHT_BYTES
