@@ -8,6 +8,7 @@ from threading import Lock
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from esformat.base.forked import unlock_in_forks
+from esformat.core.opened import Shelf
 
 
 class Sized(Protocol):
@@ -21,29 +22,6 @@ OVERHEAD_BYTES = 200  # of an entry: key, places in the dictionaries
 MANY_DEAD = 1000  # entries of closed caches that a budget remembers at least before it tidies up
 
 
-class _Shelf:
-    """What one cache holds: it outlives the cache in its budget's queue, empty."""
-
-    __slots__ = ("count", "held", "used", "values")
-
-    def __init__(self) -> None:
-        self.values: dict[Hashable, Any] = {}
-        self.used: set[Hashable] = set()  # what was found since it was looked at for being forgotten
-        self.held = self.count = 0
-
-    def finder(self) -> Callable[[Hashable], Any]:
-        """What gives the value of a key, or None, and marks it as used."""
-        get, mark = self.values.get, self.used.add
-
-        def find(key: Hashable) -> Any:
-            value = get(key)
-            if value is not None:
-                mark(key)
-            return value
-
-        return find
-
-
 class Budget:
     """Bytes that any number of caches share. Whatever cache it is in, what was not used for longest is forgotten first:
     in a queue by age, what was used since it was at its head last goes to its end once more (the "clock" algorithm).
@@ -52,9 +30,9 @@ class Budget:
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self._held = 0
-        self._queue: deque[tuple[_Shelf, Hashable, int]] = deque()
+        self._queue: deque[tuple[Shelf, Hashable, int]] = deque()
         self._dead = 0  # entries of the queue whose cache was closed
-        self._abandoned: deque[_Shelf] = deque()
+        self._abandoned: deque[Shelf] = deque()
         self._lock = Lock()
         unlock_in_forks(self)
 
@@ -79,7 +57,7 @@ class Budget:
         """Whether a value of so many bytes can be kept, and none is forgotten for it."""
         return self._held + size_bytes + OVERHEAD_BYTES <= self._limit
 
-    def keep(self, shelf: _Shelf, key: Hashable, value: object, size_bytes: int) -> None:
+    def keep(self, shelf: Shelf, key: Hashable, value: object, size_bytes: int) -> None:
         """Put a value on a shelf; one that would fill a quarter of the budget is not kept."""
         size = size_bytes + OVERHEAD_BYTES
         if 4 * size > self._limit:
@@ -96,13 +74,13 @@ class Budget:
             self._held += size
             self._queue.append((shelf, key, size))
 
-    def clear(self, shelf: _Shelf) -> None:
+    def clear(self, shelf: Shelf) -> None:
         """Forget all that is on a shelf."""
         self.abandon(shelf)
         with self._lock:
             self._settle()
 
-    def abandon(self, shelf: _Shelf) -> None:
+    def abandon(self, shelf: Shelf) -> None:
         """The same, but count it later: for destructors, which may run while this thread holds the lock."""
         shelf.values.clear()
         shelf.used.clear()
@@ -148,9 +126,9 @@ class Cache:
         self._last: tuple[Hashable, Any] | None = None
         self._holds_last = holds_last
         self._budget = Budget(budget) if isinstance(budget, int) else budget
-        self._shelf = _Shelf()
+        self.shelf = Shelf()
         self._open = True
-        self.find = self._shelf.finder()
+        self.find = self.shelf.find
         """The value of a key, or None."""
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -170,7 +148,7 @@ class Cache:
     def keep(self, key: Hashable, value: object, size_bytes: int) -> None:
         """Keep a value of about so many bytes; one that would fill a quarter of the budget is not kept."""
         if self._open:
-            self._budget.keep(self._shelf, key, value, size_bytes)
+            self._budget.keep(self.shelf, key, value, size_bytes)
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether a value of so many bytes can be kept without any other being forgotten for it."""
@@ -185,11 +163,11 @@ class Cache:
         """Forget everything, and keep nothing from now on."""
         self._open = False
         self._last = None
-        self._budget.clear(self._shelf)
+        self._budget.clear(self.shelf)
 
     def __del__(self) -> None:
-        if hasattr(self, "_shelf"):
-            self._budget.abandon(self._shelf)
+        if hasattr(self, "shelf"):
+            self._budget.abandon(self.shelf)
 
 
 class Budgets(NamedTuple):

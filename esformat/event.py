@@ -7,7 +7,8 @@ import re
 from typing import Any
 
 from esformat.core.events import Event, make_event
-from esformat.errors import InvalidEventError, UsageError
+from esformat.core.keys import to_key
+from esformat.errors import InvalidEventError
 
 __all__ = [
     "MAX_TIMESTAMP",
@@ -60,15 +61,3 @@ def to_bound(moment: Any, what: str) -> int:
         reason = "is not an ISO 8601 time" if read is None else "does not fit microseconds"
         raise InvalidEventError(f"{what} {moment[:40]!r} {reason}", hint="write it like 2026-03-01T08:00:00Z")
     return to_microseconds(read if read.tzinfo is not None else read.replace(tzinfo=dt.UTC), what)
-
-
-def to_key(key: str | bytes) -> bytes:
-    """A space or grouping as it is stored. Raises UsageError for what is neither Unicode text nor bytes."""
-    if isinstance(key, str):
-        try:
-            return key.encode()
-        except UnicodeEncodeError:
-            raise UsageError(f"key {key!r} is not Unicode text") from None
-    if isinstance(key, bytes | bytearray | memoryview):
-        return bytes(key)
-    raise UsageError(f"a key must be str or bytes, not {type(key).__name__}")

@@ -1,16 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """`Event`, and many of them made at once."""
 
+import array as arrays
 import datetime as dt
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import cython
+from cython.cimports.cpython import array
 from cython.cimports.cpython.list import PyList_New, PyList_SET_ITEM
 from cython.cimports.cpython.ref import Py_INCREF
 
 from esformat.errors import CorruptSegmentError
 
+_LONGS = cython.declare(array.array, arrays.array("q"))
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -74,11 +77,13 @@ class Columns:
     """The columns of some rows beyond the four that an event carries; loaded when the first event is asked for them."""
 
     _load: Any
+    _of: Any
     _indexed: list[Any]
     _payload: list[Any]
 
-    def __init__(self, load: Callable[[], list[Column]]) -> None:
-        self._load = load
+    def __init__(self, load: Callable[..., list[Column]], *of: Any) -> None:
+        """load: gives them, called with `of`."""
+        self._load, self._of = load, of
 
     @cython.cfunc
     def _now(self) -> None:
@@ -88,10 +93,10 @@ class Columns:
         if load is not None:
             indexed: list[Any] = []
             payload: list[Any] = []
-            for column in load():
+            for column in load(*self._of):
                 (indexed if column.indexed else payload).append(column)
             self._indexed, self._payload = indexed, payload
-            self._load = None
+            self._load = self._of = None
 
     @cython.cfunc
     def indexes(self, row: cython.Py_ssize_t) -> dict[str, Any]:
@@ -298,3 +303,83 @@ def row_events(
         Py_INCREF(event)
         PyList_SET_ITEM(made, n, event)
     return made
+
+
+@cython.cclass
+class RowEvents:
+    """Makes the events of one scan, of a single run of rows or of the runs of a space.
+
+    What is not at hand of a block is made by the class that inherits from this one.
+    """
+
+    reader = cython.declare(object, visibility="readonly")  # type: Any
+    space = cython.declare(object, visibility="readonly")  # type: Any
+    plain = cython.declare(object, visibility="readonly")  # type: Any
+    shown = cython.declare(object, visibility="readonly")  # type: frozenset[str] | None
+    _grouping: object
+    _place: object
+    _quick: cython.bint
+    _reverse: cython.bint
+
+    def __init__(
+        self, reader: Any, space: object, grouping: object = "", reverse: bool = False, shown: Any = None
+    ) -> None:
+        """grouping: of a single run. shown: names of the columns that events have besides `data`; None for all."""
+        self.reader, self.space, self.shown, self.plain = reader, space, shown, reader.own().plain
+        self._grouping, self._reverse = grouping, reverse
+        self._place, self._quick = reader.data_place, reader.plain_data
+
+    def stretch(
+        self, block: Any, run_start: cython.Py_ssize_t, low: cython.Py_ssize_t, high: cython.Py_ssize_t
+    ) -> list[Event]:
+        """Events of rows [low, high) of a block; their run begins at row `run_start` of it."""
+        try:
+            times = block.run_times(run_start, low, high, self.plain)
+            columns = self.columns(block, low, high)
+            data = self.data(block, low, high, None)
+            return run_events(self.space, self._grouping, times, data, low, None, columns, self._reverse)
+        except Exception:
+            with self.reader.named:
+                raise
+
+    def picked(self, block: Any, run_start: cython.Py_ssize_t, places: list[int]) -> list[Event]:
+        """Events of some rows of a block, ascending, all of one run."""
+        if not places:
+            return []
+        low: cython.Py_ssize_t = places[0]
+        high: cython.Py_ssize_t = places[len(places) - 1] + 1
+        i: cython.Py_ssize_t
+        place: cython.Py_ssize_t
+        try:
+            times: cython.const[cython.longlong][::1] = block.run_times(run_start, low, high, self.plain)
+            chosen: array.array = array.clone(_LONGS, len(places), False)
+            for i in range(len(places)):
+                place = places[i] - low
+                if not 0 <= place < times.shape[0]:
+                    raise ValueError("fewer rows than asked for")
+                chosen.data.as_longlongs[i] = times[place]
+            columns = self.columns(block, low, high)
+            data = self.data(block, low, high, places)
+            return run_events(self.space, self._grouping, chosen, data, low, places, columns, self._reverse)
+        except Exception:
+            with self.reader.named:
+                raise
+
+    @cython.ccall
+    def columns(self, block: object, low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> Columns:
+        """The columns of rows [low, high) besides `data`."""
+        pieces: list[Any] = block.light_pieces(self.reader.attribute_chunks)
+        if None in pieces:
+            pieces = self.pieces(block, low, high)
+        return Columns(self.load, self.reader, pieces, block.dictionary, block.row_count, low, high, self.shown)
+
+    @cython.ccall
+    def data(self, block: object, low: cython.Py_ssize_t, high: cython.Py_ssize_t, places: object) -> object:
+        """The payloads of rows [low, high), or of those of them at ascending places; None where there are none."""
+        if self._place is None:
+            return None
+        nodes: dict[Any, Any] = block.kept_nodes
+        node = nodes.get(self._place) if self._quick else None
+        rows = None if node is None else node.template_rows
+        made = None if rows is None else rows.values_at_hand(low, high, places)
+        return self.payloads(block, low, high, places) if made is None else made

@@ -10,6 +10,19 @@ from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
 from cython.cimports.libc.string import memcmp
 
 from esformat.core.bytes_nodes import read_values
+from esformat.errors import UsageError
+
+
+def to_key(key: Any) -> bytes:
+    """A space or grouping as it is stored. Raises UsageError for what is neither Unicode text nor bytes."""
+    if isinstance(key, str):
+        try:
+            return key.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"key {key!r} is not Unicode text") from None
+    if isinstance(key, (bytes, bytearray, memoryview)):
+        return bytes(key)
+    raise UsageError(f"a key must be str or bytes, not {type(key).__name__}")
 
 
 @cython.final
@@ -75,6 +88,14 @@ class Keys:
         if first == self._count or self._order(first, key) != 0:
             return first, first
         return first, self._bound(key, True)
+
+    def holders_of(self, key: bytes) -> range:
+        """Of leaves that begin with these keys, those that can hold one: usually one leaf."""
+        first: cython.Py_ssize_t = self._bound(key, False)
+        last: cython.Py_ssize_t = first
+        if first < self._count and self._order(first, key) == 0:
+            last = self._bound(key, True)
+        return range(max(first - 1, 0), last)
 
     @cython.cfunc
     def _bound(self, key: bytes, behind: cython.bint) -> cython.Py_ssize_t:

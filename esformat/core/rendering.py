@@ -24,6 +24,9 @@ from cython.cimports.libc.string import memcpy, memset
 from esformat.core.templates import Templates
 from esformat.errors import CorruptSegmentError
 
+MOST_NODE_BYTES = 16 << 20
+"""Bytes that the rows of a node take together."""
+
 _STRING = cython.declare(cython.int, 0)
 _ENUM = cython.declare(cython.int, 1)
 _ABSENT = cython.declare(cython.int, 0)
@@ -96,6 +99,7 @@ class TemplateRows:
     _columns: cython.pointer(Column)
     _count: cython.Py_ssize_t
     _variables: cython.Py_ssize_t
+    _most_row_bytes: cython.longlong
     _first: cython.p_int  # these as in `Templates`
     _text: cython.p_char
     _values: cython.p_char
@@ -139,6 +143,7 @@ class TemplateRows:
         self._step, self._row_bytes = _ints(memory[10]), _ints(memory[11])
         self._short = self._row_bytes + self._count
         self._times = self._short + self._count
+        self._most_row_bytes = templates.most_row_bytes
         self._take_codes(codes)
         columns: bytes = bytes(cython.sizeof(Column) * (self._variables + 1))
         self._held.append(columns)
@@ -413,6 +418,20 @@ class TemplateRows:
                 cython.address(out[0]), at, out.shape[0] - _SLACK,
             )  # fmt: skip
         return _checked(end)
+
+    def values_at_hand(
+        self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, chosen: list[int] | None
+    ) -> list[Any] | None:
+        """What `values` gives, or None where values must be given for that. Raises CorruptSegmentError."""
+        if self.needed(low, high):
+            return None
+        room: cython.longlong = self.most_bytes(low, high, [], MOST_NODE_BYTES)
+        if chosen is not None:
+            room = min(room, len(chosen) * self._most_row_bytes)
+        try:
+            return self.values(low, high, chosen, [], room)
+        except (IndexError, ValueError, OverflowError) as error:
+            raise CorruptSegmentError(f"a node of templates breaks the format: {error}") from None
 
     def values(
         self,

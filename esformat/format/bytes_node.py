@@ -56,6 +56,7 @@ class BytesNode:
         "short",
         "table",
     )
+    template_rows = None
 
     def __init__(self, body: memoryview, at: int, count: int, context: DecodeContext, key: Hashable = None) -> None:
         """`key`: what tells the node from others in a cache. Raises CorruptSegmentError for a broken frame table."""

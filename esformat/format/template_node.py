@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.cache import Cache
-from esformat.core.rendering import TemplateRows
+from esformat.core.numbers import read_numbers
+from esformat.core.rendering import MOST_NODE_BYTES, TemplateRows
 from esformat.core.templates import ENUM, SLACK_BYTES, STRING, Templates
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import bitmap
@@ -27,8 +28,7 @@ from esformat.format.template_search import Chain, Places
 
 MAX_NODE_SLOTS = 1 << 20
 """Slots that the rows of a node show together, and so the numbers that it decodes to."""
-MAX_NODE_BYTES = 16 << 20
-"""Bytes that the rows of a node take together."""
+MAX_NODE_BYTES = MOST_NODE_BYTES
 
 _HEAD = NODE.pack(Shape.TEMPLATES, 0, 0)
 
@@ -41,8 +41,8 @@ def template_codes(body: memoryview, at: int, count: int, context: DecodeContext
     """The templates of the rows of a node, as it has them, and the byte after them. Raises CorruptSegmentError."""
     if bytes(body[at : at + NODE.size]) != _HEAD:
         raise CorruptSegmentError("the head of a node of templates breaks the format")
-    pack = read_pack(body, at + NODE.size, count)
-    return decode_ints(body, pack, context.plain), pack.end
+    codes, end = read_numbers(body, at + NODE.size, count, context.plain)
+    return np.asarray(codes), end
 
 
 class TemplateNode:
@@ -51,7 +51,7 @@ class TemplateNode:
     It holds no decompressor, so threads may share it; its methods take the caller's context.
     """
 
-    __slots__ = ("_body", "_rows", "_strings", "_templates", "count", "end", "key")
+    __slots__ = ("_body", "_strings", "_templates", "count", "end", "key", "template_rows")
 
     def __init__(self, body: memoryview, at: int, count: int, context: DecodeContext, key: Hashable = None) -> None:
         """`key`: what tells the node from others in a cache. Raises CorruptSegmentError."""
@@ -60,14 +60,14 @@ class TemplateNode:
             raise CorruptSegmentError("a node of templates has no dictionary of them")
         self._body, self.count, self.key = body, count, key
         self._templates: Templates = context.templates
-        self._rows = TemplateRows(self._templates, body, end, codes, MAX_NODE_SLOTS)
+        self.template_rows = TemplateRows(self._templates, body, end, codes, MAX_NODE_SLOTS)
         self._strings: dict[int, BytesNode] = {}
-        self.end = self._rows.end
+        self.end = self.template_rows.end
 
     @property
     def codes(self) -> npt.NDArray[np.uint16]:
         """The template of each row, counted from 1; 0 for null."""
-        return np.frombuffer(self._rows.codes(0, self.count), np.uint16)
+        return np.frombuffer(self.template_rows.codes(0, self.count), np.uint16)
 
     def columns(self, context: DecodeContext) -> dict[int, Pack | BytesNode]:
         """Where the values of each variable lie that has any: a pack of numbers, or a node of strings."""
@@ -75,12 +75,12 @@ class TemplateNode:
             variable: self._string_node(variable, at, count, context)
             if self._templates.kind(variable) == STRING
             else read_pack(self._body, at, count)
-            for variable, at, count in self._rows.columns
+            for variable, at, count in self.template_rows.columns
         }
 
     def enumerated(self, context: DecodeContext) -> Iterator[tuple[int, I64, I64]]:
         """Of each enumeration that has values: its number, the rows that show it, and the numbers of their values."""
-        for variable, at, count in self._rows.columns:
+        for variable, at, count in self.template_rows.columns:
             if self._templates.kind(variable) == ENUM:
                 rows = np.isin(self.codes, np.array(self._templates.that_show(variable), np.int64)).nonzero()[0]
                 yield variable, rows, decode_ints(self._body, read_pack(self._body, at, count), context.plain)
@@ -115,7 +115,7 @@ class TemplateNode:
 
     def validity(self, low: int, high: int) -> npt.NDArray[np.uint8] | None:
         """One byte for each value of rows [low, high), 1 where it is valid; None where all are."""
-        valid = self._rows.validity(low, high)
+        valid = self.template_rows.validity(low, high)
         return None if valid is None else np.frombuffer(valid, np.uint8)
 
     def chosen_values(self, places: list[int], context: DecodeContext, frames: Cache | None) -> list[bytes | None]:
@@ -126,30 +126,32 @@ class TemplateNode:
         self, low: int, high: int, context: DecodeContext, frames: Cache | None, places: list[int] | None = None
     ) -> list[bytes | None]:
         """Values [low, high) as Python bytes, or those of them at ascending places."""
-        needed = self._rows.needed(low, high)
-        strings = self._strings_of(needed, context, frames) if needed else []
-        most = self._rows.most_bytes(low, high, strings, MAX_NODE_BYTES)
+        made = self.template_rows.values_at_hand(low, high, places)
+        if made is not None:
+            return made
+        strings = self._strings_of(self.template_rows.needed(low, high), context, frames)
+        most = self.template_rows.most_bytes(low, high, strings, MAX_NODE_BYTES)
         if places is not None:
             most = self._most_chosen(len(places), low, strings, most)
         try:
-            return self._rows.values(low, high, places, strings, most)
+            return self.template_rows.values(low, high, places, strings, most)
         except (IndexError, ValueError, OverflowError) as error:
             raise _broken(error) from None
 
     def _most_chosen(self, count: int, low: int, strings: list[Any], most: int) -> int:
         """What so many rows take at most, of rows from `low` on that all take `most`."""
-        of_strings = self._rows.most_bytes(low, low, strings, MAX_NODE_BYTES)
+        of_strings = self.template_rows.most_bytes(low, low, strings, MAX_NODE_BYTES)
         return min(most, count * self._templates.most_row_bytes + of_strings)
 
     def decoded(
         self, low: int, high: int, context: DecodeContext, frames: Cache | None, places: I64 | None = None
     ) -> Decoded:
         """What the values of rows [low, high) are rendered from, or of those of them at ascending places."""
-        strings = self._strings_of(self._rows.needed(low, high), context, frames)
-        most = self._rows.most_bytes(low, high, strings, MAX_NODE_BYTES)
+        strings = self._strings_of(self.template_rows.needed(low, high), context, frames)
+        most = self.template_rows.most_bytes(low, high, strings, MAX_NODE_BYTES)
         if places is not None:
             most = self._most_chosen(len(places), low, strings, most)
-        return Decoded(self._rows, low, high, places, strings, most)
+        return Decoded(self.template_rows, low, high, places, strings, most)
 
     def _strings_of(self, needed: list[Any], context: DecodeContext, frames: Cache | None) -> list[Any]:
         """The strings that some rows need; numbers that are compressed are decoded and held."""
@@ -160,7 +162,7 @@ class TemplateNode:
                 strings.append((variable, first, *_strings(node, first, last, context, frames)))
             else:
                 numbers = decode_ints(self._body, read_pack(self._body, at, count), context.plain)
-                self._rows.hold(variable, numbers)
+                self.template_rows.hold(variable, numbers)
         return strings
 
     def _string_node(self, variable: int, at: int, count: int, context: DecodeContext) -> BytesNode:
@@ -175,7 +177,7 @@ class _Shown:
 
     def __init__(self, node: TemplateNode, codes: npt.NDArray[np.uint16], context: DecodeContext) -> None:
         self._node, self._codes, self._context = node, codes, context
-        self.columns = {variable: (at, count) for variable, at, count in node._rows.columns}
+        self.columns = {variable: (at, count) for variable, at, count in node.template_rows.columns}
         self._numbers: dict[int, I64] = {}
 
     def rows_of(self, variable: int) -> I64:

@@ -121,7 +121,10 @@ class Scannable(ABC, Generic[AnswerT]):
         limit: only the first so many. columns: names of those to read.
         Raises UsageError or InvalidEventError for wrong arguments, at once.
         """
-        query = make_query(self._checks, start=start, end=end, reverse=reverse, limit=limit, columns=columns)
+        checks = self._checks
+        query = checks.query(start, end, reverse, limit, columns)
+        if query is None:
+            query = make_query(checks, start=start, end=end, reverse=reverse, limit=limit, columns=columns)
         return self._scan(query, None if grouping is None else to_key(grouping))
 
     def scan_index(
@@ -140,10 +143,13 @@ class Scannable(ABC, Generic[AnswerT]):
 
         Other arguments as in `scan`. Raises UnknownIndexError, UsageError or InvalidEventError, at once.
         """
-        conditions = conditions_of(name, value)
-        query = make_query(
-            self._checks, start=start, end=end, reverse=reverse, limit=limit, columns=columns, conditions=conditions
-        )
+        checks = self._checks
+        query = checks.query(start, end, reverse, limit, columns, name, value)
+        if query is None:
+            query = make_query(
+                checks, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
+                conditions=conditions_of(name, value),
+            )  # fmt: skip
         return self._scan(query, None if grouping is None else to_key(grouping))
 
     @property

@@ -7,9 +7,9 @@ import heapq
 import numpy as np
 import pyarrow as pa
 
+from esformat.core.opened import Stretch
 from esformat.format.data_block import I64
 from esformat.read.ask.question import Query
-from esformat.read.blocks.plan import Stretch
 from esformat.read.blocks.reader import Reader
 from esformat.read.scan import Scan
 

@@ -14,15 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from esformat.core.leaves import BlockSlice
+from esformat.core.opened import ScanRows, Stretch, first_of, oldest_first, part_of
 from esformat.event import Event
-from esformat.format.data_block import I64
 from esformat.format.schema import DATA_COLUMN
 from esformat.read.answer import Answer
-from esformat.read.ask.question import Query
 from esformat.read.blocks.index import Index
-from esformat.read.blocks.plan import Narrowed, Stretch, leaves_with, narrow, slices
+from esformat.read.blocks.plan import Narrowed, leaves_with, narrow, slices
 from esformat.read.blocks.prefetch import announce_groups, slices_ahead
-from esformat.read.blocks.reader import Reader
 from esformat.read.blocks.runs import by_run, gathered, joined
 from esformat.read.decode.block_events import EventMaker, find_rows
 from esformat.read.decode.block_group import BlockGroup
@@ -31,8 +29,7 @@ from esformat.read.decode.event_rows import rows_of_batch
 from esformat.read.decode.few_rows import MOST_FEW, few_rows
 from esformat.read.decode.matched_rows import GATHERED_ROWS, Held, MatchedRows, Matches, Test, completed, filtered
 from esformat.read.decode.run_batches import BatchMaker
-from esformat.read.decode.run_events import RunRows
-from esformat.read.decode.small_space import SmallSpace
+from esformat.read.decode.run_events import Made, Maker, run_parts
 from esformat.read.union import Stream, union
 
 BATCH_BLOCKS = 24  # data blocks that are read and decoded together
@@ -51,7 +48,7 @@ Stretches = Callable[[], Iterable[Stretch]]
 T = TypeVar("T", bound=Sized)
 
 
-class Scan(Answer):
+class Scan(ScanRows, Answer):
     """The events of one segment that answer a question, read when they are asked for."""
 
     _batch_bytes = BATCH_BYTES
@@ -59,46 +56,14 @@ class Scan(Answer):
     _block_bytes = 0  # of a block of the group that was decoded last; 0: none was
     _row_bytes = 0  # of one of its rows that were wanted
 
-    def __init__(
-        self,
-        reader: Reader,
-        query: Query,
-        stretches: Stretches,
-        *,
-        span: tuple[int, int],
-        whole: bool = False,
-        merged: bool = False,
-        keys: tuple[str | bytes, str | bytes] | None = None,
-        small: Callable[[], SmallSpace] | None = None,
-        listed: I64 | None = None,
-        threads: int = THREADS,
-        page: bool = False,
-    ) -> None:
-        """Made by the verbs of Segment and Space.
-
-        stretches: gives the stretches of rows to read, in row order. span: the rows [low, high) that they lie in.
-        whole: whether they are all rows of the segment, time apart.
-        merged: whether their rows are merged by time. keys: space and grouping where all rows share them.
-        small: the space, where that is small and has several groupings.
-        listed: ascending rows of the segment; the scan gives no others. threads: that decode a long answer.
-        page: whether these are all of a few rows, which others may ask for soon.
-        """
-        self._page = page
-        self._listed, self._threads = listed, threads
-        self._small = small
-        self._reader = reader
-        self._query = query
-        self._stretches = stretches
-        self._span = span
-        self._whole = whole
-        self._merged = merged
-        self._keys = keys
-
     def __repr__(self) -> str:
         return f"<esformat.Scan of {', '.join([repr(self._reader.name), *self._query.described()])}>"
 
     def __copy__(self) -> Scan:
-        copy = Scan.__new__(Scan)
+        copy = Scan(
+            self._reader, self._query, self._stretches, self._span, self._keys, self._whole, self._merged, self._small,
+            self._listed, self._threads, self._page,
+        )  # fmt: skip
         copy.__dict__.update(self.__dict__)
         return copy
 
@@ -140,7 +105,7 @@ class Scan(Answer):
 
     def blocks(self) -> tuple[set[int], int]:
         """Numbers of the data blocks that reading looks at, and how many the segment has; no block is read for it."""
-        narrowed, query = self._narrow(), self._query.forward()
+        narrowed, query = self._narrow(), oldest_first(self._query)
         found: set[int] = set()
         for stretch in () if narrowed.nothing else self._stretches():
             found.update(part.number for part in slices(self._reader, query, stretch, narrowed))
@@ -150,10 +115,10 @@ class Scan(Answer):
 
     def __iter__(self) -> Iterator[Event]:
         query = self._query
-        if self._keys is not None and not self._merged and self._direct():
+        if self._keys is not None and self._direct():
             shown = None if query.columns is None else frozenset(query.columns)
-            maker = EventMaker(self._reader, *self._keys, reverse=query.reverse, shown=shown)
-            parts = RunRows(self._reader, query, self._stretches, self._span, maker).parts()
+            space, grouping = self._keys
+            parts = self._run_parts(EventMaker(self._reader, space, grouping, query.reverse, shown))
             if not query.filtered:
                 return chain.from_iterable(parts)
         elif self._small is not None and self._direct():
@@ -162,6 +127,13 @@ class Scan(Answer):
             parts = self._decoded_events()
         events = chain.from_iterable(parts)
         return events if query.limit is None else islice(events, query.limit)
+
+    def _run_parts(self, maker: Maker[Made]) -> Iterable[Made]:
+        """What a maker makes of the rows of one run."""
+        near: Iterable[Made] | None = self.near_parts(maker, narrow, find_rows)
+        if near is not None:
+            return near
+        return run_parts(self._reader, self._query, self._stretches, self._span, maker)
 
     def _direct(self) -> bool:
         """Whether blocks become events one by one, without Arrow: of every run where the columns stay compressed until
@@ -242,9 +214,9 @@ class Scan(Answer):
         return first_rows(batches, self._query.limit)
 
     def _read_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        if self._keys is not None and not self._merged and self._span[1] - self._span[0] <= MOST_RUN_ROWS:
+        if self._keys is not None and self._span[1] - self._span[0] <= MOST_RUN_ROWS:
             maker = BatchMaker(self._reader, *self._keys, reverse=self._query.reverse, columns=columns)
-            return iter(RunRows(self._reader, self._query, self._stretches, self._span, maker).parts())
+            return iter(self._run_parts(maker))
         if self._small is not None:
             batch = self._small().batch(self._query, columns)
             return iter((batch,) if len(batch) else ())
@@ -375,7 +347,7 @@ class Scan(Answer):
             return iter(())
         if self._merged:
             every = self.__copy__()  # a limit counts those that are found
-            every._query = self._query._replace(limit=None)
+            every._query = first_of(self._query, None, self._query.columns)
             return filtered(every._read_batches(tuple(dict.fromkeys([*wanted, *test.columns]))), wanted, test)
         groups = self._groups(self._directed(narrowed), narrowed)
         if self._query.limit is None:
@@ -388,17 +360,18 @@ class Scan(Answer):
 
         Little else goes on side by side: most work on a group is short, and its thread would wait for Python's lock.
         """
+        threads = self._threads or THREADS
         yield from (rows for rows in map(read, islice(groups, 1)) if len(rows))  # tells how large blocks are
         few = list(islice(groups, MIN_PARALLEL_BATCHES))
-        if len(few) < MIN_PARALLEL_BATCHES or self._threads == 1 or self._decompressed_bytes < PARALLEL_BYTES:
+        if len(few) < MIN_PARALLEL_BATCHES or threads == 1 or self._decompressed_bytes < PARALLEL_BYTES:
             yield from (rows for rows in map(read, chain(few, groups)) if len(rows))
             return
-        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="esformat-scan")
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="esformat-scan")
         pending: deque[Future[T]] = deque()
         try:
             for group in chain(few, groups):
                 pending.append(pool.submit(read, group))
-                if len(pending) > self._threads + 1 and len(rows := pending.popleft().result()):
+                if len(pending) > threads + 1 and len(rows := pending.popleft().result()):
                     yield rows
             while pending:
                 if len(rows := pending.popleft().result()):
@@ -438,7 +411,7 @@ class Scan(Answer):
         self, stretches: list[Stretch], columns: Sequence[str], narrowed: Narrowed
     ) -> Iterator[pa.RecordBatch]:
         """The rows of several short runs as one batch in time order."""
-        forward = Scan(self._reader, self._query.forward(), lambda: joined(stretches), span=self._span)
+        forward = Scan(self._reader, oldest_first(self._query), lambda: joined(stretches), span=self._span)
         groups = forward._groups(forward._stretches(), narrowed)
         batches = [forward._read_group(group, columns, narrowed) for group in groups]
         table = pa.Table.from_batches(batches, schema=pa.schema([self._reader.schema.arrow.field(c) for c in columns]))
@@ -457,7 +430,11 @@ class Scan(Answer):
         if not self._query.filtered:
             return sum(stretch.last - stretch.first for stretch in self._stretches())
         found = slices_ahead(
-            self._reader, self._query.forward(), self._stretches(), narrowed, lambda p: not self._is_known(p, narrowed)
+            self._reader,
+            oldest_first(self._query),
+            self._stretches(),
+            narrowed,
+            lambda p: not self._is_known(p, narrowed),
         )
         return sum(self._count_slice(part, narrowed) for part in found)
 
@@ -485,7 +462,7 @@ def _first_of(stretches: Iterable[Stretch], count: int, *, reverse: bool) -> Ite
             return
         size = min(count, stretch.last - stretch.first)
         first = stretch.last - size if reverse else stretch.first
-        yield stretch._replace(first=first, last=first + size)
+        yield part_of(stretch, first, first + size)
         count -= size
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from esformat.base.notebook import html_facts, html_time
 from esformat.cache import Budgets
+from esformat.core.opened import Stretch
 from esformat.errors import CorruptSegmentError, EsdbError, SegmentChangedError, UsageError
 from esformat.event import to_key
 from esformat.format.bloom_filter import bucket_count, page_may_contain, page_of
@@ -19,7 +20,6 @@ from esformat.io.location import Options, Target, lasting, located, source_of
 from esformat.io.source import ClosedSource, explained
 from esformat.read.ask.question import Checks, Query
 from esformat.read.blocks.index import Index
-from esformat.read.blocks.plan import Stretch
 from esformat.read.blocks.prefetch import leaves_ahead
 from esformat.read.blocks.reader import SHARED_CACHE, Reader
 from esformat.read.counts import Counts
@@ -233,28 +233,12 @@ class Segment(Opened[Scan, Space]):
 
     def find(self, space: str | bytes) -> Space | None:
         """The space of that key, or None where the segment has no event of it. Raises UsageError for other types."""
-        key = to_key(space)
-        reader = self._reader
-        stretches: list[Stretch] = []
-        groupings: list[tuple[bytes, int]] = []
-        numbers: Iterable[int] = reader.root.leaves_of(key)
-        for number in numbers if reader.announce is None else leaves_ahead(reader, numbers, together=True):
-            leaf = reader.leaf(number)
-            first, last = leaf.runs_of(key)
-            edges = leaf.run_rows
-            for run in range(first, last):
-                low, high = edges[run], edges[run + 1]
-                start = low
-                grouping = leaf.groupings[run] if leaf.has_groupings else b""
-                if groupings and groupings[-1][0] == grouping:  # a run that goes on in the next leaf
-                    start = low - groupings[-1][1]
-                    groupings[-1] = (grouping, groupings[-1][1] + high - low)
-                else:
-                    groupings.append((grouping, high - low))
-                stretches.append(Stretch(number, low, high, start))
-        if not stretches:
-            return None
-        return Space(reader, key, stretches, groupings, space)
+        key, reader = to_key(space), self._reader
+        leaves: Iterable[int] = reader.root.leaves_of(key)
+        if reader.announce is not None:
+            leaves = leaves_ahead(reader, leaves, together=True)
+        found = Space(reader, space, key, leaves)
+        return found if found.num_events else None
 
     def may_contain(self, space: str | bytes) -> bool:
         """False if the segment surely has no event of a space; one read of the filter, none of the directory."""

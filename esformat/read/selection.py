@@ -6,12 +6,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from esformat.core.leaves import Leaf
+from esformat.core.opened import Stretch, part_of
 from esformat.event import MAX_TIMESTAMP, MIN_TIMESTAMP
 from esformat.format.data_block import I64
 from esformat.format.directory import Root
 from esformat.read.ask.bounds import Bounds, Domain, admits_nothing
 from esformat.read.ask.question import Query
-from esformat.read.blocks.plan import Stretch
 from esformat.read.blocks.reader import Reader
 from esformat.read.scan import THREADS, Scan
 
@@ -51,7 +51,7 @@ def select(
     def stretches() -> Iterator[Stretch]:
         for stretch in _stretches(reader, query, spaces, groupings):
             if stretch.first < last and stretch.last > first:
-                yield stretch._replace(first=max(stretch.first, first), last=min(stretch.last, last))
+                yield part_of(stretch, first, last)
 
     if spaces is None:
         plain = not (query.filtered or query.reverse) and groupings is None and listed is None

@@ -5,10 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import accumulate
 
+from esformat.core.opened import SpaceRows, Stretch
 from esformat.read.answer import Scannable, Unpicklable
 from esformat.read.ask.question import Checks, Query
-from esformat.read.blocks.plan import Stretch
-from esformat.read.blocks.reader import Reader
 from esformat.read.counts import Counts
 from esformat.read.decode.small_space import SmallSpace
 from esformat.read.scan import Scan
@@ -17,30 +16,14 @@ FEW_EVENTS, FEW_BLOCKS = 1024, 8
 """Events of a space, and blocks that hold them, up to which those of all groupings are read at once and sorted."""
 
 
-class Space(Unpicklable, Scannable[Scan]):
-    """The events of one space in an open segment: oldest first, groupings merged by time."""
+class Space(SpaceRows, Unpicklable, Scannable[Scan]):
+    """The events of one space in an open segment: oldest first, groupings merged by time.
 
-    __slots__ = ("_groupings", "_reader", "_stretches", "key", "key_bytes", "num_events")
+    key: the space's key, as `str`, or `bytes` in a segment with binary keys; key_bytes: as it is stored
+    num_events: how many they are
+    """
 
-    def __init__(
-        self,
-        reader: Reader,
-        key: bytes,
-        stretches: list[Stretch],
-        groupings: list[tuple[bytes, int]],
-        asked: str | bytes = b"",
-    ) -> None:
-        """Made by `Segment.find`. `asked`: the key as the caller gave it."""
-        self._reader = reader
-        self.key_bytes = key
-        self.key: str | bytes = asked if type(asked) is reader.shown_type else reader.shown(key)
-        """The space's key."""
-        self._stretches = stretches
-        self._groupings = groupings
-        self.num_events: int = stretches[-1].last - stretches[0].first
-
-    def _shown(self, key: bytes) -> str | bytes:
-        return self._reader.shown(key)
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return f"<esformat.Space {self.key!r}, {self.num_events} events>"
@@ -55,24 +38,24 @@ class Space(Unpicklable, Scannable[Scan]):
 
     def groupings(self) -> Counts:
         """The space's groupings, in key order, and how many events each has."""
-        counts = {self._shown(key): count for key, count in self._groupings}
+        counts = {self._reader.shown(key): count for key, count in self._groupings}
         return Counts(lambda: iter(counts.items()), counts.__getitem__)
 
     @property
     def _checks(self) -> Checks:
-        return self._reader.checks
+        checks: Checks = self._reader.checks
+        return checks
 
     def _scan(self, query: Query, grouping: bytes | None) -> Scan:
         stretches, groupings = (self._stretches, self._groupings) if grouping is None else self._only(grouping)
         if len(groupings) == 1:
-            keys = (self.key, self._shown(groupings[0][0]))
-            return Scan(
-                self._reader, query, lambda: stretches, span=(stretches[0].first, stretches[-1].last), keys=keys
-            )
+            keys = (self.key, self._reader.shown(groupings[0][0]))
+            span = (stretches[0].first, stretches[-1].last)
+            return Scan(self._reader, query, stretches.__iter__, span=span, keys=keys)
         span = (stretches[0].first, stretches[-1].last) if stretches else (0, 0)
         small = bool(stretches) and self._is_small()
         return Scan(
-            self._reader, query, lambda: stretches, span=span, merged=bool(stretches),
+            self._reader, query, stretches.__iter__, span=span, merged=bool(stretches),
             small=(lambda: SmallSpace(self._reader, self.key, self._runs(), span)) if small else None,
         )  # fmt: skip
 
@@ -87,7 +70,7 @@ class Space(Unpicklable, Scannable[Scan]):
     def _runs(self) -> list[tuple[str | bytes, Stretch]]:
         """The stretches of all groupings, in the order of the file."""
         edges = list(accumulate((count for _, count in self._groupings), initial=self._stretches[0].first))
-        keys = [self._shown(key) for key, _ in self._groupings]
+        keys = [self._reader.shown(key) for key, _ in self._groupings]
         return [(keys[bisect_right(edges, stretch.first) - 1], stretch) for stretch in self._stretches]
 
     def _only(self, grouping: bytes) -> tuple[list[Stretch], list[tuple[bytes, int]]]:

@@ -174,7 +174,8 @@ class OpenOriginal:
 
     def contexts(self, dictionary: int) -> list[DecodeContext]:
         """How columns are decoded."""
-        return self.reader.contexts(dictionary)
+        found: list[DecodeContext] = self.reader.contexts(dictionary)
+        return found
 
     def dictionaries(self) -> dict[int, list[ColumnDictionary]]:
         """The dictionaries by number."""

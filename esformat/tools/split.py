@@ -200,7 +200,7 @@ def _first_row(original: OpenOriginal, space: bytes) -> int:
         leaf = original.reader.leaf(number)
         run = leaf.runs_of(space)[0]
         if run < len(leaf.spaces):
-            return leaf.run_rows[run]
+            return int(leaf.run_rows[run])
     return root.rows[root.leaves_of(space).stop]
 
 

@@ -116,7 +116,6 @@ PIECES = st.builds(
     min_parallel_batches=st.sampled_from([1, 2, 4]),
     sorted_rows=st.sampled_from([1, 3, 10, 8192]),
     events_at_once=st.sampled_from([1, 3, 1024]),
-    many_rows=st.sampled_from([0, 64]),
     flush_events=st.sampled_from([1, 4, 16384]),
     least_copied_rows=st.sampled_from([1, 1, 3, 512]),
     most_dictionaries=st.sampled_from([1, 2, 16]),

@@ -16,8 +16,8 @@ from esformat.format import bloom_filter as space_filter
 from esformat.format import directory, encoding, postings
 from esformat.read import scan, selection
 from esformat.read.blocks import reader, runs
-from esformat.read.decode import block_events, event_rows, run_events
 from esformat.read.decode import cached_group as kept_group
+from esformat.read.decode import event_rows, run_events
 from esformat.tools import assembly, column_indexes, index_map, number_map, plan, sweep
 from esformat.write import block_encoder, builder, format_choice, index_builder, intake
 from esformat.write import index_sorter as index_runs
@@ -58,7 +58,6 @@ PLACES = {
     "min_parallel_batches": [(scan, "MIN_PARALLEL_BATCHES")],
     "sorted_rows": [(runs, "SORTED_ROWS")],
     "events_at_once": [(event_rows, "EVENTS_AT_ONCE")],
-    "many_rows": [(block_events, "MANY_ROWS")],
     "scattered_rows": [(kept_group, "SCATTERED_ROWS")],
     "flush_events": [(intake.EventRows, "FLUSH_EVENTS")],
     "least_copied_rows": [(sweep, "LEAST_COPIED_ROWS")],
@@ -105,7 +104,6 @@ class Pieces:
     min_parallel_batches: int | None = None
     sorted_rows: int | None = None
     events_at_once: int | None = None
-    many_rows: int | None = None
     scattered_rows: int | None = None
     flush_events: int | None = None
     least_copied_rows: int | None = None

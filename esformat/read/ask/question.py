@@ -4,74 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
+from esformat.core.opened import KnownParts, Query
 from esformat.errors import UnknownIndexError, UsageError
 from esformat.event import to_bound
 from esformat.format.schema import EventSchema
 
-MANY_LISTS = 100  # of columns are remembered as checked
+__all__ = ["Checks", "Query", "can_hold", "conditions_of", "index_type", "make_query"]
 
 
-class Query(NamedTuple):
-    """What a scan asks for. Times are µs, [start, end); `columns` None means all.
-
-    A condition is an index and a value; or several values as a frozenset, and then blocks that hold one of them may
-    also give events with other values, so the caller filters them.
-    """
-
-    start: int | None = None
-    end: int | None = None
-    reverse: bool = False
-    limit: int | None = None
-    columns: tuple[str, ...] | None = None
-    conditions: tuple[tuple[str, Any], ...] = ()
-
-    @property
-    def timed(self) -> bool:
-        """Whether the query bounds time."""
-        return self.start is not None or self.end is not None
-
-    @property
-    def filtered(self) -> bool:
-        """Whether rows must be looked at to know if they belong to the answer."""
-        return bool(self.conditions) or self.start is not None or self.end is not None
-
-    def covers(self, low: int, high: int) -> bool:
-        """Whether every timestamp in [low, high] is within the query's time."""
-        return (self.start is None or low >= self.start) and (self.end is None or high < self.end)
-
-    def misses(self, low: int, high: int) -> bool:
-        """Whether no timestamp in [low, high] is within the query's time."""
-        return (self.start is not None and high < self.start) or (self.end is not None and low >= self.end)
-
-    def described(self) -> list[str]:
-        """What it asks for beyond everything, as a caller writes it."""
-        bounds = [(name, getattr(self, name)) for name in ("start", "end", "limit")]
-        parts = [f"{name}={value!r}" for name, value in bounds if value is not None]
-        return parts + [f"{name}={value!r}" for name, value in self.conditions] + ["reverse"] * self.reverse
-
-    def forward(self) -> Query:
-        """The same question for all its answers, oldest first."""
-        return self._replace(reverse=False, limit=None)
-
-
-_EVERYTHING = Query()
-_EVERYTHING_BACKWARD = Query(reverse=True)
-
-
-class Checks:
+class Checks(KnownParts):
     """Columns and indexes that questions may name."""
 
     def __init__(self, name: str, schema: EventSchema) -> None:
         """`name`: of the file or files, for errors."""
         self.name = name
-        self.good_columns: set[tuple[str, ...]] = set()
-        """Lists of columns that earlier questions named."""
         self._schema = schema
 
     def known_columns(self, names: Sequence[str]) -> Sequence[str]:
@@ -102,16 +54,11 @@ def make_query(
     conditions: Mapping[str, Any] | None = None,
 ) -> Query:
     """A checked query. Raises UsageError, UnknownIndexError or InvalidEventError (naive datetimes)."""
-    if start is None and end is None and not conditions and limit is None:
-        if columns is None:
-            return _EVERYTHING_BACKWARD if reverse else _EVERYTHING
-        if isinstance(columns, tuple) and columns in checks.good_columns:  # one question asked of many segments
-            return Query(reverse=bool(reverse), columns=columns)
     if limit is not None:
         if not isinstance(limit, int | np.integer) or isinstance(limit, bool) or limit < 0:
             raise UsageError(f"limit must be a whole number from 0, not {limit!r}")
         limit = min(int(limit), sys.maxsize)  # there is never more
-    return Query(
+    made = Query(
         None if start is None else to_bound(start, "start"),
         None if end is None else to_bound(end, "end"),
         bool(reverse),
@@ -119,6 +66,9 @@ def make_query(
         None if columns is None else _checked_columns(checks, columns),
         tuple(checks.conditions(conditions)) if conditions else (),
     )
+    if len(made.conditions) == 1 and conditions == dict(made.conditions):
+        checks.remember(None, *made.conditions[0])
+    return made
 
 
 def _checked_columns(checks: Checks, columns: Any) -> tuple[str, ...]:
@@ -127,7 +77,7 @@ def _checked_columns(checks: Checks, columns: Any) -> tuple[str, ...]:
         text = "the text " if isinstance(columns, str) else ""
         raise UsageError(f"columns must be a list of names, not {text}{columns!r}")
     checked = tuple(columns)
-    if checked in checks.good_columns:
+    if checks.knows_columns(checked):
         return checked
     if not checked:
         raise UsageError("columns must name at least one column", hint="to count events use scan().count()")
@@ -137,8 +87,7 @@ def _checked_columns(checks: Checks, columns: Any) -> tuple[str, ...]:
             raise UsageError(f"no column {name!r}", path=checks.name, hint=f"the columns are {', '.join(known)}")
     if len(set(checked)) != len(checked):
         raise UsageError(f"a column is named twice in {list(checked)}")
-    if len(checks.good_columns) < MANY_LISTS:
-        checks.good_columns.add(checked)
+    checks.remember(checked, None, None)
     return checked
 
 

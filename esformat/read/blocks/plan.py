@@ -10,21 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from esformat.core.leaves import BlockSlice
+from esformat.core.opened import Stretch
 from esformat.format.data_block import I64
 from esformat.read.ask.question import Query
 from esformat.read.blocks.index import Index
 from esformat.read.blocks.reader import Reader
 
 MANY_CONDITIONS = 1000  # are remembered as met in every data block
-
-
-class Stretch(NamedTuple):
-    """Rows [first, last) of the segment, all in one leaf. `run_start`: where their run begins, -1 for several runs."""
-
-    leaf: int
-    first: int
-    last: int
-    run_start: int
 
 
 class Narrowed(NamedTuple):
@@ -55,6 +47,9 @@ def narrow(reader: Reader, query: Query, low: int, high: int, listed: I64 | None
     """Ask the indexes about the query's conditions for rows [low, high), of those that are `listed`."""
     if low >= high or query.limit == 0:
         return NOTHING
+    known: Narrowed | None = reader.everywhere.get(query.conditions)
+    if known is not None and listed is None:
+        return known
     found = UNCONDITIONAL if listed is None else _narrowed(listed, None)
     for name, value in query.conditions:
         if found.nothing:
@@ -68,8 +63,9 @@ def narrow(reader: Reader, query: Query, low: int, high: int, listed: I64 | None
 def _equal(reader: Reader, name: str, value: Any, low: int, high: int) -> Narrowed:
     """What an index says of rows [low, high) if the column has a value."""
     itself = ((name, value),)
-    if itself[0] in reader.everywhere:
-        return Narrowed(None, None, itself)
+    known: Narrowed | None = reader.everywhere.get(itself)
+    if known is not None:
+        return known
     index = Index(reader, name)
     posting = index.find(value)
     if posting is None:
@@ -77,9 +73,10 @@ def _equal(reader: Reader, name: str, value: Any, low: int, high: int) -> Narrow
     if not posting.names_blocks:
         return _narrowed(index.numbers(value, posting, low, high), None)
     if index.everywhere(value, posting):
+        found = Narrowed(None, None, itself)
         if len(reader.everywhere) < MANY_CONDITIONS:
-            reader.everywhere.add(itself[0])
-        return Narrowed(None, None, itself)
+            reader.everywhere[itself] = found
+        return found
     return _narrowed(None, index.numbers(value, posting, *block_span(reader, low, high)), itself)
 
 
@@ -154,9 +151,11 @@ def block_span(reader: Reader, low: int, high: int) -> tuple[int, int]:
 
 def slices(reader: Reader, query: Query, stretch: Stretch, narrowed: Narrowed) -> list[BlockSlice]:
     """The slices of blocks in a stretch that can hold answers, in the query's direction."""
-    _, first, last, run_start = stretch
     leaf = reader.leaf(stretch.leaf, keys=False)
-    found = leaf.slices(first, last, run_start, narrowed.blocks, narrowed.rows, query.start, query.end)
+    first, last, run_start = stretch.first, stretch.last, stretch.run_start
+    found: list[BlockSlice] = leaf.slices(
+        first, last, run_start, narrowed.blocks, narrowed.rows, query.start, query.end
+    )
     return found[::-1] if query.reverse else found
 
 

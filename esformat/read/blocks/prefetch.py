@@ -13,9 +13,10 @@ from itertools import pairwise
 from typing import TypeVar
 
 from esformat.core.leaves import BlockSlice
+from esformat.core.opened import Stretch, part_of
 from esformat.io.ranges import Range, cut, join
 from esformat.read.ask.question import Query
-from esformat.read.blocks.plan import Narrowed, Stretch, block_slices, touched
+from esformat.read.blocks.plan import Narrowed, block_slices, touched
 from esformat.read.blocks.reader import Reader
 
 GAP_BYTES = 512 << 10
@@ -75,9 +76,9 @@ def _end_of(reader: Reader, stretch: Stretch, limit: int, reverse: bool) -> Stre
     leaf = reader.leaf(stretch.leaf, keys=False)
     if reverse:
         first = leaf.block_rows[leaf.block_of(max(stretch.first, stretch.last - limit - 1))] - 1
-        return stretch._replace(first=max(stretch.first, first))
+        return part_of(stretch, first, stretch.last)
     last = leaf.block_rows[leaf.block_of(min(stretch.last - 1, stretch.first + limit)) + 1] + 1
-    return stretch._replace(last=min(stretch.last, last))
+    return part_of(stretch, stretch.first, last)
 
 
 def _reads_all(query: Query, narrowed: Narrowed | None) -> bool:

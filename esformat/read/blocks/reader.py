@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 from threading import Lock, local
 from typing import Any
@@ -13,6 +13,7 @@ from esformat.base.forked import unlock_in_forks
 from esformat.cache import Budgets, Cache
 from esformat.core.blocks import FIRST_COLUMN_CHUNK
 from esformat.core.leaves import BlockSlice, Leaf, open_data_blocks
+from esformat.core.opened import Opened
 from esformat.core.templates import Templates
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.format.checksum import checksum64
@@ -30,7 +31,6 @@ from esformat.format.schema import DATA_COLUMN
 from esformat.format.template_search import Places, TemplateTexts
 from esformat.io.source import ClosedSource, Source, explained
 from esformat.read.ask.question import Checks
-from esformat.read.blocks.named import NamedErrors
 
 OPENING_BYTES = 32 << 10
 """Read from the end of a file at once: for most files it holds all that opening needs."""
@@ -88,19 +88,17 @@ class _Tail:
         return decode_block(self.stored(handle), kind, handle.check, handle.offset)
 
 
-class Reader:
+class Reader(Opened):
     """Everything below the verbs of an open segment. Safe to share between threads."""
 
     def __init__(self, source: Source, budgets: Budgets = SHARED_CACHE) -> None:
         """Raises CorruptSegmentError or UnsupportedVersionError."""
         self.source: Source = source
-        self.announce: Callable[[int, int], None] | None = getattr(source, "will_read", None)
-        """How to tell the source what will be read; None where it does not want to know."""
-        self.name = source.name
-        self.named = NamedErrors(source.name)
-        """Around everything that decodes bytes of the file."""
+        self.announce = getattr(source, "will_read", None)
         self.size = source.size
-        self._mine = local()
+        self._tables = Cache(budgets.tables, holds_last=True)  # a leaf serves `find` and the scan after it
+        self._blocks = Cache(budgets.blocks)
+        self.use(source.name, self._tables.shelf, self._blocks.shelf, local(), _threads)
         tail = _Tail(source)
         self.table: dict[Key, BlockHandle] = tail.table
         self.metadata = Metadata.decode(tail.block(self.table[BlockKind.METADATA, 0, 0], BlockKind.METADATA))
@@ -111,6 +109,7 @@ class Reader:
         self.statistics: Statistics = self.metadata.statistics
         self.schema = self.metadata.schema
         self.fields = self.schema.fields
+        self.positions = self.schema.positions
         others = [(place, field) for place, field in enumerate(self.fields) if field.name != DATA_COLUMN]
         data = [field.type for field in self.fields if field.name == DATA_COLUMN]
         self.plain_data = data in ([], [pa.binary()])
@@ -119,14 +118,11 @@ class Reader:
         """Whether events are `data`, indexed columns and numbers, no more: then events need no Arrow, however many."""
         self.attribute_chunks = [FIRST_COLUMN_CHUNK + place for place, _ in others]
         """Chunks of the columns besides `data`."""
-        self.shown_type: type[str | bytes] = bytes if self.schema.binary_keys else str
-        """What callers see of keys."""
+        self.shown_type = bytes if self.schema.binary_keys else str
         self.data_place = next((place for place, field in enumerate(self.fields) if field.name == DATA_COLUMN), None)
         """The place of the column `data`; None without one."""
         self.checks = Checks(self.name, self.schema)
         self._asked: set[Hashable] = set()
-        self.everywhere: set[tuple[str, Any]] = set()
-        """Conditions that earlier questions set, of which every data block is known to hold an event."""
         self.root = Root(
             tail.block(self.table[BlockKind.DIRECTORY_ROOT, 0, 0], BlockKind.DIRECTORY_ROOT), self.own(), self.name
         )
@@ -137,8 +133,6 @@ class Reader:
             for key, handle in self.table.items()
             if key[0] in (BlockKind.DICTIONARY, BlockKind.INDEX_ROOT) and handle.offset >= tail.trailer.opening_offset
         }
-        self._tables = Cache(budgets.tables, holds_last=True)  # a leaf serves `find` and the scan after it
-        self._blocks = Cache(budgets.blocks)
         self.frames = Cache(budgets.frames)
         """Decompressed frames of strings and binary."""
         self.pages = Cache(budgets.pages)
@@ -147,13 +141,6 @@ class Reader:
         self._made_templates: dict[tuple[int, int], Templates] = {}
         self._lock = Lock()
         unlock_in_forks(self)
-
-    def shown(self, key: bytes) -> str | bytes:
-        """A space or grouping as callers see it. Raises CorruptSegmentError for text that is none."""
-        try:
-            return key if self.schema.binary_keys else key.decode()
-        except UnicodeDecodeError:
-            raise CorruptSegmentError(f"the key {key!r} is not UTF-8 text", path=self.name) from None
 
     def close(self) -> None:
         """Let go of the source; reads that are under way end well, later ones raise ClosedError."""
@@ -181,29 +168,13 @@ class Reader:
         except EsdbError as error:
             raise explained(error, self.source) from None
 
-    def own(self) -> DecodeContext:
-        """What this thread decodes everything but columns with."""
-        try:
-            return _threads.own  # type: ignore[no-any-return]
-        except AttributeError:
-            plain = Decompressor()
-            made = DecodeContext(plain, plain)
-            _threads.own = made
-            return made
-
-    def contexts(self, dictionary: int) -> list[DecodeContext]:
-        """For each column, what this thread decodes it with in blocks that name a dictionary number."""
-        try:
-            return self._mine.contexts[dictionary]  # type: ignore[no-any-return]
-        except AttributeError:
-            self._mine.contexts = {}
-        except KeyError:
-            pass
-        made = self._make_contexts(dictionary)
-        self._mine.contexts[dictionary] = made
+    def _missing_own(self) -> DecodeContext:
+        plain = Decompressor()
+        made = DecodeContext(plain, plain)
+        _threads.own = made
         return made
 
-    def _make_contexts(self, number: int) -> list[DecodeContext]:
+    def _missing_contexts(self, number: int) -> list[DecodeContext]:
         own = self.own()
         contexts = [own] * len(self.fields)
         for column in self._stored_dictionary(number) if number else ():
@@ -262,11 +233,8 @@ class Reader:
                     failure = error
         raise failure or CorruptSegmentError(f"the file has no dictionary {number}", path=self.name)
 
-    def leaf(self, number: int, *, keys: bool = True) -> Leaf:
-        """A directory leaf; `keys`: with those of its runs."""
-        key = (0, number)
-        leaf: Leaf = self._tables.find(key) or self._tables.get(key, lambda: self._read_leaf(number))
-        return self.with_keys(leaf) if keys and leaf.spaces is None else leaf
+    def _missing_leaf(self, number: int) -> Leaf:
+        return self._tables.get((0, number), lambda: self._read_leaf(number))
 
     def with_keys(self, leaf: Leaf) -> Leaf:
         """The same leaf with the keys of its runs."""
@@ -284,11 +252,6 @@ class Reader:
     def _check_leaf(self, number: int, leaf: Leaf) -> None:
         if not self.root.describes(number, leaf):
             raise CorruptSegmentError("a directory leaf and the root disagree")
-
-    def known_leaf(self, number: int) -> Leaf | None:
-        """A directory leaf, if it is at hand."""
-        found: Leaf | None = self._tables.find((0, number))
-        return found
 
     def _read_leaf(self, number: int) -> Leaf:
         root = self.root
@@ -336,10 +299,8 @@ class Reader:
 
         return self._tables.get((4, place, value), make)
 
-    def data_block(self, leaf: Leaf, number: int) -> DataBlock:
-        """The leaf's data block of that number, with what was decoded of it for earlier questions."""
-        key = leaf.first_block + number
-        return self._blocks.find(key) or self._blocks.get(key, lambda: self._read_data_block(leaf, number))
+    def _missing_block(self, leaf: Leaf, number: int) -> DataBlock:
+        return self._blocks.get(leaf.first_block + number, lambda: self._read_data_block(leaf, number))
 
     def few_data_blocks(self, parts: Sequence[BlockSlice]) -> list[DataBlock]:
         """The data blocks of slices, ascending or descending: those that are missing come with few reads."""
@@ -360,10 +321,6 @@ class Reader:
             self._asked.clear()
         self._asked.add(question)
         return False
-
-    def is_at_hand(self, number: int) -> bool:
-        """Whether a data block of the segment is kept from an earlier question."""
-        return self._blocks.find(number) is not None
 
     def kept_data_blocks(self, parts: Sequence[BlockSlice]) -> list[DataBlock]:
         """The data blocks of ascending slices: those that are at hand, and the others, kept where there is room."""
@@ -397,13 +354,8 @@ class Reader:
             raise explained(error, self.source) from None
         return blocks
 
-    def value_codes(self, dictionary: int, place: int) -> dict[Any, int]:
-        """Code of each value of a column that is stored as codes, in blocks that name a dictionary number."""
-        key = (3, dictionary, place)
-        known: _Codes | None = self._tables.find(key)
-        if known is None:
-            known = self._tables.get(key, lambda: _Codes(self._values(dictionary, place)))
-        return known.codes
+    def _missing_codes(self, dictionary: int, place: int) -> _Codes:
+        return self._tables.get((3, dictionary, place), lambda: _Codes(self._values(dictionary, place)))
 
     def _values(self, dictionary: int, place: int) -> pa.Array:
         for column in self._stored_dictionary(dictionary) if dictionary else ():

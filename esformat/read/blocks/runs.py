@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from esformat.read.blocks.plan import Stretch
+from esformat.core.opened import Stretch
 from esformat.read.blocks.reader import Reader
 
 SORTED_ROWS = 8192  # short runs up to so many rows are sorted together rather than merged

@@ -8,6 +8,7 @@ from itertools import chain
 
 import pyarrow as pa
 
+from esformat.core.opened import first_of, oldest_first
 from esformat.event import Event
 from esformat.format.schema import KEY_COLUMNS, EventSchema
 from esformat.read.answer import Answer
@@ -70,7 +71,7 @@ class CollectionScan(Answer):
 
     def count(self) -> int:
         """How many events there are; from the metadata alone where that tells."""
-        query = self._query.forward()
+        query = oldest_first(self._query)
         found = sum(scan.count() for part in self._parts() if (scan := part.scan(query)) is not None)
         return found if self._query.limit is None else min(found, self._query.limit)
 
@@ -108,7 +109,7 @@ class CollectionScan(Answer):
             known = part.schema.arrow.names
             held = tuple(field.name for field in fields if field.name in known) or ("timestamp",)
             limit = part.num_events if share is not None and self._query.limit is None else self._query.limit
-            scan = part.scan(self._query._replace(columns=held, limit=limit))
+            scan = part.scan(first_of(self._query, limit, held))
             if scan is None:
                 return
             if share is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from esformat.core.blocks import FIRST_COLUMN_CHUNK
-from esformat.core.events import Column, Columns, Event, run_events
+from esformat.core.events import Column, Columns, Event, RowEvents, run_events
 from esformat.core.leaves import BlockSlice
 from esformat.errors import CorruptSegmentError
-from esformat.format.codec import Decompressor
 from esformat.format.data_block import I64, DataBlock
 from esformat.format.encoding import decode_node
 from esformat.format.node import DecodeContext, Shape, read_head
@@ -32,15 +30,15 @@ from esformat.read.blocks.plan import Narrowed
 from esformat.read.blocks.reader import Reader
 from esformat.read.decode.event_rows import python_values
 
-MANY_ROWS = 64
-
 
 def find_rows(reader: Reader, query: Query, part: BlockSlice, block: DataBlock, narrowed: Narrowed) -> list[int] | None:
     """Rows of the block, all within one run, that answer the query; None for all of the slice."""
     low, high = part.first - part.origin, part.last - part.origin
     rows: list[int] | None = None if part.rows is None else (part.rows - part.origin).tolist()
     for name, value in narrowed.unmet:
-        equal = _rows_equal(reader, block, name, value, low, high)
+        equal: list[int] | None = reader.rows_with(block, name, value, low, high)
+        if equal is None:
+            equal = _rows_equal(reader, block, name, value, low, high)
         rows = equal if rows is None else sorted(set(rows) & set(equal))
         if not rows:
             return rows
@@ -54,12 +52,9 @@ def find_rows(reader: Reader, query: Query, part: BlockSlice, block: DataBlock, 
 
 def _rows_equal(reader: Reader, block: DataBlock, name: str, value: Any, low: int, high: int) -> list[int]:
     """Rows [low, high) of a block that have `value` in an indexed column."""
-    place = reader.schema.positions[name]
-    plain = reader.own().plain
-    short = block.short_codes(place, plain)
-    if short is not None:
-        base, stored = short
-        return _find_byte(stored, reader.value_codes(block.dictionary, place).get(value, -1) - base, low, high)
+    place, plain = reader.positions[name], reader.own().plain
+    if block.short_codes(place, plain) is not None:
+        return reader.rows_with(block, name, value, low, high) or []
     body = block.body
     head = read_head(body, block.chunks[FIRST_COLUMN_CHUNK + place], block.row_count, plain)
     equal: npt.NDArray[np.bool_]
@@ -75,22 +70,6 @@ def _rows_equal(reader: Reader, block: DataBlock, name: str, value: Any, low: in
     return rows
 
 
-def _find_byte(stored: bytes, byte: int, low: int, high: int) -> list[int]:
-    """Where a byte value stands in stored[low:high]."""
-    if not 0 <= byte <= 255:
-        return []
-    rows: list[int] = []
-    if high - low > MANY_ROWS:
-        found = np.frombuffer(stored, np.uint8, high - low, low) == byte
-        rows += (found.nonzero()[0] + low).tolist()
-        return rows
-    at = stored.find(byte, low, high)
-    while at >= 0:
-        rows.append(at)
-        at = stored.find(byte, at + 1, high)
-    return rows
-
-
 NO_COLUMNS = Columns(list)
 
 
@@ -102,24 +81,7 @@ def block_columns(reader: Reader, block: DataBlock) -> Columns:
     if not reader.attribute_chunks:
         return NO_COLUMNS
     stored = block.pieces(reader.attribute_chunks)
-    return Columns(partial(_load, reader, stored, block.dictionary, block.row_count, 0, None, None))
-
-
-def row_columns(
-    reader: Reader, block: DataBlock, low: int, high: int, shown: frozenset[str] | None, plain: Decompressor
-) -> Columns:
-    """The same of rows [low, high). What is not light is decoded now. `shown`: names of the columns; None for all."""
-    if not reader.attribute_chunks:
-        return NO_COLUMNS
-    stored: list[Any] = block.light_pieces(reader.attribute_chunks, plain)
-    if None in stored:
-        stored = [
-            piece
-            if piece is not None or not _is_shown(reader, chunk, shown)
-            else _values(reader, block, chunk - FIRST_COLUMN_CHUNK, low, high)
-            for chunk, piece in zip(reader.attribute_chunks, stored, strict=True)
-        ]
-    return Columns(partial(_load, reader, stored, block.dictionary, block.row_count, low, high, shown))
+    return Columns(_load, reader, stored, block.dictionary, block.row_count, 0, None, None)
 
 
 def _is_shown(reader: Reader, chunk: int, shown: frozenset[str] | None) -> bool:
@@ -206,70 +168,43 @@ def rows_of(parts: Sequence[RunPart]) -> Sequence[int]:
     ]
 
 
-class EventMaker:
+class EventMaker(RowEvents):
     """Makes the events of one scan, of a single run of rows or of the runs of a space."""
 
-    def __init__(
-        self,
-        reader: Reader,
-        space: str | bytes,
-        grouping: str | bytes = "",
-        *,
-        reverse: bool,
-        shown: frozenset[str] | None = None,
-    ) -> None:
-        """grouping: of a single run. shown: names of the columns that events have besides `data`; None for all."""
-        self._reader = reader
-        self._shown = shown
-        self._space, self._grouping, self._reverse = space, grouping, reverse
-        self._place = reader.data_place
-        self._plain = reader.own().plain
-
-    def stretch(self, block: DataBlock, run_start: int, low: int, high: int) -> list[Event]:
-        """Events of rows [low, high) of a block; their run begins at row `run_start` of it."""
-        with self._reader.named:
-            times = block.run_times(run_start, low, high, self._plain)
-            columns = row_columns(self._reader, block, low, high, self._shown, self._plain)
-            data = self._data(block, low, high)
-            return run_events(self._space, self._grouping, times, data, low, None, columns, self._reverse)
-
-    def picked(self, block: DataBlock, run_start: int, places: list[int]) -> list[Event]:
-        """Events of some rows of a block, all of one run."""
-        low, high = places[0], places[-1] + 1
-        with self._reader.named:
-            times = np.asarray(block.run_times(run_start, low, high, self._plain))[np.array(places) - low]
-            columns = row_columns(self._reader, block, low, high, self._shown, self._plain)
-            data = self._chosen_data(block, places)
-            return run_events(self._space, self._grouping, times, data, low, places, columns, self._reverse)
+    load = staticmethod(_load)
 
     def several(self, block: DataBlock, parts: Sequence[RunPart]) -> list[Event]:
         """Events of several runs in one block, in the order of their rows."""
         rows = rows_of(parts)
         low, high = rows[0], rows[-1] + 1
         made: list[Event] = []
-        with self._reader.named:
-            whole = len(rows) == high - low
-            data = self._data(block, low, high) if whole else self._chosen_data(block, list(rows))
-            columns = row_columns(self._reader, block, low, high, self._shown, self._plain)
+        with self.reader.named:
+            data = self.data(block, low, high, None if len(rows) == high - low else list(rows))
+            columns = self.columns(block, low, high)
             for part in parts:
                 few = None if data is None else data[len(made) : len(made) + len(part.times)]
-                made += run_events(self._space, part.grouping, part.times, few, part.first, part.rows, columns, False)
+                made += run_events(self.space, part.grouping, part.times, few, part.first, part.rows, columns, False)
         return made
 
-    def _data(self, block: DataBlock, low: int, high: int) -> list[Any] | None:
-        if self._place is None:
-            return None
-        if not self._reader.plain_data:
-            return list(_values(self._reader, block, self._place, low, high))
-        context = self._reader.contexts(block.dictionary)[self._place]
-        return block.bytes_node(self._place, context).values(low, high, context, self._reader.frames)
+    def pieces(self, block: DataBlock, low: int, high: int) -> list[Any]:
+        """What the columns besides `data` of rows [low, high) are loaded from: what is not light is decoded now."""
+        reader = self.reader
+        stored: list[Any] = block.light_pieces(reader.attribute_chunks)
+        return [
+            piece
+            if piece is not None or not _is_shown(reader, chunk, self.shown)
+            else _values(reader, block, chunk - FIRST_COLUMN_CHUNK, low, high)
+            for chunk, piece in zip(reader.attribute_chunks, stored, strict=True)
+        ]
 
-    def _chosen_data(self, block: DataBlock, places: list[int]) -> list[Any] | None:
-        if self._place is None:
-            return None
-        if not self._reader.plain_data:
-            low = places[0]
-            near = _values(self._reader, block, self._place, low, places[-1] + 1)
-            return [near[place - low] for place in places]
-        context = self._reader.contexts(block.dictionary)[self._place]
-        return block.bytes_node(self._place, context).chosen_values(places, context, self._reader.frames)
+    def payloads(self, block: DataBlock, low: int, high: int, places: list[int] | None) -> list[Any]:
+        """The payloads of rows [low, high), or of those of them at ascending places."""
+        reader, place = self.reader, self.reader.data_place
+        if not reader.plain_data:
+            near = _values(reader, block, place, low, high)
+            return list(near) if places is None else [near[place - low] for place in places]
+        context = reader.contexts(block.dictionary)[place]
+        node = block.bytes_node(place, context)
+        if places is None:
+            return node.values(low, high, context, reader.frames)
+        return node.chosen_values(places, context, reader.frames)

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from esformat.core.events import Event
+from esformat.core.opened import Stretch, oldest_first
 from esformat.format.data_block import I64, DataBlock
 from esformat.read.ask.question import Query
-from esformat.read.blocks.plan import Stretch, narrow, slices
+from esformat.read.blocks.plan import narrow, slices
 from esformat.read.blocks.reader import Reader
 from esformat.read.decode.block_events import EventMaker, RunPart, find_rows
 from esformat.read.decode.run_batches import BatchMaker
@@ -59,7 +60,7 @@ class SmallSpace:
         if narrowed.nothing:
             return
         blocks: dict[int, DataBlock] = {}
-        forward, filtered = query.forward(), query.filtered
+        forward, filtered = oldest_first(query), query.filtered
         for grouping, stretch in self._runs:
             for part in slices(reader, forward, stretch, narrowed):
                 block = blocks.get(part.number)

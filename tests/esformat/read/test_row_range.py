@@ -197,7 +197,7 @@ def test_kept_pages_are_bounded(segment):
             for first in range(0, 3000 - rows, step):
                 scan_rows(again, first, first + rows, columns=columns).to_table()
         assert 1 << 17 < pages.held_bytes <= 1 << 18
-        assert len(again._reader.pages._shelf.values) < (1 << 18) // 2000
+        assert len(again._reader.pages.shelf.values) < (1 << 18) // 2000
         with cut_small(Pieces(page_rows=200)):
             held = pages.held_bytes
             scan_rows(again, 7, 2900).to_table()

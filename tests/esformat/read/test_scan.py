@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
 import esformat
-from esformat.read.blocks.plan import Stretch
+from esformat.core.opened import Stretch
 from esformat.read.decode.block_group import BlockGroup
 from esformat.read.scan import _first_of
 from esformat.write.block_encoder import BLOCK_ROWS

@@ -11,8 +11,8 @@ from broken_writer import BROKEN
 from small_pieces import Pieces, cut_small
 
 import esformat
+from esformat.core.opened import NamedErrors
 from esformat.core.values import gather
-from esformat.read.blocks.named import NamedErrors
 from tests.fuzz.segment import QUESTIONS
 
 PIECES = Pieces(block_rows=16, leaf_blocks=4, leaf_runs=20, page_values=8, chunk_entries=12)

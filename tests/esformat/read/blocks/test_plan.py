@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 import esformat
+from esformat.core.opened import Stretch
 from esformat.read.ask.question import Query
-from esformat.read.blocks.plan import Narrowed, Stretch, slices
+from esformat.read.blocks.plan import Narrowed, slices
 
 
 @pytest.fixture

@@ -1,0 +1,459 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""What an open segment has at hand: looked up by compiled code, as every question about a space does it several times.
+
+Nothing is read here: what is not at hand, the class that inherits from `Opened` makes.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import cython
+from cython.cimports.cpython import array
+from cython.cimports.cpython.dict import PyDict_GetItem
+from cython.cimports.cpython.ref import PyObject
+
+from esformat.core.leaves import Leaf
+from esformat.errors import CorruptSegmentError, EsdbError
+
+MANY_PARTS = 100
+"""Lists of columns, and conditions, that are remembered as checked."""
+_MOST_ROWS = (1 << 63) - 1
+
+
+@cython.final
+@cython.cclass
+class Shelf:
+    """What one cache holds: it outlives the cache in its budget's queue, empty."""
+
+    values = cython.declare(dict, visibility="readonly")  # type: dict[Any, Any]
+    used = cython.declare(set, visibility="readonly")  # type: set[Any]
+    """What was found since it was looked at for being forgotten."""
+    held = cython.declare(cython.longlong, visibility="public")  # type: int
+    """Bytes."""
+    count = cython.declare(cython.Py_ssize_t, visibility="public")  # type: int
+
+    def __init__(self) -> None:
+        self.values, self.used = {}, set()
+
+    def find(self, key: Any) -> Any:
+        """The value of a key, which is marked as used, or None. Takes no lock."""
+        return self._find(key)
+
+    @cython.cfunc
+    def _find(self, key: object) -> object:
+        found: cython.pointer(PyObject) = PyDict_GetItem(self.values, key)
+        if found == cython.NULL:
+            return None
+        self.used.add(key)
+        return cython.cast(object, found)
+
+
+@cython.final
+@cython.cclass
+class NamedErrors:
+    """Around the decoding of a file's bytes: errors get the file's name, and what Arrow, NumPy or the compiled core
+    say of the values is an error of the file. Threads may share it.
+    """
+
+    _name: str
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if error is None:
+            return
+        if isinstance(error, EsdbError):
+            error.path = error.path or self._name
+        elif isinstance(error, (ValueError, IndexError, OverflowError)):  # Arrow's are among them
+            raise CorruptSegmentError(f"stored values are broken: {error}", path=self._name) from error
+
+
+@cython.final
+@cython.cclass
+class Query:
+    """What a scan asks for. Times are µs, [start, end); `columns` None means all.
+
+    A condition is an index and a value; or several values as a frozenset, and then blocks that hold one of them may
+    also give events with other values, so the caller filters them.
+    """
+
+    start = cython.declare(object, visibility="readonly")  # type: int | None
+    end = cython.declare(object, visibility="readonly")  # type: int | None
+    reverse = cython.declare(cython.bint, visibility="readonly")  # type: bool
+    limit = cython.declare(object, visibility="readonly")  # type: int | None
+    columns = cython.declare(object, visibility="readonly")  # type: tuple[str, ...] | None
+    conditions = cython.declare(tuple, visibility="readonly")  # type: tuple[tuple[str, Any], ...]
+    timed = cython.declare(cython.bint, visibility="readonly")  # type: bool
+    """Whether the query bounds time."""
+    filtered = cython.declare(cython.bint, visibility="readonly")  # type: bool
+    """Whether rows must be looked at to know if they belong to the answer."""
+
+    def __init__(
+        self, start: Any = None, end: Any = None, reverse: bool = False, limit: Any = None, columns: Any = None,
+        conditions: tuple[Any, ...] = (),
+    ) -> None:  # fmt: skip
+        self.start, self.end, self.reverse, self.limit = start, end, reverse, limit
+        self.columns, self.conditions = columns, conditions
+        self.timed = start is not None or end is not None
+        self.filtered = self.timed or len(conditions) > 0
+
+    def covers(self, low: int, high: int) -> bool:
+        """Whether every timestamp in [low, high] is within the query's time."""
+        return (self.start is None or low >= self.start) and (self.end is None or high < self.end)
+
+    def misses(self, low: int, high: int) -> bool:
+        """Whether no timestamp in [low, high] is within the query's time."""
+        return (self.start is not None and high < self.start) or (self.end is not None and low >= self.end)
+
+    def described(self) -> list[str]:
+        """What it asks for beyond everything, as a caller writes it."""
+        bounds = [("start", self.start), ("end", self.end), ("limit", self.limit)]
+        parts = [f"{name}={value!r}" for name, value in bounds if value is not None]
+        return parts + [f"{name}={value!r}" for name, value in self.conditions] + (["reverse"] if self.reverse else [])
+
+
+def oldest_first(query: Query) -> Query:
+    """The same question for all its answers, oldest first."""
+    return Query(query.start, query.end, False, None, query.columns, query.conditions)
+
+
+def first_of(query: Query, limit: Any, columns: Any) -> Query:
+    """The same question for so many answers, None for all, in some columns."""
+    return Query(query.start, query.end, query.reverse, limit, columns, query.conditions)
+
+
+@cython.cclass
+class KnownParts:
+    """Parts of questions that were checked before: the same columns and conditions come again and again."""
+
+    _columns: set[Any]
+    _conditions: dict[Any, Any]
+
+    def __cinit__(self) -> None:
+        self._columns, self._conditions = set(), {}
+
+    def knows_columns(self, columns: Any) -> bool:
+        """Whether a tuple of columns was remembered."""
+        return columns in self._columns
+
+    def remember(self, columns: Any, name: Any, value: Any) -> None:
+        """Remember, while there are few, a tuple of columns, and a condition of text; None for none."""
+        if columns is not None and len(self._columns) < MANY_PARTS:
+            self._columns.add(columns)
+        if type(name) is str and type(value) is str and len(self._conditions) < MANY_PARTS:
+            self._conditions[name, value] = ((name, value),)
+
+    def query(
+        self, start: Any, end: Any, reverse: Any, limit: Any, columns: Any, name: Any = None, value: Any = None
+    ) -> Query | None:
+        """A question whose parts need no check, or were checked before; None for any other."""
+        conditions: Any = ()
+        if start is not None or end is not None:
+            return None
+        if limit is not None and (type(limit) is not int or not 0 <= limit <= _MOST_ROWS):
+            return None
+        if columns is not None and (type(columns) is not tuple or columns not in self._columns):
+            return None
+        if name is not None:
+            conditions = self._conditions.get((name, value)) if type(name) is str and type(value) is str else None
+            if conditions is None:
+                return None
+        return Query(None, None, bool(reverse), limit, columns, conditions)
+
+
+@cython.final
+@cython.freelist(64)
+@cython.cclass
+class Stretch:
+    """Rows [first, last) of the segment, all in one leaf. `run_start`: where their run begins, -1 for several runs."""
+
+    leaf = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
+    first = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    last = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    run_start = cython.declare(cython.longlong, visibility="readonly")  # type: int
+
+    def __init__(
+        self, leaf: cython.Py_ssize_t, first: cython.longlong, last: cython.longlong, run_start: cython.longlong
+    ) -> None:
+        self.leaf, self.first, self.last, self.run_start = leaf, first, last, run_start
+
+
+def part_of(stretch: Stretch, first: int, last: int) -> Stretch:
+    """The part of a stretch that lies in rows [first, last)."""
+    return Stretch(stretch.leaf, max(stretch.first, first), min(stretch.last, last), stretch.run_start)
+
+
+@cython.cclass
+class Opened:
+    """Leaves of the directory and data blocks by their numbers, and what a thread decodes blocks with."""
+
+    announce = cython.declare(object, visibility="public")  # type: Any
+    """How to tell the source what will be read; None where it does not want to know."""
+    everywhere = cython.declare(dict, visibility="readonly")  # type: dict[tuple[tuple[str, Any], ...], Any]
+    """Conditions that earlier questions set alone, of which every data block is known to hold an event, and what the
+    indexes then say.
+    """
+    name = cython.declare(object, visibility="readonly")  # type: str
+    named = cython.declare(NamedErrors, visibility="readonly")  # type: NamedErrors
+    """Around everything that decodes bytes of the file."""
+    positions = cython.declare(dict, visibility="public")  # type: dict[str, int]
+    """Place of each payload and index column."""
+    shown_type = cython.declare(object, visibility="public")  # type: type[str | bytes]
+    """What callers see of keys."""
+    _leaves: Shelf
+    _data: Shelf
+    _mine: object
+    _threads: object
+
+    def __cinit__(self) -> None:
+        self._leaves, self._data = Shelf(), Shelf()
+
+    def use(self, name: str, leaves: Shelf, blocks: Shelf, mine: Any, threads: Any) -> None:
+        """Begin with these shelves. name: of the file. mine: of each thread, an attribute `contexts`: by number of a
+        dictionary. threads: the same of all segments, an attribute `own`.
+        """
+        self.name, self.named, self.everywhere = name, NamedErrors(name), {}
+        self._leaves, self._data, self._mine, self._threads = leaves, blocks, mine, threads
+
+    def own(self) -> Any:
+        """What this thread decodes everything but columns with."""
+        try:
+            return self._threads.own
+        except AttributeError:
+            return self._missing_own()
+
+    def shown(self, key: bytes) -> str | bytes:
+        """A space or grouping as callers see it. Raises CorruptSegmentError for text that is none."""
+        if self.shown_type is bytes:
+            return key
+        try:
+            return key.decode("utf-8")
+        except UnicodeDecodeError:
+            raise CorruptSegmentError(f"the key {key!r} is not UTF-8 text", path=self.name) from None
+
+    @cython.ccall
+    def leaf(self, number: Any, keys: cython.bint = True) -> Leaf:
+        """A directory leaf; `keys`: with those of its runs."""
+        leaf = self._leaves._find((0, number))
+        if leaf is None:
+            leaf = self._missing_leaf(number)
+        return self.with_keys(leaf) if keys and leaf.spaces is None else leaf
+
+    def known_leaf(self, number: int) -> Leaf | None:
+        """A directory leaf, if it is at hand."""
+        return self._leaves._find((0, number))
+
+    @cython.ccall
+    def data_block(self, leaf: Any, number: cython.Py_ssize_t) -> Any:
+        """The leaf's data block of that number, with what was decoded of it for earlier questions."""
+        block = self._data._find(leaf.first_block + number)
+        return self._missing_block(leaf, number) if block is None else block
+
+    def is_at_hand(self, number: int) -> bool:
+        """Whether a data block of the segment is kept from an earlier question."""
+        return self._data._find(number) is not None
+
+    def contexts(self, dictionary: int) -> Any:
+        """For each column, what this thread decodes it with in blocks that name a dictionary number."""
+        try:
+            return self._mine.contexts[dictionary]
+        except (AttributeError, KeyError):
+            made = self._missing_contexts(dictionary)
+            self._mine.__dict__.setdefault("contexts", {})[dictionary] = made
+            return made
+
+    @cython.ccall
+    def value_codes(self, dictionary: Any, place: Any) -> dict[Any, int]:
+        """Code of each value of a column that is stored as codes, in blocks that name a dictionary number."""
+        known = self._leaves._find((3, dictionary, place))
+        return (self._missing_codes(dictionary, place) if known is None else known).codes
+
+    @cython.ccall
+    def rows_with(self, block: Any, name: str, value: Any, low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> Any:
+        """Rows [low, high) of a block that have a value in a column; None where its codes are not at hand.
+
+        Raises ValueError where the block has other rows.
+        """
+        place = self.positions[name]
+        known: dict[Any, Any] = block.kept_codes
+        codes = known.get(place)
+        if codes is None:
+            return None
+        base, held = codes
+        stored: bytes = held
+        if not 0 <= low <= high <= len(stored):
+            raise ValueError("the block does not have the rows that are asked for")
+        code = self.value_codes(block.dictionary, place).get(value, -1) - base
+        rows: list[int] = []
+        if 0 <= code <= 255:
+            byte: cython.uchar = code
+            at: cython.p_uchar = stored
+            row: cython.Py_ssize_t
+            for row in range(low, high):
+                if at[row] == byte:
+                    rows.append(row)  # noqa: PERF401 - a comprehension is a function of its own, and as quick
+        return rows
+
+    def matching(self, query: Query, stretch: Stretch, narrowed: Any, maker: Any, find: Any) -> Iterator[Any]:
+        """What a maker makes of the rows of a stretch, all of one run, that meet the one condition."""
+        ((name, value),) = narrowed.unmet
+        leaf = self.leaf(stretch.leaf, False)
+        edges: array.array = leaf.block_rows
+        begin: cython.Py_ssize_t = leaf.block_of(stretch.first)
+        end: cython.Py_ssize_t = leaf.block_of(stretch.last - 1) + 1
+        if not 0 <= begin < end < len(edges):
+            raise ValueError("a leaf does not hold the rows that are asked for")
+        i: cython.Py_ssize_t
+        for i in range(end - begin):
+            at: cython.Py_ssize_t = end - 1 - i if query.reverse else begin + i
+            origin: cython.longlong = edges.data.as_longlongs[at]
+            low: cython.longlong = max(stretch.first, origin) - origin
+            high: cython.longlong = min(stretch.last, edges.data.as_longlongs[at + 1]) - origin
+            block = self.data_block(leaf, at)
+            with self.named:
+                rows = self.rows_with(block, name, value, low, high)
+                if rows is None:
+                    part = leaf.slices(low + origin, high + origin, stretch.run_start)[0]
+                    rows = find(self, query, part, block, narrowed)
+            if rows is None:
+                yield maker.stretch(block, max(stretch.run_start - origin, 0), low, high)
+            elif rows:
+                yield maker.picked(block, max(stretch.run_start - origin, 0), rows)
+
+    @cython.cfunc
+    def of_one_block(self, stretch: Stretch, limit: object, reverse: cython.bint, maker: object) -> object:
+        """What a maker makes of a stretch, or of so many of its rows, that lies in one block; None for any other."""
+        first: cython.longlong = stretch.first
+        last: cython.longlong = stretch.last
+        most: cython.longlong
+        if limit is not None:
+            most = limit
+            if last - first > most:
+                first, last = (last - most, last) if reverse else (first, first + most)
+        if first >= last:
+            return None
+        leaf = self.leaf(stretch.leaf, False)
+        at: cython.Py_ssize_t = leaf.block_of(first)
+        edges: array.array = leaf.block_rows
+        if not 0 <= at < len(edges) - 1 or last > edges.data.as_longlongs[at + 1]:
+            return None
+        origin: cython.longlong = edges.data.as_longlongs[at]
+        block = self.data_block(leaf, at)
+        return maker.stretch(block, max(stretch.run_start - origin, 0), first - origin, last - origin)
+
+
+@cython.auto_pickle(False)
+@cython.cclass
+class SpaceRows:
+    """Which rows of a segment are the events of a space."""
+
+    _reader = cython.declare(object, visibility="readonly")  # type: Any
+    key = cython.declare(object, visibility="readonly")  # type: str | bytes
+    """The space's key."""
+    key_bytes = cython.declare(bytes, visibility="readonly")  # type: bytes
+    num_events = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    """How many they are."""
+    _stretches = cython.declare(list, visibility="readonly")  # type: list[Stretch]
+    """The rows of each of its runs, in the order of the file; of a run that crosses leaves, those in each leaf."""
+    _groupings = cython.declare(list, visibility="readonly")  # type: list[tuple[bytes, int]]
+    """Its groupings, and how many events each has."""
+
+    def __init__(self, reader: Opened, asked: Any, key: bytes, leaves: Any) -> None:
+        """asked: the key as the caller gave it. leaves: numbers of those that can hold the space, ascending."""
+        self._reader, self.key_bytes, self._stretches, self._groupings = reader, key, [], []
+        number: cython.Py_ssize_t
+        for number in leaves:
+            leaf: object = reader.leaf(number)
+            first, last = leaf.spaces.places_of(key)
+            self._add_runs(number, leaf, first, last)
+        if self._stretches:
+            self.key = asked if type(asked) is reader.shown_type else reader.shown(key)
+
+    @cython.cfunc
+    def _add_runs(
+        self, number: cython.Py_ssize_t, leaf: object, first: cython.Py_ssize_t, last: cython.Py_ssize_t
+    ) -> object:
+        """Add runs [first, last) of a leaf, of which the first may go on from the leaf before."""
+        edges: array.array = leaf.run_rows
+        groupings = leaf.groupings if leaf.has_groupings else None
+        if not 0 <= first <= last < len(edges):
+            raise ValueError("a leaf has fewer runs")
+        run: cython.Py_ssize_t
+        for run in range(first, last):
+            grouping: bytes = b"" if groupings is None else groupings[run]
+            start: cython.longlong = edges.data.as_longlongs[run]
+            count: cython.longlong = edges.data.as_longlongs[run + 1] - start
+            self.num_events += count
+            self._stretches.append(Stretch(number, start, start + count, start))
+            if self._groupings and self._groupings[len(self._groupings) - 1][0] == grouping:
+                before: cython.longlong = self._groupings.pop()[1]
+                added: Stretch = self._stretches[len(self._stretches) - 1]
+                added.run_start = start - before
+                count += before
+            self._groupings.append((grouping, count))
+        return None
+
+
+@cython.auto_pickle(False)
+@cython.cclass
+class ScanRows:
+    """Which rows a scan reads, and how: see `Scan`."""
+
+    _reader = cython.declare(object, visibility="readonly")  # type: Any
+    _query = cython.declare(Query, visibility="public")  # type: Query
+    _stretches = cython.declare(object, visibility="readonly")  # type: Any
+    _span = cython.declare(tuple, visibility="readonly")  # type: tuple[int, int]
+    _keys = cython.declare(object, visibility="readonly")  # type: tuple[str | bytes, str | bytes] | None
+    _small = cython.declare(object, visibility="public")  # type: Any
+    _listed = cython.declare(object, visibility="readonly")  # type: Any
+    _threads = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
+    _whole = cython.declare(cython.bint, visibility="readonly")  # type: bool
+    _merged = cython.declare(cython.bint, visibility="readonly")  # type: bool
+    _page = cython.declare(cython.bint, visibility="readonly")  # type: bool
+
+    def __init__(
+        self, reader: Any, query: Query, stretches: Any, span: tuple[int, int], keys: Any = None, whole: bool = False,
+        merged: bool = False, small: Any = None, listed: Any = None, threads: int = 0, page: bool = False,
+    ) -> None:  # fmt: skip
+        """Made by the verbs of Segment and Space.
+
+        stretches: gives the stretches of rows to read, in row order. span: the rows [low, high) that they lie in.
+        keys: space and grouping where all rows are of one run. whole: whether they are all rows of the segment, time
+        apart. merged: whether their rows are merged by time.
+        small: gives the space, where that is small and has several groupings.
+        listed: ascending rows of the segment; the scan gives no others.
+        threads: that decode a long answer; 0: as many as are good.
+        page: whether these are all of a few rows, which others may ask for soon.
+        """
+        if len(span) != 2:
+            raise ValueError("a span has two ends")
+        self._reader, self._query, self._stretches, self._span, self._keys = reader, query, stretches, span, keys
+        self._whole, self._merged, self._small, self._listed = whole, merged, small, listed
+        self._threads, self._page = threads, page
+
+    def near_parts(self, maker: Any, narrow: Any, find: Any) -> Any:
+        """What a maker makes of the rows of one run that lie in one leaf of a local file, block by block; None where
+        that is not all there is to it.
+
+        narrow: asks the indexes. find: finds the rows of a block by other means than codes at hand.
+        """
+        query: Query = self._query
+        reader: Opened = self._reader
+        known: list[Any] = list(self._stretches())
+        if len(known) != 1 or reader.announce is not None:
+            return None
+        if not query.filtered:
+            made = reader.of_one_block(known[0], query.limit, query.reverse, maker)
+            return None if made is None else (made,)
+        narrowed = reader.everywhere.get(query.conditions)
+        if narrowed is None:
+            narrowed = narrow(reader, query, self._span[0], self._span[1])
+        if narrowed.nothing or query.limit == 0:
+            return ()
+        if query.timed or len(narrowed.unmet) != 1 or narrowed.rows is not None or narrowed.blocks is not None:
+            return None
+        return reader.matching(query, known[0], narrowed, maker, find)
