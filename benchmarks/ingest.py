@@ -33,11 +33,13 @@ from benchmarks.section import report
 
 EVENT_BYTES = 128
 POOL_EVENTS = 200_000
+POOL_BATCHES = 20_000
 RETENTION_BYTES = 200 << 20
 RESULT = Path(__file__).parent / "results" / "ingest.json"
 WORKS: dict[str, dict[str, Any]] = {
     "I1": {"batch": 1000, "appenders": 4, "retain": True},
     "I2": {"batch": 100, "appenders": 16, "retain": True},
+    "I2-1": {"batch": 1, "appenders": 64, "retain": True},
     "I3-10": {"batch": 1000, "appenders": 4, "spaces": 10, "only": ["aggregator"]},
     "I3-50000": {"batch": 1000, "appenders": 4, "spaces": 50_000, "only": ["aggregator"]},
     "I4": {"batch": 1000, "appenders": 4, "reader": True, "only": ["aggregator", "aggregator-process"]},
@@ -50,7 +52,7 @@ WORKS: dict[str, dict[str, Any]] = {
 def make_batches(rows: int, spaces: int, seed: int) -> list[Batch]:
     """Batches with 128 bytes of payload an event, half of which nobody can guess; spaces in turn."""
     rng = np.random.default_rng(seed)
-    count = POOL_EVENTS // rows
+    count = min(POOL_EVENTS // rows, POOL_BATCHES)
     start = time.time_ns() // 1000
     pages = [
         f'{{"type":"{kind}","page":"/shop/{page}","id":"' for kind in ("view", "click", "buy") for page in range(99)

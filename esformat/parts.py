@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from esformat.base.launch import launch
     from esformat.base.notebook import html_facts, html_time
     from esformat.base.quantity import parse_duration, parse_size
+    from esformat.core.commits import LOOKING_AGAIN, MARKED, SYNCING, Commits, sync_file
     from esformat.event import to_bound, to_microseconds
     from esformat.format.json_text import as_text
     from esformat.format.json_values import JsonValues
@@ -45,6 +46,7 @@ else:
         {
             "esformat.read.anatomy": "anatomy",
             "esformat.write.allocators": "release_unused",
+            "esformat.core.commits": "LOOKING_AGAIN MARKED SYNCING Commits sync_file",
             "esformat.event": "to_bound to_microseconds",
             "esformat.read.answer": "Answer Unpicklable",
             "esformat.read.decode.event_rows": "rows_of_batch",
@@ -77,11 +79,15 @@ else:
 __all__ = [
     "KEY_COLUMNS",
     "LEAST_FRAME_BYTES",
+    "LOOKING_AGAIN",
+    "MARKED",
     "MOST_FRAME_BYTES",
+    "SYNCING",
     "TIMESTAMP_TYPE",
     "UNIX_UNITS",
     "Answer",
     "Bounds",
+    "Commits",
     "EventDataset",
     "EventRows",
     "EventSchema",
@@ -118,6 +124,7 @@ __all__ = [
     "scan_rows",
     "span_of_times",
     "sync_directory",
+    "sync_file",
     "to_arrow",
     "to_bound",
     "to_microseconds",

@@ -203,7 +203,7 @@ class WriterEngine:
         )  # the last file takes no large part of the budget
         self.log = Log(
             layout.log, self.durability, files=recovered.files, position=recovered.position, file_bytes=file_bytes,
-            check_alone=self.lock.check,
+            guard=self.lock,
         )  # fmt: skip
         undoing.callback(self.log.close)
         self.manifest.note_change = self.log.note_change

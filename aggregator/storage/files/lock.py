@@ -25,6 +25,7 @@ from aggregator.errors import CatalogLockedError
 from aggregator.storage.files.layout import same_file
 from aggregator.storage.files.modes import create_file
 
+_ALL = 2**64 - 1
 _ADDRESS = re.compile(r"https?://[A-Za-z0-9.:%_\[\]-]{1,270}")
 
 
@@ -60,6 +61,11 @@ class WriterLock:
             if self._descriptor >= 0:
                 with contextlib.suppress(OSError):  # what is in the file is for people
                     self._sign()
+
+    @property
+    def named(self) -> tuple[bytes, int, int]:
+        """The path that the lock's file must have, and the file's device and inode, without a sign."""
+        return os.fsencode(self._path), self._file.st_dev & _ALL, self._file.st_ino & _ALL
 
     def check(self) -> None:
         """Make sure that nobody else can write. Raises CatalogLockedError where somebody may, OSError."""

@@ -10,8 +10,10 @@ from typing import Any
 from aggregator.storage.files.checksum import checksum64, hasher64
 from aggregator.storage.log.frame import FrameHead, FrameKind, frame_bytes, padded
 
-WAITING, TAKEN, LEADING, DONE = range(4)
-"""How far an entry is. TAKEN: a leader is at it, or will give it back to those that wait."""
+WAITING, TAKEN, DONE = range(3)
+"""How far an entry is. TAKEN: a leader is at it."""
+UNKNOWN, PLACING, PLACED, PUBLISHING, PASSED, PUBLISHED = range(6)
+"""What became of it. From PASSED on it is settled: there was nothing to write, or its own thread is to blame."""
 
 
 @dataclass(eq=False, slots=True)
@@ -37,6 +39,7 @@ class Entry:
     body_check: int = field(init=False)
     error: BaseException | None = None
     state: int = WAITING
+    fate: int = UNKNOWN
     turn: LockType = field(default_factory=allocate_lock)
 
     def __post_init__(self) -> None:

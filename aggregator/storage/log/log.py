@@ -9,24 +9,47 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Condition, Lock
-from typing import Any
+from typing import Any, Protocol
 
 from aggregator.base.forked import leave_when_forked
 from aggregator.errors import CatalogLockedError, LogFailedError
 from aggregator.policy import Durability
 from aggregator.storage.files.modes import create_file
-from aggregator.storage.log.entry import DONE, LEADING, TAKEN, WAITING, Entry, frames_of
+from aggregator.storage.log.entry import (
+    DONE,
+    PASSED,
+    PLACED,
+    PLACING,
+    PUBLISHED,
+    PUBLISHING,
+    TAKEN,
+    WAITING,
+    Entry,
+    frames_of,
+)
 from aggregator.storage.log.file import MARK_NAME, LogFile, Marks, encode_mark, file_name
 from aggregator.storage.log.frame import FILE_HEADER_BYTES, encode_file_header, frame_bytes
 from esformat import ClosedError
-from esformat.parts import sync_directory
+from esformat.parts import LOOKING_AGAIN, MARKED, SYNCING, Commits, sync_directory, sync_file
 
 GROUP_BYTES = 16 << 20
 """At most so much is written and synced at once: about 50 ms of a disk that writes 300 MB/s."""
-_WRITE_BUFFERS = 512  # of one writev; Linux takes 1,024
+MOST_GROUPS = 3
+"""So many groups one thread writes before it lets the next lead: waking that costs more than writing another."""
+
+
+class Guard(Protocol):
+    """A lock that keeps other processes from writing."""
+
+    @property
+    def named(self) -> tuple[bytes, int, int]:
+        """The path that its file must have, and the file's device and inode."""
+
+    def check(self) -> None:
+        """Raises CatalogLockedError where another process may write to the catalog."""
 
 
 class Log:
@@ -40,22 +63,23 @@ class Log:
         files: list[LogFile],
         position: int,
         file_bytes: int,
-        check_alone: Callable[[], None] = lambda: None,
+        guard: Guard | None = None,
     ) -> None:
         """Start a new file at `position`. Raises OSError.
 
         files: those that are there, oldest first. file_bytes: of a file that gets a successor.
-        check_alone: raises CatalogLockedError where another process may write to the catalog; asked before anything is
-        written, and again before it is acknowledged.
+        guard: asked before anything is written, and again before it is acknowledged.
         """
-        self._check_alone = check_alone
+        self._guard = guard
         self._file_bytes = file_bytes
         self._directory = directory
         self._durability = durability
         self._lock = Lock()
         self._idle = Condition(self._lock)
         self._queue: deque[Entry] = deque()
-        self._leading = False
+        self._leader: Entry | None = None  # whose thread writes, or has been woken to
+        self._taken: list[Entry] = []  # what it is at
+        self._commits = Commits()
         self._closed = False
         self._failure: LogFailedError | None = None
         self._files = list(files)
@@ -119,23 +143,27 @@ class Log:
 
         Raises LogFailedError, and then it is not published; ClosedError.
         """
-        leads = False
         try:
             with self._lock:
                 self._check()
+                if self._leader is None:
+                    self._leader = entry  # from here on nobody else leads, wherever this is interrupted
                 self._queue.append(entry)
-                if not self._leading:
-                    leads = self._leading = True
-                    entry.state = LEADING
-            if not leads:
-                entry.turn.acquire()
-            if entry.state == LEADING:
-                self._lead(entry)
+            while entry.state != DONE:
+                if self._leader is entry:
+                    self._lead()
+                else:
+                    entry.turn.acquire()
         except BaseException:
-            self._leave(entry)
+            done = False
+            while not done:
+                with contextlib.suppress(BaseException):  # the interrupt that came first is raised
+                    done = self._leave(entry)
             raise
         if entry.error is not None:
             raise entry.error
+        if entry.fate < PASSED:  # whoever led was interrupted more than once
+            raise self._failure or self._not_written(KeyboardInterrupt())
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -143,104 +171,143 @@ class Log:
         if self._closed:
             raise ClosedError("the catalog is closed", path=str(self._directory.parent))
 
-    def _leave(self, entry: Entry) -> None:
+    def _leave(self, entry: Entry) -> bool:
         """After an interrupt: nobody will come for this entry any more. What others wait for is done all the same; a
-        leader who is at it is waited for, so that it is known what became of it.
+        leader who is at it is waited for, so that it is known what became of it. Gives whether that is all.
         """
-        while True:
-            with self._lock:
-                if entry.state == WAITING and entry in self._queue:
-                    self._queue.remove(entry)
-                if entry.state != TAKEN:
-                    break
-            with contextlib.suppress(BaseException):  # the interrupt that came first is raised
-                entry.turn.acquire()
-                break
-        if entry.state == LEADING:
-            entry.turn.acquire(blocking=False)
-            self._lead(entry)
+        if self._leader is entry:
+            self._lead()
+        with self._lock:
+            if entry.state == WAITING and entry in self._queue:
+                self._queue.remove(entry)
+            if self._leader is not None:
+                _wake(self._leader)  # the interrupt may have come between naming it and waking it
+        if entry.state == TAKEN and self._leader is not entry:
+            entry.turn.acquire()
+        return entry.state != TAKEN and self._leader is not entry
 
-    def _lead(self, own: Entry) -> None:
-        group: list[Entry] = []
-        taken: list[Entry] = []
+    def _lead(self) -> None:
+        """Write what waits, one's own entry first, and hand over. Called again after an interrupt, it goes on."""
+        try:
+            self._tell()  # whom an interrupt kept from being told
+            for _ in range(MOST_GROUPS):
+                self._settle_group()
+                if self._failure is not None or not self._queue:
+                    break
+        finally:
+            self._tell()
+            self._hand_over()
+
+    def _settle_group(self) -> None:
+        """Write the next entries together, publish them, and tell all whose fate that decides."""
         self._undone = False
         try:
-            group, taken = self._take_group()
+            self._take()
+            for entry in self._taken:
+                self._place(entry)
+            group = [entry for entry in self._taken if entry.fate == PLACED]
             if group:
                 self._write_group(group)
         except BaseException as error:
-            self._fail(group, error)
+            self._fail(error)
             if not isinstance(error, OSError):
                 raise
         finally:
-            own.state = DONE
-            self._hand_over()
-            for entry in taken:
-                entry.state = DONE
-                entry.turn.release()
+            self._tell()
 
-    def _take_group(self) -> tuple[list[Entry], list[Entry]]:
-        """The entries to write together, placed, and all entries that this settles. The leader's own is among them."""
-        with self._lock:
-            waiting = list(self._queue)
-            for entry in waiting:
-                if entry.state == WAITING:
-                    entry.state = TAKEN
-        group: list[Entry] = []
-        taken: list[Entry] = []
+    def _take(self) -> None:
+        """Take the entries out of the queue that are written together: about GROUP_BYTES, and no key twice."""
         keys: set[Any] = set()
         size = 0
-        for entry in waiting:
-            size += frame_bytes(entry.body_length)
-            if (group and size > GROUP_BYTES) or entry.key in keys:
-                break
-            taken.append(entry)
-            if self._place(entry):
-                group.append(entry)
+        with self._lock:
+            while self._queue:
+                entry = self._queue[0]
+                size += frame_bytes(entry.body_length)
+                if (self._taken and size > GROUP_BYTES) or entry.key in keys:
+                    break
+                self._taken.append(entry)
+                entry.state = TAKEN
+                self._queue.popleft()
                 if entry.key is not None:
                     keys.add(entry.key)
-        with self._lock:
-            for _ in taken:
-                self._queue.popleft()
-            for entry in waiting[len(taken) :]:
-                entry.state = WAITING
-        return group, taken
 
     @staticmethod
-    def _place(entry: Entry) -> bool:
+    def _place(entry: Entry) -> None:
+        entry.fate = PLACING
         try:
-            return entry.place(entry)
+            entry.fate = PLACED if entry.place(entry) else PASSED
         except Exception as error:  # noqa: BLE001  it belongs to the thread that appends this entry, which raises it
-            entry.error = error
-            return False
+            entry.error, entry.fate = error, PASSED
+
+    def _tell(self) -> None:
+        """Let those go whose entries were taken. Who is told twice, after an interrupt, does not notice."""
+        for entry in self._taken:
+            entry.state = DONE
+            _wake(entry)
+        self._taken = []
 
     def _write_group(self, group: list[Entry]) -> None:
-        self._check_mine()
         if self._files[-1].end - self._files[-1].position >= self._file_bytes:
+            self._check_mine()
             self._start_file(self._files[-1].end)
         file = self._files[-1]
+        buffers, end = frames_of(group, file.end, self._defined)
+        interrupt: BaseException | None = None
         try:
-            buffers, end = frames_of(group, file.end, self._defined)
-            self._write(buffers)
-            if self._durability.mode == "fsync":
-                self._sync(file)
-            self._check_mine()
+            self._commit(buffers, end)
+        except BaseException as error:
+            if self._commits.marked != end:
+                if self._failure is None:
+                    self._cut_back(file)
+                raise
+            interrupt = error  # after the mark was written: all of it stays
+        try:
+            self._take_in(group, file, end)
         except BaseException:
-            if self._failure is None:
-                self._cut_back(file)
+            self._take_in(group, file, end)
             raise
-        try:
-            self._acknowledge(end)
-        except OSError:
-            self._cut_back(file)
-            raise
+        if interrupt is not None:
+            raise interrupt
+
+    def _take_in(self, group: list[Entry], file: LogFile, end: int) -> None:
+        """Publish a group that is acknowledged; called again after an interrupt, what is left of it."""
         file.end = end
+        self._unsynced = True
         for entry in group:
             file.ends[entry.partition] = entry.first_index + entry.count
             self._defined.add(entry.definition[0])
-        self._unsynced = True
         for entry in group:
-            entry.publish(entry)
+            if entry.fate == PLACED:
+                entry.fate = PUBLISHING
+                entry.publish(entry)
+                entry.fate = PUBLISHED
+
+    def _commit(self, buffers: list[bytes], end: int) -> None:
+        """Write a group, durably where that is asked for, and tell readers in other processes how far they may read.
+
+        Raises OSError, LogFailedError.
+        """
+        files, mark = (self._descriptor, self._mark), encode_mark(end)
+        lock = None if self._guard is None else self._guard.named
+        sync = self._durability.mode == "fsync"
+        while True:
+            number = self._commits.commit(files, buffers, mark, end, sync, lock)
+            reached = self._commits.reached
+            if number or reached == MARKED:
+                break
+            self._check_mine()  # raises, unless the lock could be taken again
+            lock = None
+            if reached == LOOKING_AGAIN:  # all but the mark is done
+                buffers, sync = [], False
+        if number:
+            error = OSError(number, os.strerror(number))
+            if reached == SYNCING:
+                self._refuse(error, "could not be synced")
+            raise error
+
+    def _check_alone(self) -> None:
+        if self._guard is not None:
+            self._guard.check()
 
     def _check_mine(self) -> None:
         """Give up for good where what is written now may not be there at the next opening."""
@@ -257,16 +324,6 @@ class Log:
             )
             raise self._failure
 
-    def _write(self, buffers: list[Any]) -> None:
-        for first in range(0, len(buffers), _WRITE_BUFFERS):
-            few = buffers[first : first + _WRITE_BUFFERS]
-            left = sum(map(len, few))
-            written = os.writev(self._descriptor, few)
-            if written < left:
-                rest = memoryview(b"".join(few))[written:]
-                while rest:
-                    rest = rest[os.write(self._descriptor, rest) :]
-
     def _cut_back(self, file: LogFile) -> None:
         """Undo a write that failed half-way. Where that fails too, the log takes nothing more."""
         try:
@@ -279,7 +336,7 @@ class Log:
     def _sync(self, file: LogFile) -> None:
         """Sync the current file. One that failed is never tried again: the kernel may have dropped the pages."""
         try:
-            os.fdatasync(self._descriptor)
+            sync_file(self._descriptor)
         except OSError as error:
             self._refuse(error, "could not be synced", file)
             raise
@@ -289,7 +346,7 @@ class Log:
         for file in self._files[:-1]:
             descriptor = os.open(file.path, os.O_RDONLY)
             try:
-                os.fdatasync(descriptor)
+                sync_file(descriptor)
             finally:
                 os.close(descriptor)
 
@@ -301,31 +358,38 @@ class Log:
             hint="check the disk, then reopen the catalog: acknowledged events are kept",
         )
 
-    def _fail(self, group: list[Entry], error: BaseException) -> None:
-        """Take back a group that was not written."""
-        if not isinstance(error, OSError) and self._failure is None and not self._undone:
+    def _fail(self, error: BaseException) -> None:
+        """Take back what was taken and is not published."""
+        fates = {entry.fate for entry in self._taken}
+        is_known = not fates & {PLACING, PUBLISHING} and (PLACED not in fates or self._undone)
+        if not isinstance(error, OSError) and self._failure is None and not is_known:
             self._refuse(error, "was interrupted while writing")
-        for entry in reversed(group):
-            entry.withdraw(entry)
-            entry.error = self._failure or LogFailedError(
-                f"the log could not be written: {_reason(error)}; nothing of the batch was kept",
-                path=str(self._files[-1].path),
-                hint="make room on the disk, then append it again",
-            )
+        for entry in reversed(self._taken):
+            if entry.fate == PLACED:
+                entry.withdraw(entry)
+            if entry.fate < PASSED:
+                entry.error = self._failure or self._not_written(error)
+
+    def _not_written(self, error: BaseException) -> LogFailedError:
+        return LogFailedError(
+            f"the log could not be written: {_reason(error)}; nothing of the batch was kept",
+            path=str(self._files[-1].path),
+            hint="make room on the disk, then append it again",
+        )
 
     def _hand_over(self) -> None:
         """Let the next in the queue lead; where the log has failed, tell all of them."""
         with self._lock:
-            if self._failure is not None:
-                for entry in self._queue:
-                    entry.error, entry.state = self._failure, DONE
-                    entry.turn.release()
-                self._queue.clear()
+            while self._failure is not None and self._queue:
+                entry = self._queue[0]
+                entry.error, entry.state = self._failure, DONE
+                _wake(entry)
+                self._queue.popleft()
             if self._queue:
-                self._queue[0].state = LEADING
-                self._queue[0].turn.release()
+                self._leader = self._queue[0]
+                _wake(self._leader)
             else:
-                self._leading = False
+                self._leader = None
                 self._idle.notify_all()
 
     # ------------------------------------------------------------ files
@@ -432,7 +496,7 @@ class Log:
             if self._closed:
                 return
             self._closed = True
-            while self._leading:
+            while self._leader is not None:
                 self._idle.wait()
         with self._io:
             try:
@@ -443,6 +507,14 @@ class Log:
             finally:
                 with self._changes:
                     self.leave_to_parent()
+
+
+def _wake(entry: Entry) -> None:
+    """Let the thread of an entry look what became of it; it may have been told before."""
+    try:  # noqa: SIM105  for each entry; a context manager takes four times as long
+        entry.turn.release()
+    except RuntimeError:
+        pass
 
 
 def _reason(error: BaseException) -> str:

@@ -16,6 +16,7 @@ from crash_image import crash_image
 
 import aggregator
 from aggregator.engine.ingest import reserve
+from aggregator.storage.log import log as log_module
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -141,7 +142,7 @@ def test_nothing_is_passed_over(tmp_path, durability):
 
 def test_closing_syncs_all_of_the_log(tmp_path, monkeypatch):
     """Then nothing is reserved any more, as nothing can be lost: not of older files either, which "none" left alone."""
-    synced, real = set(), os.fdatasync
+    synced, real = set(), log_module.sync_file
 
     def sync(descriptor):
         synced.add(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
@@ -151,7 +152,7 @@ def test_closing_syncs_all_of_the_log(tmp_path, monkeypatch):
         catalog.create_topic("t").append(EVENTS)
         catalog._backend.log.roll()
         catalog.topic("t").append(EVENTS)
-        monkeypatch.setattr(os, "fdatasync", sync)
+        monkeypatch.setattr(log_module, "sync_file", sync)
     files = {str(path) for path in (tmp_path / "data" / "log").glob("*.log")}
     assert len(files) == 2
     assert synced == files

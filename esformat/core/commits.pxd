@@ -1,0 +1,57 @@
+# cython: language_level=3
+"""The calls of the system that make a group of batches durable. Each gives -1 and sets errno where it fails."""
+
+cdef extern from *:
+    """
+    #include <errno.h>
+    #ifdef _WIN32
+    struct iovec { void *iov_base; size_t iov_len; };
+    static Py_ssize_t es_write(int file, struct iovec *some, int count) { errno = ENOSYS; return -1; }
+    static Py_ssize_t es_write_at(int file, const char *some, size_t size, long long at) { errno = ENOSYS; return -1; }
+    static int es_sync(int file) { errno = ENOSYS; return -1; }
+    static int es_is_named(int file) { return 0; }
+    static int es_is_same(const char *path, unsigned long long device, unsigned long long number) { return 0; }
+    #else
+    #include <fcntl.h>
+    #include <sys/stat.h>
+    #include <sys/uio.h>
+    #include <unistd.h>
+    static Py_ssize_t es_write(int file, struct iovec *some, int count) {
+        Py_ssize_t written;
+        do written = writev(file, some, count); while (written < 0 && errno == EINTR);
+        return written;
+    }
+    static Py_ssize_t es_write_at(int file, const char *some, size_t size, long long at) {
+        Py_ssize_t written;
+        do written = pwrite(file, some, size, at); while (written < 0 && errno == EINTR);
+        return written;
+    }
+    static int es_sync(int file) {
+    #ifdef __APPLE__  /* fsync leaves it in the disk's own memory */
+        if (fcntl(file, F_FULLFSYNC) == 0) return 0;
+        if (errno != ENOTSUP && errno != EINVAL) return -1;
+        return fsync(file);  /* a file system that has nothing better */
+    #else
+        return fdatasync(file);
+    #endif
+    }
+    static int es_is_named(int file) {
+        struct stat found;
+        return fstat(file, &found) == 0 && found.st_nlink > 0;
+    }
+    static int es_is_same(const char *path, unsigned long long device, unsigned long long number) {
+        struct stat found;
+        return stat(path, &found) == 0 && (unsigned long long)found.st_dev == device
+            && (unsigned long long)found.st_ino == number;
+    }
+    #endif
+    """
+    struct iovec:
+        void* iov_base
+        size_t iov_len
+
+    Py_ssize_t es_write(int file, iovec* some, int count) nogil
+    Py_ssize_t es_write_at(int file, const char* some, size_t size, long long at) nogil
+    int es_sync(int file) nogil
+    bint es_is_named(int file) nogil
+    bint es_is_same(const char* path, unsigned long long device, unsigned long long number) nogil

@@ -1,0 +1,196 @@
+"""`Commits` beside the model in plain Python: on files, pipes, a full disk, names that are gone, and interrupted."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import threading
+import time
+
+import pytest
+from plain_commits import PlainCommits
+
+from esformat.core.commits import LOOKING, LOOKING_AGAIN, MARKED, MARKING, SYNCING, WRITING, Commits, sync_file
+
+BOTH = (Commits, PlainCommits)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Opens files below a directory, and closes them."""
+    opened = []
+
+    def of(path, flags=os.O_RDWR | os.O_CREAT):
+        opened.append(os.open(path, flags))
+        return opened[-1]
+
+    yield of
+    for descriptor in opened:
+        os.close(descriptor)
+
+
+def lock_of(path):
+    found = path.stat()
+    return os.fsencode(path), found.st_dev, found.st_ino
+
+
+def come_of(kind, *arguments):
+    """What a commit gives, how far it came, and what is marked."""
+    commits = kind()
+    return commits.commit(*arguments), commits.reached, commits.marked
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 511, 512, 513, 2000])
+@pytest.mark.parametrize("sync", [True, False])
+def test_all_that_is_given_is_written(tmp_path, files, count, sync):
+    """Behind what stands there, however many buffers there are and however many of them are empty."""
+    buffers = [bytes([number % 256]) * (number * 7 % 13) for number in range(count)]
+    lock = tmp_path / "lock"
+    lock.touch()
+    for kind in BOTH:
+        log, mark = tmp_path / f"{kind.__name__}.log", tmp_path / f"{kind.__name__}.mark"
+        descriptors = files(log), files(mark)
+        os.write(descriptors[0], b"before")
+        assert come_of(kind, descriptors, buffers, b"the mark", 99, sync, lock_of(lock)) == (0, MARKED, 99)
+        assert (log.read_bytes(), mark.read_bytes()) == (b"before" + b"".join(buffers), b"the mark")
+
+
+CASES = {
+    "no log": (-1, 1, 0, LOOKING),
+    "a log without a name": ("unlinked", 1, 0, LOOKING),
+    "a full disk": ("/dev/full", 1, errno.ENOSPC, WRITING),
+    "a log that is read only": ("read only", 1, errno.EBADF, WRITING),
+    "what cannot be synced": ("pipe", 1, errno.EINVAL, SYNCING),
+    "no mark": ("log", -1, errno.EBADF, MARKING),
+    "a full disk for the mark": ("log", "/dev/full", errno.ENOSPC, MARKING),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_where_it_stops(tmp_path, files, case):
+    """Each step that fails is the last, is told, and nothing is marked."""
+    log, mark, number, reached = CASES[case]
+    reading, writing = os.pipe()
+    made = {
+        "unlinked": lambda: files(tmp_path / "gone"), "log": lambda: files(tmp_path / "log"), "pipe": lambda: writing,
+        "read only": lambda: files(tmp_path / "only", os.O_RDONLY | os.O_CREAT), "/dev/full": lambda: files("/dev/full"),
+    }  # fmt: skip
+    for kind in BOTH:
+        descriptors = [
+            made[each]() if isinstance(each, str) else files(tmp_path / "mark") if each == 1 else each
+            for each in (log, mark)
+        ]
+        if log == "unlinked":
+            (tmp_path / "gone").unlink()
+        assert come_of(kind, tuple(descriptors), [b"ab", b"c"], b"mark", 5, True, None) == (number, reached, -1)
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_lock_that_is_not_there(tmp_path, files):
+    """Another file, or none, of that name: nothing is written."""
+    lock, other = tmp_path / "lock", tmp_path / "other"
+    lock.touch()
+    other.touch()
+    descriptors = files(tmp_path / "log"), files(tmp_path / "mark")
+    path, device, number = lock_of(lock)
+    for wrong in (
+        (os.fsencode(other), device, number),
+        (os.fsencode(tmp_path / "none"), device, number),
+        (path, device + 1, number),
+        (path, device, number + 1),
+    ):
+        for kind in BOTH:
+            assert come_of(kind, descriptors, [b"abc"], b"mark", 5, True, wrong) == (0, LOOKING, -1)
+    assert (tmp_path / "log").read_bytes() == (tmp_path / "mark").read_bytes() == b""
+
+
+def test_a_lock_that_goes_meanwhile(tmp_path, files):
+    """What is written then is not marked: the second look comes after the sync."""
+    lock = tmp_path / "lock"
+    for kind in BOTH:
+        lock.touch()
+        known, size = lock_of(lock), 64 << 20
+        log = files(tmp_path / f"{kind.__name__}.log")
+        watch = threading.Thread(target=_unlink_when_written, args=(lock, log))
+        watch.start()
+        found = come_of(kind, (log, files(tmp_path / "mark")), [bytes(1 << 16)] * (size >> 16), b"mark", 5, True, known)
+        watch.join()
+        assert found == (0, LOOKING_AGAIN, -1)
+        assert os.fstat(log).st_size == size
+
+
+def _unlink_when_written(lock, log):
+    while not os.fstat(log).st_size:
+        time.sleep(0.0001)
+    lock.unlink()
+
+
+def test_a_write_that_ends_in_the_middle(tmp_path, files):
+    """The kernel takes a part of a buffer, then says why it takes no more: as much is written, and no mark."""
+    held = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        for kind in BOTH:
+            path = tmp_path / f"{kind.__name__}.log"
+            descriptors = files(path), files(tmp_path / "mark")
+            resource.setrlimit(resource.RLIMIT_FSIZE, (700, before[1]))
+            found = come_of(kind, descriptors, [b"x" * 300, b"y" * 500, b"z"], b"mark", 5, True, None)
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+            assert found == (errno.EFBIG, WRITING, -1)
+            assert path.read_bytes() == b"x" * 300 + b"y" * 400
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, held)
+
+
+@pytest.mark.parametrize("wrong", [[b"a", None], [b"a", "b"], [bytearray(b"a")], [memoryview(b"a")], [1]])
+def test_buffers_are_bytes(tmp_path, files, wrong):
+    """Nothing else has bytes that stay where they are; nothing is written."""
+    commits, log = Commits(), files(tmp_path / "log")
+    with pytest.raises(TypeError):
+        commits.commit((log, files(tmp_path / "mark")), wrong, b"mark", 5, True, None)
+    assert (commits.marked, os.fstat(log).st_size) == (-1, 0)
+
+
+def test_arguments_of_other_kinds(tmp_path, files):
+    """Refused before anything is written."""
+    commits, log, mark = Commits(), files(tmp_path / "log"), files(tmp_path / "mark")
+    for arguments in (
+        ((log,), [b"a"], b"mark", 5, True, None),
+        ((log, mark), [b"a"], None, 5, True, None),
+        ((log, mark), [b"a"], "mark", 5, True, None),
+        ((log, mark), [b"a"], b"mark", 1 << 63, True, None),
+        ((log, mark), [b"a"], b"mark", 5, True, (b"", 1)),
+        ((log, mark), [b"a"], b"mark", 5, True, ("text", 1, 1)),
+        ((log, mark), [b"a"], b"mark", 5, True, (None, 1, 1)),
+        ((log, mark), [b"a"], b"mark", 5, True, (b"x", -1, 1)),
+        ((1 << 31, mark), [b"a"], b"mark", 5, True, None),
+    ):
+        with pytest.raises((TypeError, ValueError, OverflowError, IndexError)):
+            commits.commit(*arguments)
+    assert (commits.marked, os.fstat(log).st_size) == (-1, 0)
+
+
+def test_others_run_meanwhile(tmp_path, files):
+    """The interpreter's lock is let go: a thread that waits for a pipe to be read does not keep its reader waiting."""
+    reading, writing = os.pipe()
+    taken = []
+    reader = threading.Thread(target=lambda: taken.append(sum(len(os.read(reading, 1 << 16)) for _ in range(64))))
+    reader.start()
+    commits = Commits()
+    assert commits.commit((writing, files(tmp_path / "mark")), [bytes(1 << 20)], b"mark", 5, False, None) == 0
+    os.close(writing)
+    reader.join()
+    os.close(reading)
+    assert taken[0] > 0
+
+
+def test_a_file_is_synced(tmp_path, files):
+    """Or the reason why not is raised."""
+    sync_file(files(tmp_path / "file"))
+    with pytest.raises(OSError, match="Bad file descriptor") as caught:
+        sync_file(-1)
+    assert caught.value.errno == errno.EBADF

@@ -1,0 +1,51 @@
+"""`Commits` in plain Python: the model of the compiled one, and for tests in which the disk fails at a call of `os`."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from esformat.core.commits import LOOKING, LOOKING_AGAIN, MARKED, MARKING, SYNCING, WRITING
+
+
+class PlainCommits:
+    """The same steps, each a call of `os`."""
+
+    def __init__(self):
+        self.reached, self.marked = MARKED, -1
+
+    def commit(self, files, buffers, mark, end, sync, lock):
+        self.reached = LOOKING
+        log, noted = files
+        try:
+            if not _is_ours(log, lock):
+                return 0
+            self.reached = WRITING
+            left = memoryview(b"".join(buffers))
+            while left:
+                left = left[os.writev(log, [left]) :]
+            self.reached = SYNCING
+            if sync:
+                os.fdatasync(log)
+            self.reached = LOOKING_AGAIN
+            if not _is_ours(log, lock):
+                return 0
+            self.reached = MARKING
+            if os.pwrite(noted, mark, 0) < len(mark):
+                return errno.ENOSPC
+        except OSError as error:
+            return error.errno
+        self.reached, self.marked = MARKED, end
+        return 0
+
+
+def _is_ours(log, lock):
+    try:
+        if not os.fstat(log).st_nlink:
+            return False
+        if lock is not None:
+            found = os.stat(lock[0])  # noqa: PTH116
+            return (found.st_dev, found.st_ino) == lock[1:]
+    except OSError:
+        return False
+    return True
