@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from esformat.base.notebook import html_facts, html_time
     from esformat.base.quantity import parse_duration, parse_size
     from esformat.core.commits import LOOKING_AGAIN, MARKED, SYNCING, Commits, sync_file
+    from esformat.core.messages import MessageWriter
     from esformat.event import to_bound, to_microseconds
     from esformat.format.json_text import as_text
     from esformat.format.json_values import JsonValues
@@ -94,6 +95,7 @@ __all__ = [
     "Field",
     "Handles",
     "JsonValues",
+    "MessageWriter",
     "SharedFile",
     "Unpicklable",
     "admits_nothing",

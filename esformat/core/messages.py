@@ -15,7 +15,8 @@ from cython.cimports.cpython import array
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.cpython.pycapsule import PyCapsule_GetPointer
 from cython.cimports.esformat.core.messages import ArrowArray, Walk
-from cython.cimports.libc.string import memcpy, memset
+from cython.cimports.libc.stdlib import free, malloc
+from cython.cimports.libc.string import memcmp, memcpy, memset
 
 VALUES, BITS, TEXTS, LISTS, FIXED_LISTS, STRUCTS = range(6)
 """What a column has: numbers of so many bytes; bits; texts, or lists, with edges of so many bytes; lists of so many
@@ -53,6 +54,7 @@ class MessageWriter:
     _columns: array.array
     _count: cython.Py_ssize_t
     _times: cython.Py_ssize_t
+    _buffers: cython.Py_ssize_t
 
     def __init__(self, head: bytes, places: tuple[int, int, int, int], columns: list[Column], times: int) -> None:
         """head: what stands before the body. places: where in it is the number of rows, where the first node, the first
@@ -75,7 +77,7 @@ class MessageWriter:
             raise ValueError("numbers lie outside of the head of a message")
         if missing or times < 0:
             raise ValueError("a column has other parts")
-        self._head, self._count, self._times = head, len(columns), times
+        self._head, self._count, self._times, self._buffers = head, len(columns), times, buffers
         self._rows_at, self._nodes_at, self._buffers_at, self._body_length_at = places
         self._columns = arrays.array("q", [int(fact) for column in columns for fact in column])
 
@@ -123,6 +125,188 @@ class MessageWriter:
         for i in range(self._count):
             nulls += found.data.as_longlongs[2 * i]
         return message, times[0], times[1], nulls
+
+    def join(self, messages: list[bytes]) -> bytes | None:
+        """Several messages as one, their rows in turn: those that this has written, or that are just like them.
+
+        None where one is not, where the whole is too large for the edges of its texts, and for columns with parts.
+        """
+        number: cython.Py_ssize_t
+        held: tuple = tuple(messages)  # whatever another thread does to the list
+        count: cython.Py_ssize_t = len(held)
+        head: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(self._head))
+        totals: array.array = array.clone(_LONGS, 2 * self._count, True)
+        rows: cython.longlong = 0
+        if count == 0:
+            return None
+        for number in range(count):
+            one: bytes = held[number]
+            if one is None or not self._reads(
+                cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(one)), len(one), totals.data.as_longlongs
+            ):
+                return None
+            rows += _number_at(cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(one)) + self._rows_at)
+        body: cython.longlong = self._joined_bytes(rows, totals.data.as_longlongs)
+        if body < 0:
+            return None
+        whole: bytes = PyBytes_FromStringAndSize(cython.NULL, len(self._head) + body)
+        out: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(whole))
+        memcpy(out, head, len(self._head))
+        _put(out + self._rows_at, rows)
+        _put(out + self._body_length_at, body)
+        walk = cython.declare(Walk)
+        walk.node, walk.buffer = out + self._nodes_at, out + self._buffers_at
+        walk.body, walk.at, walk.column, walk.found = (
+            out + len(self._head), 0, self._columns.data.as_longlongs, totals.data.as_longlongs,
+        )  # fmt: skip
+        ones = cython.cast(cython.pointer(cython.p_const_uchar), malloc(count * cython.sizeof(cython.p_const_uchar)))
+        if ones == cython.NULL:
+            raise MemoryError
+        for number in range(count):
+            one = held[number]
+            ones[number] = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(one))
+        size: cython.Py_ssize_t = len(self._head)
+        if body < _LARGE:
+            self._join_all(cython.address(walk), ones, count, size, rows)
+        else:
+            with cython.nogil:
+                self._join_all(cython.address(walk), ones, count, size, rows)
+        free(ones)
+        return whole
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _join_all(
+        self,
+        walk: cython.pointer(Walk),
+        messages: cython.pointer(cython.p_const_uchar),
+        count: cython.Py_ssize_t,
+        head: cython.Py_ssize_t,
+        rows: cython.longlong,
+    ) -> cython.void:
+        """Write the body of messages that `_reads` let pass, and where each part of it lies."""
+        lies_at: cython.Py_ssize_t = self._buffers_at
+        for _ in range(self._count):
+            self._join_column(walk, messages, count, head, lies_at, rows)
+            lies_at += 16 * _buffers_of(walk.column[1])
+            walk.column += _FACTS
+            walk.found += 2
+
+    @cython.cfunc
+    def _reads(self, message: cython.p_const_uchar, size: cython.longlong, totals: cython.p_longlong) -> cython.bint:
+        """Whether a message is like those that this writes; adds its nulls and the bytes of its texts, by column."""
+        fact: cython.p_longlong = self._columns.data.as_longlongs
+        place: cython.Py_ssize_t
+        head: cython.longlong = len(self._head)
+        at: cython.longlong = 0
+        buffer: cython.p_const_uchar = message + self._buffers_at
+        if size < head or not self._has_head(message):
+            return False
+        rows: cython.longlong = _number_at(message + self._rows_at)
+        if rows < 1 or rows > _MOST_ROWS or _number_at(message + self._body_length_at) != size - head:
+            return False
+        for place in range(self._count):
+            if fact[5] != 0 or fact[1] >= _LISTS:
+                return False
+            node: cython.p_const_uchar = message + self._nodes_at + 16 * place
+            nulls: cython.longlong = _number_at(node + 8)
+            if _number_at(node) != rows or nulls < 0 or nulls > rows:
+                return False
+            if not _is_next(buffer, cython.address(at), (rows + 7) // 8 if nulls else 0, size - head):
+                return False
+            edges: cython.p_const_uchar = message + head + at
+            if fact[2] > 0 and rows > (size - head) // fact[2]:
+                return False
+            if not _is_next(buffer + 16, cython.address(at), _values_bytes(fact, rows), size - head):
+                return False
+            buffer += 32
+            if fact[1] == _TEXTS:
+                texts: cython.longlong = _edge_at(edges, fact[2], rows)
+                if texts < 0 or _edge_at(edges, fact[2], 0) != 0:
+                    return False
+                if not _is_next(buffer, cython.address(at), texts, size - head):
+                    return False
+                totals[2 * place + 1] += texts
+                buffer += 16
+            totals[2 * place] += nulls
+            fact += _FACTS
+        return at == size - head
+
+    @cython.cfunc
+    def _has_head(self, message: cython.p_const_uchar) -> cython.bint:
+        """Whether the head of a message, of which there is as much, is the known one but for its numbers."""
+        known: bytes = PyBytes_FromStringAndSize(cython.cast(cython.p_char, message), len(self._head))
+        own: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(self._head))
+        out: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(known))
+        memcpy(out + self._rows_at, own + self._rows_at, 8)
+        memcpy(out + self._body_length_at, own + self._body_length_at, 8)
+        memcpy(out + self._nodes_at, own + self._nodes_at, 16 * self._count)
+        memcpy(out + self._buffers_at, own + self._buffers_at, 16 * self._buffers)
+        return memcmp(out, own, len(self._head)) == 0
+
+    @cython.cfunc
+    def _joined_bytes(self, rows: cython.longlong, totals: cython.p_longlong) -> cython.longlong:
+        """Bytes of the body of messages with so many rows together; -1 where that is too much for their edges."""
+        fact: cython.p_longlong = self._columns.data.as_longlongs
+        place: cython.Py_ssize_t
+        body: cython.longlong = 0
+        if rows > _MOST_ROWS:
+            return -1
+        for place in range(self._count):
+            if fact[1] == _TEXTS and fact[2] == 4 and totals[2 * place + 1] > _MOST_ROWS:
+                return -1
+            body += _padded((rows + 7) // 8 if totals[2 * place] else 0)
+            body += _padded(_values_bytes(fact, rows)) + _padded(totals[2 * place + 1])
+            fact += _FACTS
+        return body
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _join_column(
+        self,
+        walk: cython.pointer(Walk),
+        messages: cython.pointer(cython.p_const_uchar),
+        count: cython.Py_ssize_t,
+        head: cython.Py_ssize_t,
+        lies_at: cython.Py_ssize_t,
+        rows: cython.longlong,
+    ) -> cython.void:
+        """Write the next column. lies_at: where in a message it says where the column's first part lies."""
+        number: cython.Py_ssize_t
+        fact: cython.pointer(cython.const[cython.longlong]) = walk.column
+        base: cython.longlong = 0  # rows so far
+        before: cython.longlong = 0  # bytes of texts so far
+        bits: cython.longlong = (rows + 7) // 8 if walk.found[0] else 0
+        values: cython.longlong = _values_bytes(fact, rows)
+        to: cython.p_uchar = walk.body + walk.at
+        values_to: cython.p_uchar = to + _padded(bits)
+        texts_to: cython.p_uchar = values_to + _padded(values)
+        memset(to, 0, _padded(bits) + _padded(values))
+        for number in range(count):
+            body: cython.p_const_uchar = messages[number] + head
+            lies: cython.p_const_uchar = messages[number] + lies_at
+            some: cython.longlong = _number_at(messages[number] + self._rows_at)
+            if bits:
+                _put_bits(body + _number_at(lies) if _number_at(lies + 8) else cython.NULL, some, to, base)
+            given: cython.p_const_uchar = body + _number_at(lies + 16)
+            if fact[1] == _VALUES:
+                memcpy(values_to + base * fact[2], given, some * fact[2])
+            elif fact[1] == _BITS:
+                _put_bits(given, some, values_to, base)
+            else:
+                _put_edges(given, fact[2], some, values_to + base * fact[2], before)
+                memcpy(texts_to + before, body + _number_at(lies + 32), _number_at(lies + 40))
+                before += _number_at(lies + 40)
+            base += some
+        _put(walk.node, rows)
+        _put(walk.node + 8, walk.found[0])
+        walk.node += 16
+        _end(walk, bits)
+        _end(walk, values)
+        if fact[1] == _TEXTS:
+            _end(walk, before)
 
 
 @cython.cfunc
@@ -416,6 +600,79 @@ def _edge(source: cython.pointer(ArrowArray), width: cython.longlong, row: cytho
     if width == 4:
         return cython.cast(cython.pointer(cython.int), source.buffers[1])[row]
     return cython.cast(cython.p_longlong, source.buffers[1])[row]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_bits(
+    bits: cython.p_const_uchar, rows: cython.longlong, out: cython.p_uchar, at: cython.longlong
+) -> cython.void:
+    """Set bits from number `at` on as some are, of which the first is a byte's lowest; NULL: all are set."""
+    i: cython.longlong
+    for i in range(rows):
+        if bits == cython.NULL or (bits[i >> 3] >> (i & 7)) & 1:
+            out[(at + i) >> 3] |= cython.cast(cython.uchar, 1 << ((at + i) & 7))
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_edges(
+    given: cython.p_const_uchar,
+    width: cython.longlong,
+    rows: cython.longlong,
+    out: cython.p_uchar,
+    before: cython.longlong,
+) -> cython.void:
+    """Write where texts begin that stand behind so many bytes, and where the last one ends."""
+    i: cython.longlong
+    edge: cython.longlong
+    short: cython.int
+    for i in range(rows + 1):
+        edge = _edge_at(given, width, i) + before
+        if width == 4:
+            short = cython.cast(cython.int, edge)
+            memcpy(out + 4 * i, cython.address(short), 4)
+        else:
+            memcpy(out + 8 * i, cython.address(edge), 8)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _edge_at(edges: cython.p_const_uchar, width: cython.longlong, row: cython.longlong) -> cython.longlong:
+    """The same of edges that need not be aligned."""
+    short: cython.int = 0
+    if width == 4:
+        memcpy(cython.address(short), edges + 4 * row, 4)
+        return short
+    return _number_at(edges + 8 * row)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _number_at(place: cython.p_const_uchar) -> cython.longlong:
+    number: cython.longlong = 0
+    memcpy(cython.address(number), place, 8)
+    return number
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_next(
+    lies: cython.p_const_uchar, at: cython.p_longlong, size: cython.longlong, body: cython.longlong
+) -> cython.bint:
+    """Whether a part of a body lies at a place of it, has so many bytes, and ends within; moves the place behind it."""
+    if _number_at(lies) != at[0] or _number_at(lies + 8) != size or size > body - at[0]:
+        return False
+    at[0] += _padded(size)
+    return at[0] <= body
 
 
 @cython.cfunc

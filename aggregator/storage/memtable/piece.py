@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from aggregator.model import SchemaInfo
+from esformat.parts import MessageWriter, message_writer
 
 I64 = npt.NDArray[np.int64]
 
@@ -111,14 +113,25 @@ def join(pieces: Sequence[Piece]) -> Piece:
     )  # fmt: skip
 
 
-def _whole(pieces: Sequence[Piece]) -> pa.RecordBatch:
-    """The events of pieces as one batch. Those that nobody has read yet are read in one call."""
+def _whole(pieces: Sequence[Piece]) -> pa.RecordBatch | bytes:
+    """The events of pieces as one batch, or one message. Those that nobody has read yet are read in one call."""
     messages = [piece.content for piece in pieces if isinstance(piece.content, bytes)]
     if len(messages) < len(pieces):
         return pa.concat_batches([piece.batch for piece in pieces])
-    begin = pieces[0].schema.schema.arrow.serialize().to_pybytes()
+    schema = pieces[0].schema.schema.arrow
+    writer = _writer_of(schema)
+    whole = None if writer is None else writer.join(messages)
+    if whole is not None:
+        return whole
+    begin = schema.serialize().to_pybytes()
     with pa.ipc.open_stream(b"".join([begin, *messages])) as stream:
         return stream.read_all().combine_chunks().to_batches()[0]
+
+
+@lru_cache(maxsize=64)
+def _writer_of(schema: pa.Schema) -> MessageWriter | None:
+    """What joins messages of a schema; None for types that it does not know."""
+    return message_writer(schema, schema, {name: place for place, name in enumerate(schema.names)}, -1)
 
 
 def _ends(pieces: Sequence[Piece]) -> I64:

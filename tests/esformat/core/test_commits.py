@@ -75,7 +75,8 @@ def test_where_it_stops(tmp_path, files, case):
     reading, writing = os.pipe()
     made = {
         "unlinked": lambda: files(tmp_path / "gone"), "log": lambda: files(tmp_path / "log"), "pipe": lambda: writing,
-        "read only": lambda: files(tmp_path / "only", os.O_RDONLY | os.O_CREAT), "/dev/full": lambda: files("/dev/full"),
+        "read only": lambda: files(tmp_path / "only", os.O_RDONLY | os.O_CREAT),
+        "/dev/full": lambda: files("/dev/full"),
     }  # fmt: skip
     for kind in BOTH:
         descriptors = [

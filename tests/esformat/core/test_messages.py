@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pyarrow as pa
 import pytest
 from effort import examples
@@ -203,3 +205,80 @@ def test_a_layout_that_cannot_be(places, columns, message):
     """Places just behind the head's 64 bytes; kinds and parts that no column has."""
     with pytest.raises(ValueError, match=message):
         MessageWriter(bytes(64), places, columns, 0)
+
+
+# ------------------------------------------------------------ several as one
+
+
+@st.composite
+def several(draw):
+    """A schema, what writes its messages, and batches of it; now and then with columns that have parts."""
+    target, batch = draw(batches())
+    edges = sorted([*draw(st.lists(st.integers(0, len(batch)), max_size=5, unique=True)), 0, len(batch)])
+    parts = [batch.slice(first, end - first) for first, end in itertools.pairwise(edges) if end > first]
+    return target, parts
+
+
+def writer_of(target, batch):
+    places = {name: place for place, name in enumerate(batch.schema.names)}
+    return message_writer(batch.schema, target, places, LONGEST)
+
+
+@examples(200)
+@given(several())
+def test_messages_joined(case):
+    """The rows of all, in turn, as Arrow reads them from each; columns with parts are left to Arrow."""
+    target, parts = case
+    writer = writer_of(target, parts[0])
+    messages = [writer.write(part.__arrow_c_array__()[1])[0] for part in parts]
+    joined = writer.join(messages)
+    if any(field.type in PARTS for field in target):
+        assert joined is None
+        return
+    found = pa.ipc.read_record_batch(joined, target)
+    found.validate(full=True)
+    assert found.equals(pa.concat_batches([pa.ipc.read_record_batch(message, target) for message in messages]))
+    whole = writer.join([joined, *messages])
+    assert pa.ipc.read_record_batch(whole, target).num_rows == 2 * found.num_rows
+
+
+def test_messages_of_arrow_joined():
+    """Those that Arrow wrote are joined with others where they are laid out like them."""
+    target, batch = plain(7)
+    writer = writer_of(target, batch)
+    messages = [copied(target, batch).serialize().to_pybytes(), writer.write(batch.__arrow_c_array__()[1])[0]]
+    found = pa.ipc.read_record_batch(writer.join(messages), target)
+    assert found.equals(pa.concat_batches([copied(target, batch)] * 2))
+
+
+def test_what_is_no_message_is_not_joined():
+    """Cut short at each length, or with any byte of its numbers or edges turned, nothing outside of it is read."""
+    target, batch = plain(3)
+    writer = writer_of(target, batch)
+    message, _, _, _ = writer.write(batch.__arrow_c_array__()[1])
+    assert writer.join([]) is None
+    for length in range(len(message)):
+        assert writer.join([message, message[:length]]) is None
+    for at in range(len(message)):
+        for mask in (0x01, 0x80, 0xFF):
+            turned = bytearray(message)
+            turned[at] ^= mask
+            joined = writer.join([bytes(turned), message])
+            assert joined is None or len(joined) == len(writer.join([message, message]))
+    assert writer.join([message, None]) is None
+    for wrong in ("text", bytearray(message), 7):
+        with pytest.raises(TypeError):
+            writer.join([message, wrong])
+    for wrong in (None, 7):
+        with pytest.raises(TypeError):
+            writer.join(wrong)
+
+
+def test_messages_too_large_for_one():
+    """Edges of 32 bits hold 2 GiB of texts: more stay apart."""
+    target, batch = plain(1)
+    large = batch.set_column(batch.schema.names.index("b"), "b", pa.array([bytes(1 << 26)]))
+    writer = writer_of(target, large)
+    message, _, _, _ = writer.write(large.__arrow_c_array__()[1])
+    assert writer.join([message] * 2) is not None
+    assert writer.join([message] * 32) is None
