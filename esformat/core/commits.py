@@ -58,7 +58,7 @@ class Commits:
             raise TypeError("the path of a lock must be bytes")
         log: cython.int = files[0]
         noted: cython.int = files[1]
-        held: tuple = tuple(buffers)  # whatever another thread does to the list
+        held: tuple[bytes, ...] = tuple(buffers)  # whatever another thread does to the list
         count: cython.Py_ssize_t = len(held)
         name: cython.p_char = cython.NULL if lock is None else PyBytes_AS_STRING(path)
         device: cython.ulonglong = 0 if lock is None else lock[1]

@@ -132,7 +132,7 @@ class MessageWriter:
         None where one is not, where the whole is too large for the edges of its texts, and for columns with parts.
         """
         number: cython.Py_ssize_t
-        held: tuple = tuple(messages)  # whatever another thread does to the list
+        held: tuple[bytes, ...] = tuple(messages)  # whatever another thread does to the list
         count: cython.Py_ssize_t = len(held)
         head: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(self._head))
         totals: array.array = array.clone(_LONGS, 2 * self._count, True)

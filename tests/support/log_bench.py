@@ -11,6 +11,8 @@ from aggregator.storage.log.frame import EventsPrefix, FrameKind
 from aggregator.storage.log.log import Log
 from aggregator.storage.log.recovery import Recovered, recover
 
+PREFIX = EventsPrefix(1).encode()
+
 
 class Bench:
     """A log whose partitions count their events, as the catalog does."""
@@ -34,7 +36,7 @@ class Bench:
     def entry(self, partition: int, payload: bytes, key: Any = None) -> Entry:
         """One batch: each byte of the payload is an event."""
         return Entry(
-            partition, len(payload), [EventsPrefix(1).encode(), payload], self._place, self._withdraw, self._publish,
+            partition, len(payload), [PREFIX, payload], self._place, self._withdraw, self._publish,
             ((partition, 1), lambda: b'{"partition": %d}' % partition), key,
         )  # fmt: skip
 
@@ -50,7 +52,7 @@ class Bench:
         self.next[entry.partition] = entry.first_index
 
     def _publish(self, entry: Entry) -> None:
-        self.published.append((entry.partition, entry.first_index, bytes(entry.parts[1])))
+        self.published.append((entry.partition, entry.first_index, b"".join(entry.parts)[len(PREFIX) :]))
 
 
 def read_back(directory: Path) -> tuple[Recovered, list[tuple[int, int, bytes]]]:

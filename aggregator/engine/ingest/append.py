@@ -18,9 +18,10 @@ from aggregator.engine.ingest.event_table import Rows, taken_in, to_table
 from aggregator.engine.ingest.quota import Quota
 from aggregator.engine.ingest.reserve import Reserve
 from aggregator.errors import SequenceConflictError
-from aggregator.model import ProducerEntry, Receipt, SchemaInfo
+from aggregator.model import ProducerEntry, Receipt, SchemaInfo, TopicInfo
 from aggregator.storage.log.entry import Entry
-from aggregator.storage.log.frame import EventsPrefix
+from aggregator.storage.log.frame import EventsPrefix, plain_prefix
+from aggregator.storage.memtable.memtable import MERGED
 from aggregator.storage.memtable.piece import Piece
 from aggregator.storage.parts import Storage
 from aggregator.storage.state.schema import choose_schema, newest_of_families, widened
@@ -38,6 +39,74 @@ class _Given:
     schema: pa.Schema
     measured: tuple[tuple[int, str], ...]  # the columns that can have a magnitude
     adapters: dict[Any, tuple[SchemaInfo, BatchAdapter]] = field(default_factory=dict)  # by magnitudes
+
+
+class _Batch:
+    """One batch on its way: what the log's leader does with it, in order."""
+
+    __slots__ = ("_digest", "_ingest", "_limits", "_note", "_partition", "_piece", "_topic", "due", "key", "known")
+
+    def __init__(
+        self,
+        ingest: Ingest,
+        topic: Topic,
+        partition: Partition,
+        piece: Piece,
+        key: tuple[str, int] | None,
+        digest: int,
+        note: str,
+        limits: tuple[int, int],
+    ) -> None:
+        """limits: rows and bytes at which the partition is sealed."""
+        self._ingest, self._topic, self._partition, self._piece = ingest, topic, partition, piece
+        self.key, self._digest, self._note, self._limits = key, digest, note, limits
+        self.known: ProducerEntry | None = None
+        """The same batch, where it was stored before."""
+        self.due = False
+        """Whether it made the partition due to be sealed."""
+
+    def prefix(self) -> bytes:
+        """What stands before the batch in its frame of the log."""
+        number = self._piece.schema.number
+        if self.key is None and not self._note:
+            return plain_prefix(number)
+        producer, sequence = self.key or ("", 0)
+        return EventsPrefix(number, producer, sequence, self._digest, self._note).encode()
+
+    def definition(self) -> bytes:
+        """The body of the log frame that says what its partition and schema are."""
+        return definition(self._topic, self._partition, self._piece.schema)
+
+    def place(self, entry: Entry) -> bool:
+        """Give it the partition's next record indexes. False: it is known."""
+        self._topic.check_there()
+        partition, reserve = self._partition, self._ingest.reserve
+        if self.key is not None:
+            self.known = _known(partition, self.key, self._digest, entry.count)
+            if self.known is not None:
+                return False
+        if reserve is not None:
+            reserve.cover(partition, partition.next_index + entry.count)
+        entry.first_index = partition.next_index
+        partition.next_index += entry.count
+        return True
+
+    def withdraw(self, entry: Entry) -> None:
+        """Take them back."""
+        if self._partition.next_index == entry.first_index + entry.count:  # else segments were added behind it
+            self._partition.next_index = entry.first_index
+
+    def publish(self, entry: Entry) -> None:
+        """Show it to readers."""
+        partition, piece = self._partition, self._piece
+        if self.key is not None:
+            partition.keep_producer(
+                ProducerEntry(partition.number, *self.key, self._digest, entry.first_index, entry.count, self._note)
+            )
+        piece.first_index = entry.first_index
+        rows, size = self._ingest.show(partition, piece)
+        most_rows, most_bytes = self._limits
+        self.due = _passes(most_rows, rows, piece.rows) or _passes(most_bytes, size, piece.size_bytes)
 
 
 class Ingest:
@@ -62,6 +131,19 @@ class Ingest:
         self._making = Lock()  # held while a partition or a schema is made
         self._given: dict[int, list[_Given]] = {}  # by topic, the latest first
         self._ordering = Lock()  # held while one of those lists changes
+        self._rolls: dict[int, tuple[TopicInfo, dict[str, Partition], int]] = {}  # by topic; see _rolls_at
+
+    @property
+    def reserve(self) -> Reserve | None:
+        """What reserves record indexes; None where every append is synced."""
+        return self._reserve
+
+    def show(self, partition: Partition, piece: Piece) -> tuple[int, int]:
+        """Make a batch visible, and count it: called by the log's leader. Gives the rows and bytes unsealed before."""
+        before = self._state.publish(partition, piece)
+        self.appended_rows += piece.rows
+        self.appended_bytes += piece.size_bytes
+        return before
 
     def append(
         self, topic: Topic, given: Any, partition: str, producer: str | None, sequence: int | None, note: str = ""
@@ -73,9 +155,8 @@ class Ingest:
         """
         topic.check_there()
         key = batch_key(producer, sequence)
-        events = taken_in(given)
-        families = newest_of_families(list(topic.schemas.values())) if isinstance(events, list) else ()
-        table = to_table(events, topic.binary_keys, [known.schema for known in families])
+        events = given if type(given) is pa.RecordBatch else taken_in(given)
+        table = self._as_table(topic, events) if isinstance(events, list) else events
         schema, message = self._fitted(topic, table)
         place = topic.partitions.get(partition) or self._make_partition(topic, partition)
         if not message.rows:
@@ -87,6 +168,11 @@ class Ingest:
             if first is None:
                 raise
             return _receipt(topic, place, first.first_index, first.count, duplicate=True)
+
+    @staticmethod
+    def _as_table(topic: Topic, rows: Rows) -> pa.Table | pa.RecordBatch:
+        families = newest_of_families(list(topic.schemas.values()))
+        return to_table(rows, topic.binary_keys, [known.schema for known in families])
 
     def _same_of_a_family(
         self, topic: Topic, partition: Partition, key: tuple[str, int] | None, events: pa.Table | pa.RecordBatch | Rows
@@ -126,61 +212,40 @@ class Ingest:
             return _receipt(topic, partition, remembered.first_index, remembered.count, duplicate=True)
         if self._reserve is not None:
             self._reserve.keep_ahead(partition, partition.next_index + rows)
-        prefix = EventsPrefix(schema.number, *(key or ("", 0)), digest, note)
-        known: ProducerEntry | None = None
-
-        def place(entry: Entry) -> bool:
-            nonlocal known
-            topic.check_there()
-            known = _known(partition, key, digest, rows)
-            if known is not None:
-                return False
-            if self._reserve is not None:
-                self._reserve.cover(partition, partition.next_index + entry.count)
-            entry.first_index = partition.next_index
-            partition.next_index += entry.count
-            return True
-
-        def withdraw(entry: Entry) -> None:
-            if partition.next_index == entry.first_index + entry.count:  # else segments were added behind it
-                partition.next_index = entry.first_index
-
-        def publish(entry: Entry) -> None:
-            if key is not None:
-                partition.keep_producer(
-                    ProducerEntry(partition.number, *key, digest, entry.first_index, entry.count, note)
-                )
-            piece.first_index = entry.first_index
-            self._state.publish(partition, piece)
-            self.appended_rows += entry.count
-            self.appended_bytes += size
-
+        batch = _Batch(self, topic, partition, piece, key, digest, note, (topic.info.roll.rows, self._rolls_at(topic)))
         entry = Entry(
-            partition.number, rows, [prefix.encode(), stored], place, withdraw, publish,
-            ((partition.number, schema.number), lambda: definition(topic, partition, schema)),
-            key=(partition.number, *key) if key else None,
+            partition.number, rows, [batch.prefix(), stored], batch.place, batch.withdraw, batch.publish,
+            ((partition.number, schema.number), batch.definition), key=(partition.number, *key) if key else None,
         )  # fmt: skip
-        self._append(entry, size, lambda: known is None)
+        self._append(entry, size, batch)
+        known = batch.known
         if known is not None:
             return _receipt(topic, partition, known.first_index, known.count, duplicate=True)
-        self._tidy(topic, partition)
+        self._tidy(partition, due=batch.due)
         return _receipt(topic, partition, entry.first_index, entry.count)
 
-    def _tidy(self, topic: Topic, partition: Partition) -> None:
-        """After an append: have small batches put together, and the partition sealed where it is due."""
-        with contextlib.suppress(MemoryError):  # the batch is stored: then small ones stay as they are
-            self._state.put_together(partition)
-        unsealed = partition.unsealed
-        if unsealed.rows >= topic.info.roll.rows or unsealed.size_bytes >= self._roll_bytes(topic):
+    def _rolls_at(self, topic: Topic) -> int:
+        """At how many bytes a partition of a topic is sealed, looked up again where that may have changed."""
+        known = self._rolls.get(topic.info.number)
+        if known is None or known[0] is not topic.info or known[1] is not topic.partitions:
+            known = self._rolls[topic.info.number] = topic.info, topic.partitions, self._roll_bytes(topic)
+        return known[2]
+
+    def _tidy(self, partition: Partition, *, due: bool) -> None:
+        """After an append: have small batches put together, and the partition sealed where this one made it due."""
+        if partition.unsealed.alike >= MERGED:
+            with contextlib.suppress(MemoryError):  # the batch is stored: then small ones stay as they are
+                self._state.put_together(partition)
+        if due:
             self._wake()
 
-    def _append(self, entry: Entry, size: int, is_new: Callable[[], bool]) -> None:
+    def _append(self, entry: Entry, size: int, batch: _Batch) -> None:
         """Log an entry with room for its batch, which is given back where the batch is not published."""
         self._quota.reserve(size)
         kept = False
         try:
             self._log.append(entry)
-            kept = is_new()
+            kept = batch.known is None
         except BaseException:
             kept = entry.first_index >= 0 and entry.error is None  # it was interrupted after it was published
             raise
@@ -200,7 +265,7 @@ class Ingest:
     def _fitted(self, topic: Topic, table: pa.Table | pa.RecordBatch) -> tuple[SchemaInfo, Message]:
         """The schema that a batch is stored in, and the batch in its columns. Raises InvalidEventError."""
         given = self._given_of(topic, table.schema)
-        magnitudes = magnitudes_at(table, given.measured)
+        magnitudes = magnitudes_at(table, given.measured) if given.measured else {}
         key = tuple(magnitudes.items())
         found = given.adapters.get(key)
         if found is None:
@@ -217,6 +282,8 @@ class Ingest:
     def _given_of(self, topic: Topic, schema: pa.Schema) -> _Given:
         """What is known of batches with those columns."""
         known = self._given.setdefault(topic.info.number, [])
+        if known and (first := known[0]).schema.equals(schema):
+            return first
         given = next((given for given in known if given.schema.equals(schema)), None)
         if given is None or given is not known[0]:
             given = given or _Given(schema, places_of_magnitudes(schema))
@@ -271,6 +338,11 @@ def _fitted_by_value(topic: Topic, table: pa.Table | pa.RecordBatch) -> tuple[Sc
 
 def _columns(table: pa.Table | pa.RecordBatch) -> tuple[list[str], list[pa.DataType]]:
     return table.schema.names, table.schema.types
+
+
+def _passes(limit: int, before: int, more: int) -> bool:
+    """Whether a sum reaches a limit, or a multiple of it, with this: only then is somebody told."""
+    return before // limit != (before + more) // limit
 
 
 def definition(topic: Topic, partition: Partition, schema: SchemaInfo) -> bytes:

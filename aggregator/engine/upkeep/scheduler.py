@@ -149,7 +149,8 @@ class Scheduler:
                 continue
             if now >= self._back_off.get(number, (0.0, 0.0))[0]:
                 # perhaps no seal failed, and another thread is at it: nothing is due once that has finished
-                self._running[number] = self._pool.submit(self._seal, number, number not in chosen)
+                sealing = self._running[number] = self._pool.submit(self._seal, number, number not in chosen)
+                sealing.add_done_callback(lambda _: self.wake())  # more may be due by then, and nobody tells twice
 
     def _seal(self, number: int, begun_only: bool) -> None:
         topic, partition = self._state.partitions[number]

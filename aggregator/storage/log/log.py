@@ -83,8 +83,9 @@ class Log:
         self._closed = False
         self._failure: LogFailedError | None = None
         self._files = list(files)
+        self._older_bytes = 0
         self._descriptor = -1
-        self._io = Lock()  # held while the descriptor is used by sync, or replaced
+        self._io = Lock()  # held while the descriptor is used by sync, or replaced, and while files come and go
         self._unsynced = False
         self._undone = False  # what of a group was written is not there any more
         self._defined: set[Any] = set()
@@ -106,7 +107,8 @@ class Log:
     @property
     def size_bytes(self) -> int:
         """Bytes of all log files."""
-        return sum(file.end - file.position for file in list(self._files))
+        newest = self._files[-1]
+        return self._older_bytes + newest.end - newest.position
 
     @property
     def start(self) -> int:
@@ -420,6 +422,7 @@ class Log:
                 os.close(self._descriptor)
             self._descriptor = descriptor
             self._files.append(LogFile(path, position, position + FILE_HEADER_BYTES))
+            self._older_bytes = self._sizes_but_newest()
             self._defined = set()
 
     def roll(self) -> None:
@@ -479,9 +482,14 @@ class Log:
         while self.releasable(sealed):
             oldest = self._files[0]
             oldest.path.unlink(missing_ok=True)
-            self._files.pop(0)
+            with self._io:
+                self._files.pop(0)
+                self._older_bytes = self._sizes_but_newest()
             freed += oldest.end - oldest.position
         return freed
+
+    def _sizes_but_newest(self) -> int:
+        return sum(file.end - file.position for file in self._files[:-1])
 
     def leave_to_parent(self) -> None:
         """In a forked process: the files are the parent's, which may delete them to get their bytes back."""

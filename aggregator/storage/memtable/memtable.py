@@ -26,6 +26,7 @@ class Unsealed:
     rows: int = 0
     size_bytes: int = 0
     lookups: tuple[Lookup, ...] = ()
+    alike: int = 0  # so many pieces, the last ones, can be put together, or more
 
     @classmethod
     def empty(cls) -> Unsealed:
@@ -34,6 +35,8 @@ class Unsealed:
 
     def add(self, piece: Piece) -> None:
         """Take in the next batch."""
+        goes_on = self.pieces and piece.goes_with(self.pieces[-1], SMALL_BYTES)
+        self.alike = self.alike + 1 if goes_on else 1
         self.pieces.append(piece)
         self.rows += piece.rows
         self.size_bytes += piece.size_bytes
@@ -63,6 +66,7 @@ class Unsealed:
         if self.pieces[first + len(few) - 1 : first + len(few)] != [few[-1]]:
             return None
         self.pieces[first : first + len(few)] = [whole]
+        self.alike = min(self.alike, len(self.pieces) - first - 1)
         return first + 1
 
     def after(self, index: int) -> Unsealed:

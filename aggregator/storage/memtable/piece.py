@@ -136,6 +136,8 @@ def _writer_of(schema: pa.Schema) -> MessageWriter | None:
 
 def _ends(pieces: Sequence[Piece]) -> I64:
     """The rows behind each batch of pieces that are put together."""
+    if all(piece.ends is None for piece in pieces):
+        return np.cumsum([piece.rows for piece in pieces])
     mine = [np.array([piece.rows]) if piece.ends is None else piece.ends for piece in pieces]
     bases = accumulate((piece.rows for piece in pieces[:-1]), initial=0)
     return np.concatenate([ends + base for ends, base in zip(mine, bases, strict=True)])

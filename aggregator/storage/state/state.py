@@ -18,7 +18,7 @@ from aggregator.storage.files.pins import Pin, Pins
 from aggregator.storage.manifest import Contents
 from aggregator.storage.manifest.lineage import Lineage
 from aggregator.storage.memtable.lookup import Lookup, look_up
-from aggregator.storage.memtable.memtable import Unsealed
+from aggregator.storage.memtable.memtable import MERGED, Unsealed
 from aggregator.storage.memtable.piece import Piece, join
 from aggregator.storage.segments.table import SegmentTable, SegmentView
 from aggregator.storage.state.notify import Arrivals
@@ -285,17 +285,20 @@ class CatalogState:
 
     # ------------------------------------------------------------ events and segments
 
-    def publish(self, partition: Partition, piece: Piece) -> None:
-        """Make a batch visible."""
+    def publish(self, partition: Partition, piece: Piece) -> tuple[int, int]:
+        """Make a batch visible; gives the rows and bytes that were unsealed before."""
         with self.view_lock:
-            partition.unsealed.add(piece)
+            unsealed = partition.unsealed
+            before = unsealed.rows, unsealed.size_bytes
+            unsealed.add(piece)
             self.arrivals.tell()
+            return before
 
     def put_together(self, partition: Partition) -> None:
         """Put small batches together where there are enough of them: by whoever appended the last of these, not by the
         log's leader, for whom others wait. Who finds somebody at it leaves it to the next.
         """
-        if not partition.join_lock.acquire(blocking=False):
+        if partition.unsealed.alike < MERGED or not partition.join_lock.acquire(blocking=False):
             return
         try:
             end: int | None = None
