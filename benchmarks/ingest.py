@@ -71,7 +71,7 @@ def make_batches(rows: int, spaces: int, seed: int) -> list[Batch]:
         arrow = pa.record_batch(
             [pa.array(names), stamps, pa.array(data, pa.binary())], names=["space", "timestamp", "data"]
         )
-        batches.append(Batch(names, times, data, arrow))
+        batches.append(Batch(names, times, data, arrow, (arrow.column(0), arrow.column(2))))
     return batches
 
 

@@ -1,6 +1,7 @@
 # cython: language_level=3
 """A batch in memory, as Arrow's C data interface gives it; what writes its message walks over its columns with."""
 
+from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int64_t
 
 cdef struct ArrowArray:
@@ -23,3 +24,11 @@ cdef struct Walk:
     unsigned char* buffer
     unsigned char* body
     long long at  # how far the body is
+
+
+cdef struct FlatColumn:
+    ArrowArray array  # of a column without parts, whose buffers are held here
+    const void* buffers[3]
+    Py_buffer views[3]
+    bint taken[3]
+    bint held  # whether they were asked for

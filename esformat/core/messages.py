@@ -12,10 +12,11 @@ from typing import Any
 
 import cython
 from cython.cimports.cpython import array
+from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.cpython.pycapsule import PyCapsule_GetPointer
-from cython.cimports.esformat.core.messages import ArrowArray, Walk
-from cython.cimports.libc.stdlib import free, malloc
+from cython.cimports.esformat.core.messages import ArrowArray, FlatColumn, Walk
+from cython.cimports.libc.stdlib import calloc, free, malloc
 from cython.cimports.libc.string import memcmp, memcpy, memset
 
 VALUES, BITS, TEXTS, LISTS, FIXED_LISTS, STRUCTS = range(6)
@@ -95,6 +96,11 @@ class MessageWriter:
             return None
         if whole.null_count > 0 or self._times >= whole.n_children:
             raise ValueError("a batch of other columns")
+        return self._write(whole)
+
+    @cython.cfunc
+    def _write(self, whole: cython.pointer(ArrowArray)) -> tuple[bytes, int, int, int] | None:
+        """The message of a valid batch that has a row."""
         found: array.array = array.clone(_LONGS, 2 * self._count, False)
         first: cython.p_longlong = self._columns.data.as_longlongs
         end: cython.p_longlong = first + _FACTS * self._count
@@ -125,6 +131,49 @@ class MessageWriter:
         for i in range(self._count):
             nulls += found.data.as_longlongs[2 * i]
         return message, times[0], times[1], nulls
+
+    def write_columns(self, columns: list[Any], rows: int, texts: bytes) -> tuple[bytes, int, int, int] | None:
+        """The same of the columns of a batch, which are checked here and not by Arrow: that lets the lock go several
+        times, whatever the size, and waits for it among all others.
+
+        columns: Arrow arrays of the types that this was made for, which the caller answers for. texts: for each 1 where
+        it holds UTF-8. None also where a column has parts, or is not what it says: then Arrow can tell what is wrong.
+        """
+        place: cython.Py_ssize_t
+        given: tuple[Any, ...] = tuple(columns)  # whatever another thread does to the list
+        count: cython.Py_ssize_t = len(given)
+        if rows < 1 or rows > _MOST_ROWS or self._times >= count or len(texts) != count:
+            return None
+        flags: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(texts))
+        made: cython.pointer(FlatColumn) = cython.cast(
+            cython.pointer(FlatColumn), calloc(count, cython.sizeof(FlatColumn) + cython.sizeof(cython.p_void))
+        )
+        if made == cython.NULL:
+            raise MemoryError
+        whole = cython.declare(ArrowArray)
+        whole.length, whole.null_count, whole.offset, whole.n_children = rows, 0, 0, count
+        whole.children = cython.cast(cython.pointer(cython.pointer(ArrowArray)), made + count)
+        fact: cython.p_longlong = self._columns.data.as_longlongs
+        try:
+            for _ in range(self._count):
+                if fact[5] != 0 or fact[1] >= _LISTS or fact[0] >= count or (fact[0] >= 0 and made[fact[0]].held):
+                    return None
+                if fact[0] >= 0:
+                    if not _hold(cython.address(made[fact[0]]), given[fact[0]], rows, _buffers_of(fact[1])):
+                        return None
+                    if not _is_sound(cython.address(made[fact[0]]), fact[1], fact[2], flags[fact[0]]):
+                        return None
+                    whole.children[fact[0]] = cython.address(made[fact[0]].array)
+                fact += _FACTS
+            if whole.children[self._times] == cython.NULL or made[self._times].views[1].len < 8 * (
+                made[self._times].array.offset + whole.length
+            ):
+                return None
+            return self._write(cython.address(whole))
+        finally:
+            for place in range(count):
+                _let_go(cython.address(made[place]))
+            free(made)
 
     def join(self, messages: list[bytes]) -> bytes | None:
         """Several messages as one, their rows in turn: those that this has written, or that are just like them.
@@ -307,6 +356,127 @@ class MessageWriter:
         _end(walk, values)
         if fact[1] == _TEXTS:
             _end(walk, before)
+
+
+@cython.cfunc
+def _hold(
+    column: cython.pointer(FlatColumn), given: object, rows: cython.longlong, buffers: cython.longlong
+) -> cython.bint:
+    """Take the buffers of an Arrow array of so many rows; False where it has not as many. Whoever calls lets go."""
+    place: cython.Py_ssize_t
+    parts: list = given.buffers()
+    offset: cython.longlong = given.offset
+    column.held = True
+    if len(given) != rows or len(parts) != buffers or offset < 0 or offset > _MOST_ROWS:
+        return False
+    for place in range(len(parts)):
+        if parts[place] is not None:
+            PyObject_GetBuffer(parts[place], cython.address(column.views[place]), PyBUF_SIMPLE)
+            column.taken[place] = True
+            column.buffers[place] = column.views[place].buf
+    column.array.length, column.array.null_count, column.array.offset = rows, -1, offset
+    column.array.n_buffers, column.array.n_children = buffers, 0
+    column.array.buffers = column.buffers
+    return True
+
+
+@cython.cfunc
+def _let_go(column: cython.pointer(FlatColumn)) -> cython.void:
+    place: cython.Py_ssize_t
+    for place in range(3):
+        if column.taken[place]:
+            PyBuffer_Release(cython.address(column.views[place]))
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _is_sound(
+    column: cython.pointer(FlatColumn), kind: cython.longlong, width: cython.longlong, text: cython.uchar
+) -> cython.bint:
+    """Whether all rows of a column lie in its buffers, and its texts are such, also those beneath nulls."""
+    end: cython.longlong = column.array.offset + column.array.length
+    bits: cython.longlong = (end + 7) // 8
+    if column.taken[0] and column.views[0].len < bits:
+        return False
+    if kind == _BITS:
+        return column.views[1].len >= bits
+    if kind == _VALUES:
+        return width == 0 or column.views[1].len // width >= end
+    if column.views[1].len // width < end + 1:
+        return False
+    return _are_texts(cython.address(column.array), width, column.views[2].len, text)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _are_texts(
+    source: cython.pointer(ArrowArray), width: cython.longlong, size: cython.longlong, text: cython.uchar
+) -> cython.bint:
+    """Whether edges ascend, within so many bytes, and each text is UTF-8 where that is asked for."""
+    i: cython.longlong
+    edge: cython.longlong = _edge(source, width, source.offset)
+    first: cython.longlong = edge
+    following: cython.longlong
+    if edge < 0:
+        return False
+    for i in range(source.offset + 1, source.offset + source.length + 1):
+        following = _edge(source, width, i)
+        if following < edge:
+            return False
+        edge = following
+    if edge > size:
+        return False
+    if not text or edge == first:
+        return True
+    data: cython.p_const_uchar = _buffer(source, 2)
+    if _is_ascii(data + first, edge - first):
+        return True
+    for i in range(source.offset, source.offset + source.length):
+        first = _edge(source, width, i)
+        if not _is_utf8(data + first, _edge(source, width, i + 1) - first):
+            return False
+    return True
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_ascii(data: cython.p_const_uchar, size: cython.longlong) -> cython.bint:
+    i: cython.longlong
+    seen: cython.uchar = 0
+    for i in range(size):
+        seen |= data[i]
+    return seen < 0x80
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_utf8(data: cython.p_const_uchar, size: cython.longlong) -> cython.bint:
+    """Whether bytes are whole characters of the fewest bytes, none of them half of a pair."""
+    i: cython.longlong
+    at: cython.longlong = 0
+    more: cython.longlong
+    while at < size:
+        first: cython.uchar = data[at]
+        at += 1
+        if first < 0x80:
+            continue
+        if first < 0xC2 or first > 0xF4:
+            return False
+        more = 1 if first < 0xE0 else 2 if first < 0xF0 else 3
+        if size - at < more:
+            return False
+        second: cython.uchar = data[at]
+        if (first == 0xE0 and second < 0xA0) or (first == 0xED and second > 0x9F):
+            return False
+        if (first == 0xF0 and second < 0x90) or (first == 0xF4 and second > 0x8F):
+            return False
+        for i in range(more):
+            if data[at + i] & 0xC0 != 0x80:
+                return False
+        at += more
+    return True
 
 
 @cython.cfunc

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from aggregator.engine.ingest.fingerprint import fingerprint, fingerprint_of, is_told_by_bytes, told_of
 from aggregator.storage.memtable.piece import times_of
@@ -47,6 +48,7 @@ class BatchAdapter:
             found = ((field, places.get(field.name)) for field in schema.arrow)
             if all(self._is_simple(field, None if at is None else types[at]) for field, at in found):
                 self._writer = message_writer(given, schema.arrow, places, MAX_KEY_BYTES)
+        self._texts = _texts_of(given)
 
     @staticmethod
     def _is_simple(field: pa.Field, kind: pa.DataType | None) -> bool:
@@ -59,19 +61,52 @@ class BatchAdapter:
         """The events of `given`, checked. Raises InvalidEventError, and says which column and row."""
         return _one_batch(check_table(to_arrow(given).drop_columns(self._without_values), self._schema))
 
+    def _checked_here(self, given: pa.RecordBatch | pa.Table) -> tuple[bytes, int, int, int] | None:
+        """A message that was written without Arrow's help; None where it takes that."""
+        if self._writer is None or self._texts is None:
+            return None
+        if isinstance(given, pa.RecordBatch):
+            return self._writer.write_columns(given.columns, given.num_rows, self._texts)
+        if not _one_chunk(given):
+            return None
+        return self._writer.write_columns([column.chunk(0) for column in given.columns], len(given), self._texts)
+
+    def _of_written(self, written: tuple[bytes, int, int, int], rows: int) -> Message:
+        stored, first, last, nulls = written
+        return Message(stored, rows, first, last, self._told if self._told_by_bytes and not nulls else None)
+
     def message(self, given: pa.RecordBatch | pa.Table) -> Message:
         """A copy of the events of `given`, checked. Raises as `apply`."""
+        written = self._checked_here(given)
+        if written is not None:
+            return self._of_written(written, given.num_rows)
         if self._writer is not None and (isinstance(given, pa.RecordBatch) or _one_chunk(given)):
             batch = given if isinstance(given, pa.RecordBatch) else given.to_batches()[0]
             if _is_valid(batch):
                 written = self._writer.write(batch.__arrow_c_array__()[1])
                 if written is not None:
-                    stored, first, last, nulls = written
-                    told = self._told if self._told_by_bytes and not nulls else None
-                    return Message(stored, batch.num_rows, first, last, told)
+                    return self._of_written(written, batch.num_rows)
         batch = self.apply(given)
         times = times_of(batch) if len(batch) else [0]
         return Message(batch.serialize().to_pybytes(), len(batch), int(min(times)), int(max(times)))
+
+
+def _texts_of(given: pa.Schema) -> bytes | None:
+    """For each column 1 where it holds UTF-8, as the writer of messages takes it; None where Arrow has more to check
+    than where values lie: columns with parts, and values that not all bits are, such as decimals and times of day.
+    """
+    kinds = given.types
+    if not all(
+        pt.is_string(kind) or pt.is_large_string(kind) or any(plain(kind) for plain in _PLAIN) for kind in kinds
+    ):
+        return None
+    return bytes(bool(pt.is_string(kind) or pt.is_large_string(kind)) for kind in kinds)
+
+
+_PLAIN = (
+    pt.is_integer, pt.is_floating, pt.is_boolean, pt.is_timestamp, pt.is_duration, pt.is_date32, pt.is_binary,
+    pt.is_large_binary, pt.is_fixed_size_binary,
+)  # fmt: skip
 
 
 def _is_valid(batch: pa.RecordBatch) -> bool:
