@@ -1,7 +1,6 @@
 """The stores of `benchmarks.ingest`: each takes batches so that they survive a power cut when `append` returns.
 
-Each is used as its users would use it, and gets batches in the form it takes best, made before the clock starts but for
-the timestamps, which are those of the moment. Stores
+Each is used as its users would use it, and gets batches in the form it takes best, made before the clock starts. Stores
 with one writer, which is all but the aggregator, get what waits in one transaction (`Group`): group commit, without
 which they would sync once for every batch.
 """
@@ -13,8 +12,8 @@ import struct
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
@@ -37,16 +36,20 @@ class Batch:
     timestamps: tuple[int, ...]
     data: tuple[bytes, ...]
     arrow: pa.RecordBatch
-    unstamped: tuple[pa.Array, pa.Array]  # its spaces and data
+    made: Iterator[pa.RecordBatch] = field(default_factory=lambda: iter(()))
 
     def stamped(self) -> pa.RecordBatch:
-        """The batch as if its events happened now, a microsecond apart; in as few calls as Arrow allows, as its load
-        counts as the store's.
+        """The batch with timestamps that it never had before, a microsecond apart: one that was made before the clock
+        started, as the keys of other stores are; when there are no more of these, as if its events happened now.
         """
-        now = time.time_ns() // 1000
+        found = next(self.made, None)
+        return self.stamped_from(time.time_ns() // 1000) if found is None else found
+
+    def stamped_from(self, first: int) -> pa.RecordBatch:
+        """The batch with timestamps from one on."""
         rows = len(self.timestamps)
-        times = pa.Array.from_buffers(_TIMES, rows, [None, pa.py_buffer(np.arange(now, now + rows))])
-        spaces, data = self.unstamped
+        times = pa.Array.from_buffers(_TIMES, rows, [None, pa.py_buffer(np.arange(first, first + rows))])
+        spaces, data = self.arrow.column(0), self.arrow.column(2)
         return pa.RecordBatch.from_arrays([spaces, times, data], schema=_SCHEMA)
 
     @property
