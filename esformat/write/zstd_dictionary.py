@@ -15,6 +15,8 @@ ZSTD_DICTIONARY_BYTES = 4 << 10
 MIN_SAMPLED_BYTES = 64 << 10
 TRAINED_BYTES, TRIED_BYTES = 1 << 20, 256 << 10
 """More of a sample makes no better dictionary of that size, and no better guess at what it saves; both take longer."""
+LARGE_BYTES = 16 << 20
+"""Of a column that is smaller as much less is trained on and tried, down to a quarter: it has less to save."""
 TRIED = 4
 """One frame in so many is not trained on, and tried afterwards."""
 
@@ -32,15 +34,20 @@ def train_on(
     rows = frame_rows(len(sample), len(data), frame_bytes)
     edges = offsets[np.append(np.arange(0, len(sample), rows), len(sample))]
     frames = [bytes(data[a:b]) for a, b in pairwise(edges.tolist()) if b > a]
-    tried = _spread(frames[::TRIED], TRIED_BYTES)
+    tried = _spread(frames[::TRIED], _share(byte_count, TRIED_BYTES))
     del frames[::TRIED]
-    trained = train_dictionary(_spread(frames, TRAINED_BYTES), ZSTD_DICTIONARY_BYTES)
+    trained = train_dictionary(_spread(frames, _share(byte_count, TRAINED_BYTES)), ZSTD_DICTIONARY_BYTES)
     if trained is None:
         return b""
     stored = trained.as_bytes()
     without, with_it = make_compressor(codec, level), make_compressor(codec, level, trained)
     saved = _stored_bytes(tried, without) - _stored_bytes(tried, with_it)
     return stored if saved * byte_count > 2 * len(stored) * sum(map(len, tried)) else b""
+
+
+def _share(byte_count: int, most_bytes: int) -> int:
+    """So much of a sample of a column of that size."""
+    return max(most_bytes // 4, most_bytes * min(byte_count, LARGE_BYTES) // LARGE_BYTES)
 
 
 def _spread(frames: list[bytes], most_bytes: int) -> list[bytes]:

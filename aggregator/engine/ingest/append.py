@@ -18,7 +18,7 @@ from aggregator.engine.ingest.event_table import Rows, taken_in, to_table
 from aggregator.engine.ingest.quota import Quota
 from aggregator.engine.ingest.reserve import Reserve
 from aggregator.errors import SequenceConflictError
-from aggregator.model import ProducerEntry, Receipt, SchemaInfo, TopicInfo
+from aggregator.model import ProducerEntry, Receipt, SchemaInfo
 from aggregator.storage.log.entry import Entry
 from aggregator.storage.log.frame import EventsPrefix, plain_prefix
 from aggregator.storage.memtable.memtable import MERGED
@@ -131,7 +131,6 @@ class Ingest:
         self._making = Lock()  # held while a partition or a schema is made
         self._given: dict[int, list[_Given]] = {}  # by topic, the latest first
         self._ordering = Lock()  # held while one of those lists changes
-        self._rolls: dict[int, tuple[TopicInfo, dict[str, Partition], int]] = {}  # by topic; see _rolls_at
 
     @property
     def reserve(self) -> Reserve | None:
@@ -212,7 +211,9 @@ class Ingest:
             return _receipt(topic, partition, remembered.first_index, remembered.count, duplicate=True)
         if self._reserve is not None:
             self._reserve.keep_ahead(partition, partition.next_index + rows)
-        batch = _Batch(self, topic, partition, piece, key, digest, note, (topic.info.roll.rows, self._rolls_at(topic)))
+        batch = _Batch(
+            self, topic, partition, piece, key, digest, note, (topic.info.roll.rows, self._roll_bytes(topic))
+        )
         entry = Entry(
             partition.number, rows, [batch.prefix(), stored], batch.place, batch.withdraw, batch.publish,
             ((partition.number, schema.number), batch.definition), key=(partition.number, *key) if key else None,
@@ -223,13 +224,6 @@ class Ingest:
             return _receipt(topic, partition, known.first_index, known.count, duplicate=True)
         self._tidy(partition, due=batch.due)
         return _receipt(topic, partition, entry.first_index, entry.count)
-
-    def _rolls_at(self, topic: Topic) -> int:
-        """At how many bytes a partition of a topic is sealed, looked up again where that may have changed."""
-        known = self._rolls.get(topic.info.number)
-        if known is None or known[0] is not topic.info or known[1] is not topic.partitions:
-            known = self._rolls[topic.info.number] = topic.info, topic.partitions, self._roll_bytes(topic)
-        return known[2]
 
     def _tidy(self, partition: Partition, *, due: bool) -> None:
         """After an append: have small batches put together, and the partition sealed where this one made it due."""

@@ -23,11 +23,14 @@ class Load:
     pins_log: bool = False
 
 
-def sealed_at_once(most: int, keeps: Retention, catalog_bytes: int | None, partitions: int = 1) -> int:
+def sealed_at_once(
+    most: int, keeps: Retention, catalog_bytes: int | None, partitions: int = 1, shrinks: float = 1.0
+) -> int:
     """Bytes that become one segment: `most`, or fewer where topic or catalog keep few, so that little goes at a time;
     but so many that as many segments as are kept can hold as many bytes as are kept.
 
-    catalog_bytes: what the catalog keeps. partitions: so many share what topic and catalog keep.
+    catalog_bytes: what the catalog keeps. partitions: so many share what topic and catalog keep. shrinks: so many bytes
+    in memory become one of a segment, of which what is kept is counted in.
     """
     for kept, segments, shared_by in (
         (keeps.bytes, keeps.segments, partitions),
@@ -36,7 +39,7 @@ def sealed_at_once(most: int, keeps: Retention, catalog_bytes: int | None, parti
     ):
         if kept is not None:
             shares = SHARES * shared_by if segments is None else max(1, min(SHARES * shared_by, segments))
-            most = min(most, max(1, kept // shares))
+            most = min(most, max(1, int(kept * shrinks) // shares))
     return most
 
 

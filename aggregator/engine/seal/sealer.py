@@ -32,7 +32,7 @@ from aggregator.engine.seal.poison import Quarantine
 from aggregator.engine.seal.process import POSSIBLE, SealingProcess
 from aggregator.engine.seal.table import families, plain_piece, sealing_table
 from aggregator.errors import LogFailedError, ManifestFailedError
-from aggregator.model import ProducerEntry, QuarantinedBatch, SchemaInfo, SegmentInfo, newest_notes
+from aggregator.model import ProducerEntry, QuarantinedBatch, SchemaInfo, SegmentInfo, TopicInfo, newest_notes
 from aggregator.storage.manifest import Edit
 from aggregator.storage.memtable.memtable import Unsealed
 from aggregator.storage.memtable.piece import Piece
@@ -47,6 +47,9 @@ NOT_THE_DATA = (OSError, ClosedError, ManifestFailedError, LogFailedError)
 """What fails for a reason of the system: it is tried again, for ever."""
 MOST_ENDS = 2
 """So often in succession this process may end while it seals the same events; then another process seals them."""
+
+MOST_SHRINKS = 4.0
+"""Segments that are smaller still count as if they were not: what comes next may not be."""
 
 _Write = Callable[..., SegmentInfo | None]
 
@@ -89,6 +92,8 @@ class Sealer:
         """Give up soon what takes many attempts."""
         self._marks = SealingMarks(storage.layout)
         self._written: dict[int, _Written] = {}  # by partition
+        self._shrinks: dict[int, float] = {}  # by topic; see `sealed_at_once`
+        self._rolls: dict[int, tuple[TopicInfo, int, float, int]] = {}  # by topic: from what, and what came of it
         self._ended: dict[int, int] = {}  # partition -> end of the events at which the process that writes them ended
 
     def take_number(self) -> int:
@@ -131,7 +136,21 @@ class Sealer:
 
     def roll_bytes(self, topic: Topic) -> int:
         """Bytes at which a partition of a topic is sealed."""
-        return sealed_at_once(topic.info.roll.bytes, topic.info.retention, self._kept_bytes, len(topic.partitions))
+        shrinks = self._shrinks.get(topic.info.number, 1.0)
+        known = self._rolls.get(topic.info.number)
+        if known is None or (known[0], known[1], known[2]) != (topic.info, len(topic.partitions), shrinks):
+            most = sealed_at_once(
+                topic.info.roll.bytes, topic.info.retention, self._kept_bytes, len(topic.partitions), shrinks
+            )
+            known = self._rolls[topic.info.number] = topic.info, len(topic.partitions), shrinks, most
+        return known[3]
+
+    def _note_size(self, topic: Topic, held_bytes: int, stored_bytes: int) -> None:
+        """Learn from a seal how much smaller segments are than what they were made of."""
+        if stored_bytes:
+            shrinks = min(max(1.0, held_bytes / stored_bytes), MOST_SHRINKS)
+            before = self._shrinks.get(topic.info.number, 1.0)
+            self._shrinks[topic.info.number] = shrinks if shrinks < before else (before + shrinks) / 2
 
     def seal(
         self,
@@ -153,7 +172,8 @@ class Sealer:
             with self._state.view_lock:
                 end = partition.visible_end
             while partition.sealed_index < end:
-                few = sealed_at_once(self._sealed_bytes, topic.info.retention, self._kept_bytes)
+                shrinks = self._shrinks.get(topic.info.number, 1.0)
+                few = sealed_at_once(self._sealed_bytes, topic.info.retention, self._kept_bytes, 1, shrinks)
                 frozen = partition.sealing or (None if begun_only else self._state.freeze(partition, few))
                 if frozen is None:
                     break
@@ -185,6 +205,7 @@ class Sealer:
             self._budget.give_back(frozen.size_bytes, sealed=True)
 
         uninterrupted(take_in)
+        self._note_size(topic, frozen.size_bytes, sum(info.size_bytes for info in written.segments))
         self.release_log()
         return written.segments
 
