@@ -13,8 +13,10 @@ from aggregator.storage.log.frame import ALIGNMENT, FrameKind, encode_head, fram
 _EVENTS, _DEFINITION = int(FrameKind.EVENTS), int(FrameKind.DEFINITION)
 WAITING, TAKEN, DONE = range(3)
 """How far an entry is. TAKEN: a leader is at it."""
-UNKNOWN, PLACING, PLACED, PUBLISHING, PASSED, PUBLISHED = range(6)
-"""What became of it. From PASSED on it is settled: there was nothing to write, or its own thread is to blame."""
+UNKNOWN, PLACING, PLACED, PASSED, PUBLISHING, PUBLISHED = range(6)
+"""What became of it. From PASSED on it is settled. PASSED: there was nothing to write, or its own thread is to blame.
+PUBLISHING: it is acknowledged, and stays, wherever an interrupt came.
+"""
 
 SMALL_BYTES = 1 << 14
 """Of a body below this the parts are put together: that is quicker than to write each by itself."""

@@ -151,7 +151,7 @@ class Log:
                 if self._leader is None:
                     self._leader = entry  # from here on nobody else leads, wherever this is interrupted
                 self._queue.append(entry)
-            while entry.state != DONE:
+            while entry.state != DONE or self._leader is entry:
                 if self._leader is entry:
                     self._lead()
                 else:
@@ -224,6 +224,9 @@ class Log:
         with self._lock:
             while self._queue:
                 entry = self._queue[0]
+                if entry.state == DONE:  # an interrupt came when it was taken
+                    self._queue.popleft()
+                    continue
                 size += frame_bytes(entry.body_length)
                 if (self._taken and size > GROUP_BYTES) or entry.key in keys:
                     break
@@ -253,12 +256,13 @@ class Log:
             self._check_mine()
             self._start_file(self._files[-1].end)
         file = self._files[-1]
-        buffers, end = frames_of(group, file.end, self._defined)
+        end = -1
         interrupt: BaseException | None = None
         try:
+            buffers, end = frames_of(group, file.end, self._defined)
             self._commit(buffers, end)
         except BaseException as error:
-            if self._commits.marked != end:
+            if end < 0 or self._commits.marked != end:
                 if self._failure is None:
                     self._cut_back(file)
                 raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from effort import examples
@@ -282,3 +283,127 @@ def test_messages_too_large_for_one():
     message, _, _, _ = writer.write(large.__arrow_c_array__()[1])
     assert writer.join([message] * 2) is not None
     assert writer.join([message] * 32) is None
+
+
+# ------------------------------------------------------------ columns that nobody has checked
+
+
+def texts_of(batch):
+    return bytes(column.type in (pa.string(), pa.large_string()) for column in batch.columns)
+
+
+@examples(200)
+@given(batches())
+def test_columns(case):
+    """What Arrow gives away is written as it is by way of Arrow; columns with parts are left to that."""
+    target, batch = case
+    found = writer_of(target, batch).write_columns(batch.columns, len(batch), texts_of(batch))
+    if any(field.type in PARTS for field in target):
+        assert found is None
+    else:
+        assert found == write(target, batch)
+
+
+_OF_BYTES = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
+KINDS = (pa.int64(), pa.int16(), pa.bool_(), pa.binary(3), *_OF_BYTES)
+
+
+@st.composite
+def loose_arrays(draw):
+    """A type, and an array of it whose buffers hold anything: too short, edges to and fro, bytes that are no text."""
+    kind = draw(st.sampled_from(KINDS))
+    rows, offset = draw(st.integers(1, 6)), draw(st.integers(0, 3))
+    some = draw(st.none() | st.binary(max_size=2))
+    buffers = [None if some is None else pa.py_buffer(some)]
+    if kind in _OF_BYTES:
+        edge = st.integers(0, 8) if draw(st.booleans()) else st.integers(-3, 1 << 20)
+        edges = draw(st.lists(edge, min_size=rows + offset - 1, max_size=rows + offset + 2))
+        edges = sorted(edges) if draw(st.booleans()) else edges
+        large = kind in (pa.large_string(), pa.large_binary())
+        text = st.text(max_size=5).map(str.encode) | st.binary(max_size=9)
+        buffers += [pa.py_buffer(np.array(edges, np.int64 if large else np.int32)), pa.py_buffer(draw(text))]
+    else:
+        buffers.append(pa.py_buffer(draw(st.binary(max_size=(rows + offset) * 8))))
+    try:
+        return kind, pa.Array.from_buffers(kind, rows, buffers, offset=offset)
+    except (pa.ArrowInvalid, ValueError):  # not even Arrow makes one
+        return kind, None
+
+
+@examples(1000)
+@given(loose_arrays())
+def test_columns_that_are_not_sound(case):
+    """What is written is what Arrow finds valid; what it finds valid is written, but for what lies beneath nulls."""
+    kind, column = case
+    if column is None:
+        return
+    fields = [("space", pa.string()), ("grouping", pa.string()), ("timestamp", pa.timestamp("us")), ("c", kind)]
+    target = pa.schema([pa.field(name, each, name == "c") for name, each in fields])
+    given_schema = pa.schema([("space", pa.string()), ("timestamp", pa.int64()), ("c", kind)])
+    writer = message_writer(given_schema, target, {"space": 0, "timestamp": 1, "c": 2}, LONGEST)
+    columns = [pa.array(["a"] * len(column)), pa.array(range(len(column)), pa.int64()), column]
+    texts = bytes([1, 0, kind in (pa.string(), pa.large_string())])
+    found = writer.write_columns(columns, len(column), texts)
+    try:
+        column.validate(full=True)
+        valid = True
+    except pa.ArrowInvalid:
+        valid = False
+    assert valid or found is None
+    if found is not None:
+        read = pa.ipc.read_record_batch(found[0], target)
+        read.validate(full=True)
+        assert read.column("c").equals(column)
+    elif valid:
+        assert column.null_count
+
+
+FIRSTS = list(bytes.fromhex("00417f80bfc0c1c2dfe0e1ecedeeeff0f1f3f4f5ff"))
+OTHERS = [0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF]
+
+
+def is_text(stored):
+    try:
+        stored.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def test_texts_are_utf8():
+    """Every bound of the encoding, each text by itself: half a character is none, whatever follows in the next."""
+    target, batch = plain(1)
+    writer = writer_of(target, batch)
+    for length in range(1, 5):
+        for stored in itertools.product(FIRSTS, *[OTHERS] * (length - 1)):
+            text = pa.array([bytes(stored)]).view(pa.string())
+            columns = [text if name == "space" else batch.column(name) for name in batch.schema.names]
+            assert (writer.write_columns(columns, 1, texts_of(batch)) is not None) == is_text(bytes(stored)), stored
+    target, batch = plain(2)
+    halves = pa.array([b"\xc3", b"\xa4"]).view(pa.string())
+    columns = [halves if name == "space" else batch.column(name) for name in batch.schema.names]
+    assert writer.write_columns(columns, 2, texts_of(batch)) is None
+
+
+def test_columns_of_another_batch():
+    """As few, as many rows, and as many flags as there are: else nothing is read."""
+    target, batch = plain(3)
+    writer, columns, texts = writer_of(target, batch), batch.columns, texts_of(batch)
+    assert writer.write_columns(columns, 3, texts) is not None
+    for given_columns, rows, flags in (
+        (columns, 2, texts), (columns, 4, texts), (columns, 0, texts), (columns, -1, texts), (columns, 1 << 40, texts),
+        (columns, 3, texts[:-1]), (columns, 3, texts + b"0"), (columns[:-1], 3, texts[:-1]), ([], 3, b""),
+        ([column.slice(0, 2) for column in columns], 3, texts),
+        ([columns[0], *[pa.array([[1]] * 3)] * (len(columns) - 1)], 3, texts),
+    ):  # fmt: skip
+        assert writer.write_columns(given_columns, rows, flags) is None
+    for wrong in ([None] * 3, [1] * 3, ["x"] * 3):
+        with pytest.raises((TypeError, AttributeError)):
+            writer.write_columns(wrong, 3, texts)
+    for flags in (None, "000"):
+        with pytest.raises(TypeError):
+            writer.write_columns(columns, 3, flags)
+    narrow = [
+        pa.array([1] * 3, pa.int8()) if name == "timestamp" else batch.column(name) for name in batch.schema.names
+    ]
+    assert writer.write_columns(narrow, 3, texts) is None

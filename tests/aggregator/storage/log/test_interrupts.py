@@ -1,0 +1,132 @@
+"""An interrupt at any step of an append: whoever waits is served, and the log has what it acknowledged, once."""
+
+from __future__ import annotations
+
+import dis
+import sys
+import threading
+import time
+
+import pytest
+from log_bench import Bench, read_back
+
+from aggregator.errors import LogFailedError
+from aggregator.storage.log import entry as entry_module
+from aggregator.storage.log import log as log_module
+
+WAIT_S = 60
+TRACED = {log_module.__file__, entry_module.__file__}
+
+
+LOOKS = {"RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD"}
+"""Instructions after which Python looks whether there was an interrupt."""
+
+
+class Interrupter:
+    """Raises KeyboardInterrupt where Python looks for one, for the time `at` in the log's code, in a thread."""
+
+    def __init__(self, at):
+        self._left = at
+        self._before = {}  # by frame, the last instruction
+        self.came = False
+
+    def __enter__(self):
+        sys.settrace(self._trace)
+
+    def __exit__(self, *_):
+        sys.settrace(None)
+
+    def _trace(self, frame, event, _):
+        if frame.f_code.co_filename not in TRACED:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            before = self._before.get(frame)
+            self._before[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            self._left -= before in LOOKS
+            if self._left <= 0:
+                self.came = True
+                raise KeyboardInterrupt  # which ends the tracing
+        return self._trace
+
+
+def until(holds):
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.0001)
+
+
+def leading(bench, at, others):
+    """An append that is interrupted at a step, while others wait behind it; what each gave, and whether it came."""
+    found = {}
+    interrupter = Interrupter(at)
+    placing, go = threading.Event(), threading.Event()
+
+    def append(name, entry):
+        try:
+            bench.log.append(entry)
+            found[name] = None
+        except (KeyboardInterrupt, LogFailedError) as error:
+            found[name] = error
+
+    def lead():
+        entry = bench.entry(0, b"leader")
+        place = entry.place
+
+        def placed(entry):
+            placing.set()
+            assert go.wait(WAIT_S)
+            return place(entry)
+
+        entry.place = placed
+        with interrupter:
+            append("leader", entry)
+
+    threads = [threading.Thread(target=lead, daemon=True)]
+    threads[0].start()
+    until(lambda: placing.is_set() or "leader" in found)  # it may be interrupted before
+    for number in range(others):
+        entry = bench.entry(number, b"other %d" % number)
+        threads.append(threading.Thread(target=append, args=(f"other {number}", entry), daemon=True))
+        threads[-1].start()
+    until(lambda: not placing.is_set() or len(bench.log._queue) == others or "leader" in found)
+    go.set()
+    for thread in threads:
+        thread.join(WAIT_S)
+        assert not thread.is_alive(), f"somebody waits for ever after an interrupt at step {at}"
+    return found, interrupter.came
+
+
+@pytest.mark.parametrize("others", [0, 2])
+@pytest.mark.parametrize("durability", ["fsync", "none"])
+def test_interrupts_at_every_step(tmp_path, durability, others, unmeasured):
+    """Alone, and with others behind: told as stored is what is stored, and nobody is told both or nothing."""
+    at, refused, came = 1, 0, True
+    while came:
+        bench = Bench(tmp_path / f"{at}", durability)
+        bench.append(0, b"before")
+        found, came = leading(bench, at, others)
+        stored = {payload.decode() for _, _, payload in bench.published}
+        for name, error in found.items():
+            if error is None:
+                assert name in stored, (at, name)
+            elif isinstance(error, LogFailedError):
+                assert name not in stored, (at, name, error)
+        refused += bench.log.failure is not None
+        if bench.log.failure is None:
+            bench.append(0, b"after")
+        else:
+            with pytest.raises(LogFailedError):
+                bench.append(0, b"after")
+        bench.log.close()
+        result, batches = read_back(tmp_path / f"{at}")
+        assert not result.damages
+        assert not result.torn_bytes
+        if bench.log.failure is None:
+            assert batches == bench.published, at
+        else:
+            assert [batch for batch in batches if batch in bench.published] == bench.published, at
+        at += 1
+    assert at > 40
+    assert refused < at / 4  # while a batch is placed or shown nobody knows how far that came
