@@ -1,4 +1,5 @@
-"""The compiled core: bytes and arrays in, arrays and events out. No files, no sockets, no threads.
+"""The compiled core: bytes and arrays in, arrays and events out. No files, no sockets, no threads;
+`commits` alone writes to descriptors that it is given.
 
 Python with Cython's types, compiled when the package is installed. CONTRIBUTING.md says how to build and debug it.
 """

@@ -360,11 +360,11 @@ class MessageWriter:
 
 @cython.cfunc
 def _hold(
-    column: cython.pointer(FlatColumn), given: object, rows: cython.longlong, buffers: cython.longlong
+    column: cython.pointer(FlatColumn), given: Any, rows: cython.longlong, buffers: cython.longlong
 ) -> cython.bint:
     """Take the buffers of an Arrow array of so many rows; False where it has not as many. Whoever calls lets go."""
     place: cython.Py_ssize_t
-    parts: list = given.buffers()
+    parts: list[Any] = given.buffers()
     offset: cython.longlong = given.offset
     column.held = True
     if len(given) != rows or len(parts) != buffers or offset < 0 or offset > _MOST_ROWS:

@@ -31,7 +31,9 @@ import pyarrow as pa
 
 import aggregator
 from aggregator.lql import parse_statement
+from aggregator.storage.log import log as log_module
 from aggregator.storage.log.file import list_files
+from esformat.parts import SYNCING, Commits
 from tests.soak import tracing
 
 FAMILIES: tuple[dict[str, Any], ...] = ({"n": 1}, {"n": "text"}, {"n": [1.5]})  # no column holds two of these
@@ -64,6 +66,37 @@ def record(key: Key) -> dict[str, Any]:
     return {"ts": key[2], "msg": f"{key[1]} {key[2]}"}
 
 
+def note_syncs(note: Callable[..., None]) -> None:
+    """Have it noted before the log is synced, and after it, which file it was and how large."""
+    sync = log_module.sync_file
+
+    def synced(descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115
+        note("synced", path.rpartition("/")[2], os.fstat(descriptor).st_size)
+
+    def noted_sync(descriptor: int) -> None:
+        note("syncing")
+        sync(descriptor)
+        synced(descriptor)
+
+    class NotedCommits:
+        def __init__(self) -> None:
+            self._commits = Commits()
+
+        reached = property(lambda self: self._commits.reached)
+        marked = property(lambda self: self._commits.marked)
+
+        def commit(self, files: tuple[int, int], *arguments: Any) -> int:
+            if syncs := bool(arguments[3]):
+                note("syncing")
+            number = self._commits.commit(files, *arguments)
+            if syncs and self.reached > SYNCING:
+                synced(files[0])
+            return number
+
+    log_module.sync_file, log_module.Commits = noted_sync, NotedCommits  # type: ignore[assignment, misc]
+
+
 @dataclass
 class Run:
     """One process over a catalog, until it is killed. first: the sequence to begin with."""
@@ -77,17 +110,10 @@ class Run:
 
     def __call__(self) -> None:
         self._notes = os.open(self.notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        real, sync = time.time_ns, os.fdatasync
+        real = time.time_ns
         time.time_ns = lambda: real() + self.clock_s * 10**9
 
-        def noted_sync(descriptor: int) -> None:
-            path = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115
-            size = os.fstat(descriptor).st_size
-            self._note("syncing")
-            sync(descriptor)
-            self._note("synced", path.rpartition("/")[2], size)
-
-        os.fdatasync = noted_sync  # type: ignore[assignment]
+        note_syncs(self._note)
         catalog = aggregator.open(self.root, durability=self.durability, sealing=self.sealing, limits=LIMITS)
         self._note(
             "open", self.durability, {path.name: path.stat().st_size for _, path in list_files(self.root / "log")}

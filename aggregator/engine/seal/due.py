@@ -30,16 +30,16 @@ def sealed_at_once(
     but so many that as many segments as are kept can hold as many bytes as are kept.
 
     catalog_bytes: what the catalog keeps. partitions: so many share what topic and catalog keep. shrinks: so many bytes
-    in memory become one of a segment, of which what is kept is counted in.
+    in memory become one of a segment, in which topics count what they keep; a catalog counts its log as well.
     """
-    for kept, segments, shared_by in (
-        (keeps.bytes, keeps.segments, partitions),
-        (keeps.partition_bytes, keeps.partition_segments, 1),
-        (catalog_bytes, None, partitions),
+    for kept, segments, shared_by, smaller in (
+        (keeps.bytes, keeps.segments, partitions, shrinks),
+        (keeps.partition_bytes, keeps.partition_segments, 1, shrinks),
+        (catalog_bytes, None, partitions, 1),
     ):
         if kept is not None:
             shares = SHARES * shared_by if segments is None else max(1, min(SHARES * shared_by, segments))
-            most = min(most, max(1, int(kept * shrinks) // shares))
+            most = min(most, max(1, int(kept * smaller) // shares))
     return most
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 
@@ -165,6 +166,34 @@ def test_choice():
 def test_sealed_at_once(keeps, catalog_bytes, partitions, expected):
     """A tenth of what is kept, so that retention drops little at a time; never more than where all is kept."""
     assert sealed_at_once(1000, keeps, catalog_bytes, partitions) == expected
+
+
+def test_sealed_at_once_where_segments_are_smaller():
+    """What a topic keeps is counted in segments, what a catalog keeps with its log."""
+    assert sealed_at_once(1000, Retention(bytes=5000), None, 5, 2.5) == 250
+    assert sealed_at_once(1000, Retention(partition_bytes=5000), None, 5, 1.5) == 750
+    assert sealed_at_once(1000, Retention(bytes=50_000), 2000, 1, 4.0) == 200
+    assert sealed_at_once(1000, Retention(bytes=50_000), None, 1, 4.0) == 1000
+
+
+def test_a_topic_learns_how_small_its_segments_are(tmp_path):
+    """Events that compress well are sealed more at a time, as retention goes by the bytes of segments."""
+    with aggregator.open(tmp_path / "data") as catalog:
+        topic = catalog.create_topic("t", retention={"bytes": 1_000_000})
+        sealer, state = catalog._backend.sealer, catalog._backend.state.topics["t"]
+        rows = [{"space": "s", "timestamp": number, "data": b"the same again and again"} for number in range(500)]
+        topic.append(rows)
+        assert sealer.roll_bytes(state) == 100_000
+        for least, most in ((100_001, 250_000), (250_000, 325_000)):
+            catalog.seal()
+            topic.append(rows)
+            assert least <= sealer.roll_bytes(state) <= most
+        topic.append(rows, partition="another")
+        assert sealer.roll_bytes(state) <= 325_000 // 2
+        catalog.seal()
+        topic.append([{"space": "s", "timestamp": 1, "data": os.urandom(20_000)} for _ in range(9)])
+        catalog.seal()
+        assert 50_000 <= sealer.roll_bytes(state) <= 60_000
 
 
 def test_room_is_told_beforehand(tmp_path, stuck):
