@@ -23,16 +23,19 @@ FLOOR_SHARE = 2
 MARGIN_SHARE, MOST_MARGIN = 32, 4 << 20
 """One part in so many of `disk_bytes`, up to so many bytes, is left for what the manifest notes of sealing."""
 RETRY_S = 1.0
+STEPS = 8
+"""Each time that as large a part of the memory is taken it is looked what is to be sealed."""
 
 
 class Quota:
     """What appends may take of memory, log and disk, and what is taken. Safe to share between threads."""
 
     def __init__(self, storage: Storage, wake: Callable[[], None]) -> None:
-        """wake: called where the log is full of what could be sealed."""
+        """wake: called where something may be due to be sealed: memory or log fill up."""
         self._layout, self._state, self._manifest = storage.layout, storage.state, storage.manifest
         self._log, self._budget, self._reserve = storage.log, storage.budget, storage.reserve
         self._limits, self._wake = storage.limits, wake
+        self._step = max(1, storage.budget.limit_bytes // STEPS)
         retired = storage.manifest.retired()
         self._waiting: dict[int, tuple[int | None, int]] = {number: (None, size) for number, size, _ in retired}
         self.quarantine_bytes = 0
@@ -70,7 +73,10 @@ class Quota:
     def reserve(self, size_bytes: int) -> None:
         """Take memory for a batch. Raises OverloadedError where memory, log or disk have no room for it."""
         self._check_log(size_bytes)
+        held = self._budget.held_bytes
         self._budget.reserve(size_bytes)
+        if held // self._step != (held + size_bytes) // self._step:
+            self._wake()
         try:
             self.check_disk(size_bytes)
         except BaseException:
