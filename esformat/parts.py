@@ -48,6 +48,7 @@ else:
             "esformat.read.anatomy": "anatomy",
             "esformat.write.allocators": "release_unused",
             "esformat.core.commits": "LOOKING_AGAIN MARKED SYNCING Commits sync_file",
+            "esformat.core.messages": "MessageWriter",
             "esformat.event": "to_bound to_microseconds",
             "esformat.read.answer": "Answer Unpicklable",
             "esformat.read.decode.event_rows": "rows_of_batch",
