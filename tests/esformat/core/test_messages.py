@@ -358,6 +358,56 @@ def test_columns_that_are_not_sound(case):
         assert column.null_count
 
 
+SHORT, LONG = np.int32, np.int64
+BROKEN = {
+    "edges to and fro": (pa.binary(), 0, None, np.array([0, 5, 2, 6], SHORT), b"abcdefgh"),
+    "long edges to and fro": (pa.large_string(), 0, None, np.array([0, 5, 2, 6], LONG), b"abcdefgh"),
+    "edges behind the bytes": (pa.binary(), 0, None, np.array([0, 1, 2, 9], SHORT), b"abcdefgh"),
+    "an edge in the middle behind the bytes": (pa.binary(), 0, None, np.array([0, 100, 2, 3], SHORT), b"abc"),
+    "edges before the bytes": (pa.binary(), 0, None, np.array([-1, 1, 2, 3], SHORT), b"abcdefgh"),
+    "no bytes": (pa.string(), 0, None, np.array([0, 1, 2, 3], SHORT), None),
+    "an edge too few": (pa.binary(), 0, None, np.array([0, 1, 2], SHORT), b"abc"),
+    "an edge too few behind others": (pa.binary(), 1, None, np.array([0, 1, 2, 3], SHORT), b"abc"),
+    "too few bits of nulls": (pa.binary(), 6, b"\xff", np.zeros(10, SHORT), b""),
+    "too few numbers": (pa.int64(), 0, None, np.zeros(2, LONG)),
+    "too few numbers behind others": (pa.int64(), 1, None, np.zeros(3, LONG)),
+    "too few bits": (pa.bool_(), 6, None, b"\xff"),
+    "too few bits of nulls for numbers": (pa.int64(), 6, b"\xff", np.zeros(9, LONG)),
+    "too few bytes of one width": (pa.binary(3), 0, None, b"12345678"),
+    "no numbers": (pa.int64(), 0, None, None),
+}
+
+
+class Loose:
+    """What the core asks an array for, which Arrow itself would not make."""
+
+    def __init__(self, offset, buffers):
+        self.offset = offset
+        self._buffers = [None if each is None else pa.py_buffer(each) for each in buffers]
+
+    def __len__(self):
+        return 3
+
+    def buffers(self):
+        return self._buffers
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_columns_whose_values_lie_outside(case):
+    """Nothing is written, nor read beyond a buffer; the same with buffers as they must be is written."""
+    kind, offset, *buffers = BROKEN[case]
+    fields = [("space", pa.string()), ("grouping", pa.string()), ("timestamp", pa.timestamp("us")), ("c", kind)]
+    target = pa.schema([pa.field(name, each, name == "c") for name, each in fields])
+    given_schema = pa.schema([("space", pa.string()), ("timestamp", pa.int64()), ("c", kind)])
+    writer = message_writer(given_schema, target, {"space": 0, "timestamp": 1, "c": 2}, LONGEST)
+    others = [pa.array(["a"] * 3), pa.array(range(3), pa.int64())]
+    texts = bytes([1, 0, kind in (pa.string(), pa.large_string())])
+    assert writer.write_columns([*others, Loose(offset, buffers)], 3, texts) is None
+    assert writer.write_columns([*others, pa.array([None] * 3, kind)], 3, texts) is not None
+    for wrong in (-1, 1 << 33):
+        assert writer.write_columns([*others, Loose(wrong, pa.array([None] * 3, kind).buffers())], 3, texts) is None
+
+
 FIRSTS = list(bytes.fromhex("00417f80bfc0c1c2dfe0e1ecedeeeff0f1f3f4f5ff"))
 OTHERS = [0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF]
 
