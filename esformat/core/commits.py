@@ -32,9 +32,10 @@ class Commits:
 
     reached = cython.declare(cython.int, visibility="readonly")
     marked = cython.declare(cython.longlong, visibility="readonly")
+    failed = cython.declare(cython.int, visibility="readonly")
 
     def __init__(self) -> None:
-        self.reached, self.marked = _MARKED, -1
+        self.reached, self.marked, self.failed = _MARKED, -1, 0
 
     def commit(
         self,
@@ -49,7 +50,8 @@ class Commits:
 
         files: the descriptors of the log, which is written where it stands, and of the mark. end: what the mark says,
         which `marked` is from then on. lock: a path, device and inode: that file must have that name before and after,
-        and the log must have a name. Gives 0, or the errno of the step `reached`; also 0 where it stopped at a look.
+        and the log must have a name. Gives 0, or the errno of the step `reached`, which `failed` is as well; also 0
+        where it stopped at a look.
         """
         if buffers is None or mark is None or len(files) != 2 or (lock is not None and len(lock) != 3):
             raise TypeError("a commit takes two files, buffers, a mark, and a lock of three parts")
@@ -79,7 +81,9 @@ class Commits:
                 some[i].iov_base = cython.cast(cython.p_void, PyBytes_AS_STRING(part))
                 some[i].iov_len = PyBytes_GET_SIZE(part)
             with cython.nogil:
+                self.failed = 0
                 failed = self._run(log, noted, some, count, stored, size, synced, name, device, number)
+                self.failed = failed
                 if self.reached == _MARKED:
                     self.marked = position
         finally:

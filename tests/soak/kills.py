@@ -85,6 +85,7 @@ def note_syncs(note: Callable[..., None]) -> None:
 
         reached = property(lambda self: self._commits.reached)
         marked = property(lambda self: self._commits.marked)
+        failed = property(lambda self: self._commits.failed)
 
         def commit(self, files: tuple[int, int], *arguments: Any) -> int:
             if syncs := bool(arguments[3]):

@@ -12,9 +12,14 @@ class PlainCommits:
     """The same steps, each a call of `os`."""
 
     def __init__(self):
-        self.reached, self.marked = MARKED, -1
+        self.reached, self.marked, self.failed = MARKED, -1, 0
 
-    def commit(self, files, buffers, mark, end, sync, lock):
+    def commit(self, *arguments):
+        self.failed = 0
+        self.failed = self._commit(*arguments)
+        return self.failed
+
+    def _commit(self, files, buffers, mark, end, sync, lock):
         self.reached = LOOKING
         log, noted = files
         try:

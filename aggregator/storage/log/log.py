@@ -263,6 +263,8 @@ class Log:
             self._commit(buffers, end)
         except BaseException as error:
             if end < 0 or self._commits.marked != end:
+                if self._commits.reached == SYNCING and self._commits.failed:  # also where an interrupt hides it
+                    self._refuse(_os_error(self._commits.failed), "could not be synced")
                 if self._failure is None:
                     self._cut_back(file)
                 raise
@@ -297,19 +299,15 @@ class Log:
         lock = None if self._guard is None else self._guard.named
         sync = self._durability.mode == "fsync"
         while True:
-            number = self._commits.commit(files, buffers, mark, end, sync, lock)
+            if self._commits.commit(files, buffers, mark, end, sync, lock):
+                raise _os_error(self._commits.failed)
             reached = self._commits.reached
-            if number or reached == MARKED:
-                break
+            if reached == MARKED:
+                return
             self._check_mine()  # raises, unless the lock could be taken again
             lock = None
             if reached == LOOKING_AGAIN:  # all but the mark is done
                 buffers, sync = [], False
-        if number:
-            error = OSError(number, os.strerror(number))
-            if reached == SYNCING:
-                self._refuse(error, "could not be synced")
-            raise error
 
     def _check_alone(self) -> None:
         if self._guard is not None:
@@ -386,9 +384,10 @@ class Log:
     def _hand_over(self) -> None:
         """Let the next in the queue lead; where the log has failed, tell all of them."""
         with self._lock:
-            while self._failure is not None and self._queue:
+            while self._queue and (self._failure is not None or self._queue[0].state == DONE):
                 entry = self._queue[0]
-                entry.error, entry.state = self._failure, DONE
+                if entry.state != DONE:  # else it was told when an interrupt came while it was taken
+                    entry.error, entry.state = self._failure, DONE
                 _wake(entry)
                 self._queue.popleft()
             if self._queue:
@@ -527,6 +526,10 @@ def _wake(entry: Entry) -> None:
         entry.turn.release()
     except RuntimeError:
         pass
+
+
+def _os_error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
 
 
 def _reason(error: BaseException) -> str:

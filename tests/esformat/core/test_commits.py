@@ -39,7 +39,9 @@ def lock_of(path):
 def come_of(kind, *arguments):
     """What a commit gives, how far it came, and what is marked."""
     commits = kind()
-    return commits.commit(*arguments), commits.reached, commits.marked
+    number = commits.commit(*arguments)
+    assert commits.failed == number
+    return number, commits.reached, commits.marked
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 511, 512, 513, 2000])

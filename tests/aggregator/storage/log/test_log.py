@@ -639,3 +639,60 @@ def test_an_interrupt_while_syncing(directory, monkeypatch, plain):
     assert batches == bench.published
     assert not result.damages
     assert not result.torn_bytes
+
+
+def test_an_interrupt_that_hides_a_failed_sync(directory, monkeypatch):
+    """The log refuses what comes all the same: the disk is not asked again."""
+    bench = Bench(directory)
+    bench.append(0, b"first")
+
+    class Interrupted(PlainCommits):
+        def commit(self, *arguments):
+            super().commit(*arguments)
+            raise KeyboardInterrupt
+
+    def fail(_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(bench.log, "_commits", Interrupted())
+    monkeypatch.setattr(os, "fdatasync", fail)
+    with pytest.raises(KeyboardInterrupt):
+        bench.append(0, b"second")
+    monkeypatch.undo()
+    with pytest.raises(LogFailedError, match="could not be synced"):
+        bench.append(0, b"third")
+    assert bench.published == [(0, 0, b"first")]
+    bench.log.close()
+
+
+def test_an_interrupt_behind_the_mark(directory, monkeypatch):
+    """What is acknowledged stays, and is seen; the interrupt is raised."""
+    bench = Bench(directory)
+
+    class Interrupted(PlainCommits):
+        def commit(self, *arguments):
+            super().commit(*arguments)
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.log, "_commits", Interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            bench.append(0, b"kept")
+    bench.append(0, b"more")
+    bench.log.close()
+    _, batches = read_back(directory)
+    assert batches == bench.published == [(0, 0, b"kept"), (0, 4, b"more")]
+
+
+def test_who_was_told_already_does_not_lead(directory):
+    """An interrupt may leave a batch in the queue whose thread has gone: the next one leads."""
+    bench = Bench(directory)
+    gone = bench.entry(0, b"gone")
+    gone.state = log_module.DONE
+    bench.log._queue.append(gone)
+    bench.log._leader = gone
+    bench.log._hand_over()
+    assert bench.log._leader is None
+    bench.append(0, b"next")
+    assert bench.published == [(0, 0, b"next")]
+    bench.log.close()
