@@ -88,7 +88,7 @@ def test_selects_equal_a_list(tmp_path, monkeypatch, large):
         monkeypatch.setattr(rounds, "FRESH_ROWS", 0)
         monkeypatch.setattr(rounds, "FEW_STREAMS", 0)
     model = Model(tmp_path / "c")
-    for _ in range(60 if effort.ALL else 25):
+    for _ in range(60 if effort.ALL else 20):
         model.step()
     for _ in range(2):
         for text, keep in effort.share_of(QUESTIONS, 2):

@@ -276,7 +276,7 @@ def test_point_history_takes_two_reads(tmp_path, grouped):
     write_clicks(path, table if grouped else table.drop_columns("grouping"))
     events = table["space"].to_pandas().value_counts()
     reads = []
-    for space, count in events.items():
+    for space, count in [*events.items()][:20] + share_of(events.items(), 8)[3:]:
         source = esformat.CountingSource(esformat.FileSource(path))
         with esformat.open(source) as segment:
             source.reads = 0
