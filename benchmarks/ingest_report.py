@@ -46,11 +46,9 @@ def _most_memory(works: Works) -> float | None:
 
 
 TARGETS = [
-    Target("I1", "batches of 1,000: ≥ 500,000 events/s", _figure("I1", "rate"), 500_000, True, "{:,.0f} /s"),
-    Target("I1", "aim: ≥ 1,000,000 events/s", _figure("I1", "rate"), 1_000_000, True, "{:,.0f} /s"),
+    Target("I1", "batches of 1,000: ≥ 1,000,000 events/s", _figure("I1", "rate"), 1_000_000, True, "{:,.0f} /s"),
     Target("I1", "≥ 1.3 × LMDB", _beside("I1", "lmdb"), 1.3, True, "{:.2f} ×"),
-    Target("I2", "batches of 100: ≥ 100,000 events/s", _figure("I2", "rate"), 100_000, True, "{:,.0f} /s"),
-    Target("I2", "≥ RocksDB", _beside("I2", "rocksdb"), 1, True, "{:.2f} ×"),
+    Target("I2", "batches of 100, 16 threads: ≥ RocksDB", _beside("I2", "rocksdb"), 1, True, "{:.2f} ×"),
     Target(
         "I2-1",
         "single events: ≥ the quickest of SQLite, LMDB and RocksDB",
@@ -75,7 +73,12 @@ TARGETS = [
     ),
     Target("I6", "the same, all 100,000 may have it: ≤ 5 ms", _figure("I6", "all_p50_ms"), 5, False, "{:.2f} ms"),
     Target(
-        "I7", "history of a space over 100 segments, warm: ≤ 2 ms", _figure("I7", "apart_p50_ms"), 2, False, "{:.2f} ms"
+        "I7",
+        "history of a space over 100 segments, warm: ≤ 0.5 ms",
+        _figure("I7", "apart_p50_ms"),
+        0.5,
+        False,
+        "{:.2f} ms",
     ),
     Target("I7", "the same after compaction: ≤ 0.2 ms", _figure("I7", "merged_p50_ms"), 0.2, False, "{:.3f} ms"),
     Target("all", "≤ 1,024 MiB resident", _most_memory, 1024, False, "{:,.0f} MiB"),
