@@ -149,3 +149,11 @@ def test_values_without_templates(tmp_path):
             {"data": [[wanted]]},
         )  # fmt: skip
         assert [row for batch in batches for row in batch["data"].to_pylist()] == [v for v in data if wanted in v]
+
+
+def test_codes_that_name_no_template():
+    """Rows that broken bytes give such codes are looked at, so that reading them says what is wrong."""
+    places = TemplateTexts(TABLE.compiled()).places_of([b"/nowhere"])
+    assert not places.are_in(np.array([0, 1, 1]))
+    for code in (5, -1, 2**63 - 1):
+        assert places.are_in(np.array([1, code]))
