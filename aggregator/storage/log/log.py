@@ -402,6 +402,7 @@ class Log:
     def _start_file(self, position: int) -> None:
         """Begin a new file at `position`, durably, and leave the one before, synced."""
         path = self._directory / file_name(position)
+        was_there = path.exists()  # without a frame: its name tells the next opening how far the log came
         descriptor = create_file(path, os.O_WRONLY | os.O_TRUNC)
         try:
             header = encode_file_header(position)
@@ -411,8 +412,9 @@ class Log:
             sync_directory(self._directory)
         except BaseException:
             os.close(descriptor)
-            with contextlib.suppress(OSError):
-                path.unlink()
+            if not was_there:
+                with contextlib.suppress(OSError):
+                    path.unlink()
             raise
         with self._io:
             if self._descriptor >= 0:
