@@ -71,6 +71,7 @@ class ErasedTemplates:
             if key[1] == place:
                 matched = Matched(text.cast("B"), offsets, validity_of(column), context)
                 self._note(self.used[key], self._tables[key], matched)
+                self._note_elsewhere(self.used[key], self._tables[key], matched.codes, column)
 
     def _note(self, used: Usage, table: TemplateTable, matched: Matched) -> None:
         used.templates |= set((np.unique(matched.codes[matched.codes > 0]) - 1).tolist())
@@ -83,6 +84,21 @@ class ErasedTemplates:
         text = b"\0".join(strings)  # a listed value can stand in what another template took as a string
         for number, variable in enumerate(table.variables):
             used.values |= {(number, n) for n, value in enumerate(variable.values) if value and value in text}
+
+    def _note_elsewhere(self, used: Usage, table: TemplateTable, codes: I64, column: pa.Array) -> None:
+        """What other templates say of these events than those that took them: lists and literals made of a sample that
+        had them. Of lines, a last template lists the words that most others have in their literals.
+        """
+        for code in np.unique(codes[codes > 0]).tolist():
+            text = bytes(bytes_of(column.filter(pa.array(codes == code)))[1])
+            shown = set(table.templates[code - 1].slots)
+            for number, variable in enumerate(table.variables):
+                if number not in shown:
+                    used.values |= {(number, n) for n, value in enumerate(variable.values) if value and value in text}
+            used.templates |= {
+                n for n, template in enumerate(table.templates)
+                if n not in used.templates and all(literal in text for literal in template.literals)
+            }  # fmt: skip
 
 
 def templates_gone(original: OpenOriginal, selection: Selection, erased: dict[Column, Usage]) -> dict[Column, Usage]:

@@ -111,6 +111,24 @@ def test_nothing_is_left(tmp_path, copies):
         assert segment.scan_index("type", "click").count() == segment.index_values("type")["click"]
 
 
+def test_words_of_lines_are_gone(tmp_path):
+    """What only the lines of an erased space say is in no template any more; the others come back as they were."""
+    rnd = random.Random(3)
+    kept = [b"May 3 10:00:%02d app[%d]: user %d logged in" % (n % 60, rnd.randrange(9999), n) for n in range(20_000)]
+    gone = [b"May 3 10:00:%02d vault[7]: passphrase %d opened by quuxwoman" % (n % 60, n) for n in range(400)]
+    spaces = ["all"] * len(kept) + ["one"] * len(gone)
+    with esformat.create(tmp_path / "all.esdb") as writer:
+        writer.add_table(pa.table({"space": spaces, "timestamp": range(len(spaces)), "data": kept + gone}))
+    with esformat.open(tmp_path / "all.esdb") as segment:
+        assert segment.info()["templates"]
+    assert b"passphrase" in _everything_stored(tmp_path / "all.esdb")
+    assert erase(tmp_path / "all.esdb", tmp_path / "rest.esdb", ["one"]).ok
+    left = _everything_stored(tmp_path / "rest.esdb")
+    assert not any(word in left for word in (b"vault", b"passphrase", b"opened by", b"quuxwoman"))
+    with esformat.open(tmp_path / "rest.esdb") as segment:
+        assert segment.scan().to_table()["data"].to_pylist() == kept
+
+
 def test_checks_can_fail(tmp_path, monkeypatch):
     """An erase that forgets something is found out by its own report."""
     path = _with_secret(tmp_path / "all.esdb", 3)
