@@ -29,6 +29,9 @@ _DIGITS = b"0123456789"
 _SIGNS = {INTEGER: b"-" + _DIGITS, PADDED: _DIGITS, DECIMAL: b"-." + _DIGITS, HEX: b"abcdef" + _DIGITS}
 _DATE_SIGNS = b"-:T ./" + _DIGITS
 _MONTHS = [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"]
+MOST_BYTES = 1 << 20  # of literals and values that texts are followed through
+MOST_STEPS = 10_000  # of one text through one template; what takes more may be there
+MOST_SLOTS = 100  # behind each other that one text goes through
 _INTEGER = re.compile(rb"-?\d{1,18}")
 _ANY: list[Chain] = []
 
@@ -72,6 +75,7 @@ class TemplateTexts:
         self.kinds = kinds[: templates.variables]
         self._value_edges = list(pairwise(value_first[: templates.variables + 1]))
         self._values, self._value = values, value
+        self._is_large = len(literals) + len(values) > MOST_BYTES
         self.size_bytes = 4 * sum(map(len, templates.memory)) + 100 * sum(map(len, self.slots))
         """What it takes in memory."""
 
@@ -93,7 +97,8 @@ class TemplateTexts:
         chains: dict[Chain, None] = {}
         strings: defaultdict[int, dict[bytes, None]] = defaultdict(dict)
         for template, text in product(range(count), texts):
-            for found in _Followed(self, template, text).beginnings():
+            found: list[Chain] | int
+            for found in _Followed(self, template, text).found() if not self._is_large else [_ANY]:
                 possible[template + 1] = True
                 if isinstance(found, int):
                     strings[found][text] = None
@@ -110,12 +115,28 @@ class TemplateTexts:
         return Places(anywhere, possible, numbers, tuple(chains), sought, size_bytes)
 
 
+class _TooManyWaysError(Exception):
+    """A text can be followed through a template in more ways than are looked at."""
+
+
 class _Followed:
     """A text followed through one template, from each place at which it may begin."""
 
     def __init__(self, texts: TemplateTexts, template: int, text: bytes) -> None:
-        self._texts, self._text = texts, text
+        self._texts, self._text, self._steps = texts, text, 0
         self._literals, self._slots = texts.literals[template], texts.slots[template]
+
+    def found(self) -> list[list[Chain] | int]:
+        """What each beginning asks for; nothing more than the template, where that takes too long to tell."""
+        try:
+            return list(self.beginnings())
+        except _TooManyWaysError:
+            return [_ANY]
+
+    def _step(self, depth: int) -> None:
+        self._steps += 1
+        if self._steps > MOST_STEPS or depth > MOST_SLOTS:
+            raise _TooManyWaysError
 
     def beginnings(self) -> Iterator[list[Chain] | int]:
         """What each beginning asks for: values, nothing more, or the variable of the strings in which the text lies."""
@@ -123,7 +144,8 @@ class _Followed:
         for place, literal in enumerate(self._literals):
             at = literal.find(first)
             while at >= 0:
-                found = self._from_literal(place, literal[at:], self._text)
+                self._step(0)
+                found = self._from_literal(place, literal[at : at + len(self._text)], self._text)
                 if found is not None:
                     yield found
                 at = literal.find(first, at + 1)
@@ -134,38 +156,39 @@ class _Followed:
             if found is not None:
                 yield found
 
-    def _from_literal(self, place: int, literal: bytes, rest: bytes) -> Values:
+    def _from_literal(self, place: int, literal: bytes, rest: bytes, depth: int = 0) -> Values:
         """Whether the rest of the text begins as a literal does, and goes on behind it."""
         size = min(len(literal), len(rest))
         if literal[:size] != rest[:size]:
             return None
         if size == len(rest):
             return _ANY
-        return self._from_slot(place, rest[size:]) if place < len(self._slots) else None
+        return self._from_slot(place, rest[size:], depth) if place < len(self._slots) else None
 
-    def _behind(self, place: int, rest: bytes) -> Values:
+    def _behind(self, place: int, rest: bytes, depth: int = 0) -> Values:
         """The same behind a slot."""
-        return self._from_literal(place + 1, self._literals[place + 1], rest)
+        self._step(depth)
+        return self._from_literal(place + 1, self._literals[place + 1], rest, depth + 1)
 
-    def _from_slot(self, place: int, rest: bytes) -> Values:
+    def _from_slot(self, place: int, rest: bytes, depth: int) -> Values:
         """Whether the rest of the text begins as what a slot shows."""
         variable = self._slots[place]
         kind = self._texts.kinds[variable]
         if kind == STRING:
             return _ANY
         if kind == ENUM:
-            return self._from_listed(place, variable, rest)
+            return self._from_listed(place, variable, rest, depth)
         if kind == DATE:
             return _ANY if _may_be_of_date(rest) else None
         signs = _SIGNS[kind]
         shown = _beginning(rest, signs)
         if len(shown) == len(rest) or self._goes_on(place, signs):
             return _ANY if shown else None
-        if not shown or self._behind(place, rest[len(shown) :]) is None:
+        if not shown or self._behind(place, rest[len(shown) :], depth) is None:
             return None
         return [((variable, int(shown)),)] if kind == INTEGER and _INTEGER.fullmatch(shown) else _ANY
 
-    def _from_listed(self, place: int, variable: int, rest: bytes) -> Values:
+    def _from_listed(self, place: int, variable: int, rest: bytes, depth: int) -> Values:
         """The same of a slot that shows values of an enumeration."""
         found: list[Chain] = []
         for number, value in enumerate(self._texts.listed[variable]):
@@ -173,7 +196,7 @@ class _Followed:
             if value.startswith(rest):
                 found.append(own)
             elif rest.startswith(value):
-                behind = self._behind(place, rest[len(value) :])
+                behind = self._behind(place, rest[len(value) :], depth)
                 if behind is not None:
                     found += [own + chain for chain in behind] or [own]
         return found or None

@@ -151,6 +151,14 @@ def test_values_without_templates(tmp_path):
         assert [row for batch in batches for row in batch["data"].to_pylist()] == [v for v in data if wanted in v]
 
 
+def test_templates_that_nobody_writes():
+    """Lists that repeat themselves in a thousand slots side by side: no text takes long, and any may be there."""
+    listed = Variable(Kind.ENUM, 0, (b"", b"a", b"aa", b"aaa"))
+    templates = (Template((b"",) * 1001, (0,) * 1000), Template((b"", b""), (1,)))
+    texts = TemplateTexts(TemplateTable((listed, Variable(Kind.STRING)), templates).compiled())
+    assert texts.places_of([b"a" * 300 + b"b"]).anywhere.tolist() == [False, True, False]
+
+
 def test_codes_that_name_no_template():
     """Rows that broken bytes give such codes are looked at, so that reading them says what is wrong."""
     places = TemplateTexts(TABLE.compiled()).places_of([b"/nowhere"])
