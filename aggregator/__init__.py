@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     )
     from aggregator.model import Problem, Receipt
     from aggregator.opening import open_catalog as open
-    from aggregator.opening import rebuild_manifest
+    from aggregator.opening import promote, rebuild_manifest
     from aggregator.policy import Durability, Limits, Retention, Roll
     from aggregator.read.scan import Scan
     from aggregator.streams.selection import Selection
@@ -61,7 +61,7 @@ else:
                 "SequenceConflictError TopicExistsError TopicNotFoundError UnknownVersionError"
             ),
             "aggregator.model": "Problem Receipt",
-            "aggregator.opening": "open=open_catalog rebuild_manifest",
+            "aggregator.opening": "open=open_catalog promote rebuild_manifest",
             "aggregator.policy": "Durability Limits Retention Roll",
             "aggregator.engine.quarantine": "Quarantined QuarantineView",
             "aggregator.base.reports": (
@@ -117,5 +117,6 @@ __all__ = [
     "Traces",
     "UnknownVersionError",
     "open",
+    "promote",
     "rebuild_manifest",
 ]

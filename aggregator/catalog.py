@@ -27,6 +27,7 @@ from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import InvalidRequestError, TopicExistsError, TopicNotFoundError
 from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Problem, Receipt, TopicInfo
 from aggregator.policy import Retention, Roll
+from aggregator.storage.files.following import read_following
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.usage import measure
 from aggregator.storage.manifest import PipeRows
@@ -110,6 +111,12 @@ class Catalog(Closing):
     def path(self) -> Path:
         """The catalog's directory."""
         return self._backend.layout.root
+
+    @property
+    def identity(self) -> str:
+        """What tells the catalog from others, copies of it aside: 16 hexadecimal digits."""
+        self._check_open()
+        return self._backend.state.lineage.identity.hex()
 
     @property
     def read_only(self) -> bool:
@@ -414,6 +421,7 @@ class Catalog(Closing):
         topics = {name: Topic(self._backend, topic).stats() for name, topic in list(self._topics().items())}
         waiting = sum(size for _, size, _ in self._backend.manifest.retired())
         segments = sum(facts["sealed_bytes"] for facts in topics.values())
+        following = read_following(self._backend.layout.following)
         facts: dict[str, Any] = {
             "path": str(self.path), "rows": sum(mine["rows"] for mine in topics.values()),
             "segments": sum(mine["segments"] for mine in topics.values()),
@@ -421,6 +429,7 @@ class Catalog(Closing):
             "problems": len(self.problems()), "quarantined": len(self.quarantine.entries()),
             "clock": asdict(self.clock()), "topics": topics,
             "pipes": tables.pipe_facts(self._backend, self._pipes), "scans": scan_stats(self._backend.pool.windows),
+            "follows": None if following is None else following.lag(now_us()),
         }  # fmt: skip
         if isinstance(self._backend, WriterEngine):
             budget = self._backend.budget

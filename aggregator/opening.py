@@ -1,4 +1,4 @@
-"""`open` and `rebuild_manifest`: from a directory to a catalog."""
+"""`open`, `promote` and `rebuild_manifest`: from a directory to a catalog."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 from aggregator.base.reports import RebuildReport
 from aggregator.catalog import Catalog
 from aggregator.engine.follower import ReaderEngine
-from aggregator.engine.recovery.rebuild import rebuild
 from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import CatalogNotFoundError, InvalidRequestError
 from aggregator.policy import Durability, Limits, Tuning
@@ -67,7 +66,22 @@ def rebuild_manifest(path: AnyPath, *, progress: Callable[[int, int], None] | No
     yet comes from the log when the catalog is opened. progress: called with the bytes done and in all.
     Raises CatalogNotFoundError, CatalogLockedError, OSError.
     """
+    from aggregator.engine.recovery.rebuild import rebuild  # here: few programs need it
+
     return rebuild(_layout(path), now_us, progress or (lambda done, total: None))
+
+
+def promote(path: AnyPath) -> dict[str, Any]:
+    """Make a directory that followed a server a catalog of its own, which gives no record index that the server gave;
+    gives how far the copy had come, as `Catalog.stats()["follows"]`. The follower must have been stopped.
+
+    Each partition goes on 2^32 record indexes behind the last that was copied: the server may have given some of those
+    since. Nothing keeps the server from going on: stop it before, or its later events are in no copy.
+    Raises InvalidRequestError (it follows nobody, or is not whole), CatalogLockedError (the follower runs), OSError.
+    """
+    from aggregator.engine.recovery.promote import promote as promote_follower  # here: few programs need it
+
+    return promote_follower(_layout(path), now_us).lag(now_us())
 
 
 def make_directory_tree(root: Path) -> None:

@@ -128,8 +128,11 @@ class ReaderEngine:
         retired = list(contents.retired)
         for segment in contents.segments:
             owner, _ = state.partitions[segment.partition]
+            known = owner.segments.get(segment.number)
+            if known == segment:  # the manifest was replaced, as a whole
+                continue
             added.setdefault(owner.info.number, []).append(segment)
-            if segment.number in owner.segments:  # another file came in its place
+            if known is not None:  # another file came in its place
                 retired.append(segment.number)
         state.take_over(added, retired, {p.number: p.sealed_index for p in contents.partitions}, contents.change)
         with state.view_lock:

@@ -15,6 +15,7 @@ import httpx
 import pyarrow as pa
 
 from aggregator.base.names import check_host
+from aggregator.base.result import Closing
 from aggregator.client.http.arrow_stream import StreamDecoder
 from aggregator.client.http.attempts import Attempts, broken_off, failure_of
 from aggregator.client.http.calls import COMPRESSIONS, Body, Call, Reply
@@ -127,6 +128,10 @@ class Connection:
         """An Arrow stream as the answer, read as it is consumed; tried again until it begins."""
         return Stream(self._open(call, None, sleep, stream=True)[0], call.path)
 
+    def download(self, call: Call) -> Download:
+        """Bytes as the answer, read as they are consumed; tried again until they begin."""
+        return Download(self._open(call, None, sleep, stream=True)[0], call.path)
+
     def _open(
         self, call: Call, retry: Retry | None, wait: Callable[[float], bool], *, stream: bool = False
     ) -> tuple[httpx.Response, int]:
@@ -159,6 +164,28 @@ class Connection:
             finally:
                 response.close()
         return response
+
+
+class Download(Closing):
+    """Bytes of an answer, piece by piece; a context manager. One that breaks off raises TruncatedAnswerError."""
+
+    def __init__(self, response: httpx.Response, subject: str) -> None:
+        self._response, self._subject = response, subject
+
+    @property
+    def headers(self) -> httpx.Headers:
+        """Of the answer."""
+        return self._response.headers
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._response.iter_bytes()
+        except httpx.RequestError as error:
+            raise broken_off(error, self._subject) from None
+
+    def close(self) -> None:
+        """Read no more of it."""
+        self._response.close()
 
 
 class Stream:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggregator.errors import CorruptLogError, UnknownVersionError
-from aggregator.model import ProducerEntry, SchemaInfo, TopicInfo
+from aggregator.model import PartitionInfo, ProducerEntry, SchemaInfo, TopicInfo
 from aggregator.policy import Retention, Roll
 from aggregator.storage.log.file import Frame, list_files, read_file, read_frames
 from aggregator.storage.log.frame import EventsPrefix, FrameKind
@@ -26,7 +26,9 @@ class Replay:
     """Takes frames of the log in. What the manifest has lost of topics and partitions comes from definitions."""
 
     def __init__(self, state: CatalogState, manifest: Manifest | None, clock: Callable[[], int]) -> None:
-        """manifest: where lost definitions are added; None where they are only read."""
+        """manifest: where lost definitions are added; None where they are only read: the log of a copy can be ahead of
+        its manifest.
+        """
         self._state, self._manifest, self._clock = state, manifest, clock
         self.events = 0
         self.size_bytes = 0
@@ -80,8 +82,6 @@ class Replay:
         self.size_bytes += message.size
 
     def _define(self, facts: dict[str, Any]) -> None:
-        if self._manifest is None:
-            return
         if self._state.is_deleted(facts["topic_number"]):
             return
         topic = adopt_topic(self._state, self._manifest, facts)
@@ -125,7 +125,7 @@ def _batch(message: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
     return batch
 
 
-def adopt_topic(state: CatalogState, manifest: Manifest, facts: dict[str, Any]) -> TopicInfo:
+def adopt_topic(state: CatalogState, manifest: Manifest | None, facts: dict[str, Any]) -> TopicInfo:
     """The topic that a definition or a segment tells of, added to the manifest where that has lost it."""
     number, name = facts["topic_number"], facts["topic"]
     if state.has_topic(number):  # perhaps under another name: it was renamed since
@@ -136,20 +136,22 @@ def adopt_topic(state: CatalogState, manifest: Manifest, facts: dict[str, Any]) 
         number, name, facts["keys"], tuple(facts["indexes"]), Roll(**facts["roll"]),
         Retention(**facts["retention"]), facts["topic_created_us"],
     )  # fmt: skip
-    state.add_topic(manifest.add_topic(info))
+    state.add_topic(info if manifest is None else manifest.add_topic(info))
     return info
 
 
-def adopt_schema(state: CatalogState, manifest: Manifest, topic: TopicInfo, facts: dict[str, Any]) -> None:
+def adopt_schema(state: CatalogState, manifest: Manifest | None, topic: TopicInfo, facts: dict[str, Any]) -> None:
     """The same for a schema."""
     if facts["schema"] not in state.topic_of(topic.number).schemas:
         schema = EventSchema.from_json(facts["columns"])
         found = stored_magnitudes(facts["magnitudes"], schema)
         info = SchemaInfo(facts["schema"], topic.number, facts["family"], schema, found)
-        state.add_schema(manifest.add_schema(info))
+        state.add_schema(info if manifest is None else manifest.add_schema(info))
 
 
-def adopt_partition(state: CatalogState, manifest: Manifest, topic: TopicInfo, facts: dict[str, Any]) -> None:
+def adopt_partition(state: CatalogState, manifest: Manifest | None, topic: TopicInfo, facts: dict[str, Any]) -> None:
     """The same for a partition."""
     if facts["partition"] not in state.partitions:
-        state.add_partition(manifest.add_partition(topic.number, facts["name"], facts["partition"]))
+        number, name = facts["partition"], facts["name"]
+        known = None if manifest is None else manifest.add_partition(topic.number, name, number)
+        state.add_partition(known or PartitionInfo(number, topic.number, name, 0))

@@ -109,6 +109,7 @@ SCHEMAS: Mapping[str, Schema] = {
             **each("disk clock memory log scans since_open", by_name({"type": ["number", "boolean", "null"]})),
             "topics": by_name(shape({"topic": _TEXT, **_FIGURES, "segments_to_merge": WHOLE})),
             "pipes": many({"type": "object"}), "background": {"type": ["string", "null"]}, "swept": _TEXTS,
+            "follows": {"type": ["object", "null"]},
         }
     ),
     "Histogram": shape(
