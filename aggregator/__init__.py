@@ -40,8 +40,8 @@ if TYPE_CHECKING:
         UnknownVersionError,
     )
     from aggregator.model import Problem, Receipt
+    from aggregator.opening import Catalogs, open_many, promote, rebuild_manifest
     from aggregator.opening import open_catalog as open
-    from aggregator.opening import promote, rebuild_manifest
     from aggregator.policy import Durability, Limits, Retention, Roll
     from aggregator.read.scan import Scan
     from aggregator.streams.selection import Selection
@@ -61,7 +61,7 @@ else:
                 "SequenceConflictError TopicExistsError TopicNotFoundError UnknownVersionError"
             ),
             "aggregator.model": "Problem Receipt",
-            "aggregator.opening": "open=open_catalog promote rebuild_manifest",
+            "aggregator.opening": "Catalogs open=open_catalog open_many promote rebuild_manifest",
             "aggregator.policy": "Durability Limits Retention Roll",
             "aggregator.engine.quarantine": "Quarantined QuarantineView",
             "aggregator.base.reports": (
@@ -81,6 +81,7 @@ __all__ = [
     "Catalog",
     "CatalogLockedError",
     "CatalogNotFoundError",
+    "Catalogs",
     "ClockReport",
     "CompactionReport",
     "CorruptLogError",
@@ -117,6 +118,7 @@ __all__ = [
     "Traces",
     "UnknownVersionError",
     "open",
+    "open_many",
     "promote",
     "rebuild_manifest",
 ]

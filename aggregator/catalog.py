@@ -41,6 +41,7 @@ from esformat import ClosedError
 from esformat.parts import html_facts, to_bound
 
 if TYPE_CHECKING:
+    from aggregator.engine.many import ManyEngine
     from aggregator.streams.selection import Selection
     from aggregator.streams.tail import Tail
     from esformat.sql import Database, Parameters, Rows, Session
@@ -49,6 +50,13 @@ if TYPE_CHECKING:
 def _open_copy(path: str) -> Catalog:
     """The catalog that was pickled, for reading only."""
     return Catalog(ReaderEngine(Layout(Path(path)), now_us))
+
+
+def many_engine(catalogs: Sequence[Catalog]) -> ManyEngine:
+    """What stands behind several catalogs that are open for reading, as one."""
+    from aggregator.engine.many import ManyEngine  # here: few programs need it
+
+    return ManyEngine([each._backend for each in catalogs if isinstance(each._backend, ReaderEngine)])
 
 
 def _check_not_streams(name: str, what: str) -> None:

@@ -82,6 +82,7 @@ class ReaderEngine:
                 self.state.lineage = self._incarnations.lineage()
             if max(self.manifest.change(), self._tail.change) != self.state.change:
                 self._apply(self._load(self.state.change))
+                self.state.arrivals.tell()  # segments may have come that were never in the log
             self._take(frames)
 
     def _load(self, since: int = -1) -> Contents:

@@ -295,7 +295,7 @@ def _fresh(snapshot: Snapshot, question: Question) -> list[Piece] | None:
 def _by_schema(pieces: list[Piece]) -> list[list[Piece]]:
     groups: dict[int, list[Piece]] = {}
     for piece in pieces:
-        groups.setdefault(piece.schema.number, []).append(piece)
+        groups.setdefault(id(piece.schema), []).append(piece)  # those of several catalogs can have one number
     return list(groups.values())
 
 
