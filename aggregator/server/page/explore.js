@@ -194,7 +194,7 @@ export class Explore {
       records && pages && this.lql && !session.fixed && h("button", { type: "button", class: "live", "aria-pressed": "false", onclick: () => this.toggleLive() }, "Live"),
       records && pages && h("button", { type: "button", onclick: () => this.change({ order: orders[0] }) }, orders[1]),
       records && this.lql && h("button", { type: "button", class: "explain", onclick: () => this.explain() }, "Explain"),
-      exportMenu((accept, signal) => this.question.file(span(this.params), this.newest, accept, signal), (error) => this.fail(error)));
+      exportMenu(records, (accept, signal) => this.question.file(span(this.params), this.newest, accept, signal), (error) => this.fail(error)));
   }
 
   /** The values of the topic's index, with how many events have each. @param {AbortSignal} signal */

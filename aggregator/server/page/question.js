@@ -11,6 +11,8 @@ export const FILES = /** @type {Record<string, [string, string]>} */ ({
   "JSON lines": ["application/x-ndjson", "jsonl"],
   CSV: ["text/csv", "csv"],
   Arrow: ["application/vnd.apache.arrow.stream", "arrows"],
+  Parquet: ["application/vnd.apache.parquet", "parquet"],
+  ".esdb": ["application/vnd.esdb", "esdb"], // of events alone
 });
 
 /** A text as LQL writes it. @param {string} text */

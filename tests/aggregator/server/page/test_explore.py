@@ -359,15 +359,16 @@ def test_export(tab, web):
     page = tab.explore(topic="clicks", index="type", value="cart")
     accept = {
         "JSON lines": "application/x-ndjson", "CSV": "text/csv", "Arrow": "application/vnd.apache.arrow.stream",
+        "Parquet": "application/vnd.apache.parquet", ".esdb": "application/vnd.esdb",
     }  # fmt: skip
     for name, media in accept.items():
         page.locator("summary", has_text="Export").click()
         with page.expect_download() as download:
-            page.get_by_role("button", name=name).click()
+            page.get_by_role("button", name=name, exact=True).click()
         params = {"value": "cart", "reverse": "true"}
         answer = web.get("/v1/topics/clicks/index/type", params=params, headers={"accept": media})
         assert saved(download.value) == answer.content
-        assert len(answer.content) > 10_000
+        assert len(answer.content) > 5_000
 
 
 def test_time_is_chosen_on_the_chart(tab, web):
