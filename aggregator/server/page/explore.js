@@ -8,7 +8,7 @@ import { h, replace } from "./dom.js";
 import { explainPicture, isExplain } from "./explain.js";
 import { exportMenu } from "./export.js";
 import { count, seconds } from "./format.js";
-import { drawHistogram, layersOf } from "./histogram.js";
+import { WIDTHS, bucketsFor, drawHistogram, layersOf } from "./histogram.js";
 import { Live } from "./live.js";
 import { namesIn } from "./names.js";
 import { Pages } from "./paging.js";
@@ -17,19 +17,24 @@ import { RowList } from "./row_list.js";
 import { resultTable } from "./result_table.js";
 import { session } from "./session.js";
 import { readTags } from "./tags.js";
-import { span } from "./time_range.js";
+import { shown, span } from "./time_range.js";
+
+const MOST_FACETS = 4;
 
 /** @typedef {import("./question.js").TopicQuestion | import("./question.js").LqlQuestion} Question */
 
 export class Explore {
   constructor() {
-    this.form = new AskForm((params) => go(link("explore", "", params)));
+    this.form = new AskForm((params) => go(link("explore", "", params)), (start, end) =>
+      this.question.histogram({ start: BigInt(start), end: BigInt(end) }, "", this.asked.signal));
     this.chart = h("div", { class: "chart-box" });
     this.legend = h("p", { class: "legend", hidden: true });
     this.columns = h("span", {});
     /** @type {string[]} that the first rows have */
     this.names = [];
-    this.stack = h("select", { "aria-label": "Stack by", onchange: () => this.change({ by: this.stack.value }) });
+    this.stack = h("select", { "aria-label": "Break down by", onchange: () => this.change({ by: this.stack.value }) });
+    this.bars = h("select", { "aria-label": "Width of bars", onchange: () => this.change({ bars: this.bars.value }) },
+      ...[["", "Bars that fit"], ...WIDTHS.map(([value, , name]) => [value, name])].map(([value, name]) => h("option", { value }, name)));
     this.status = h("p", { class: "status", role: "status" });
     this.acts = h("div", { class: "acts" });
     this.facets = h("div", { class: "facets", hidden: true });
@@ -140,11 +145,25 @@ export class Explore {
   /** @param {AbortSignal} signal */
   async count(signal) {
     const began = performance.now();
-    const counted = await this.question.histogram(span(this.params), this.by, signal);
+    const counted = await this.counts(signal);
     this.counted = counted;
+    if (counted.counts.length) this.form.newest = counted.start_us + counted.width_us * counted.counts.length - 1;
     this.drawChart();
     this.status.textContent = `${count(counted.events)} ${counted.events === 1 ? "event" : "events"}, counted in ` +
       seconds(performance.now() - began);
+  }
+
+  /** Events by time, in bars as wide as was asked for, if they are not too many. @param {AbortSignal} signal */
+  async counts(signal) {
+    const asked = span(this.params);
+    const [, width] = WIDTHS.find(([value]) => value === this.params.get("bars")) ?? ["", 0];
+    if (!width) return this.question.histogram(asked, this.by, signal);
+    let length = Number((asked.end ?? 0n) - (asked.start ?? 0n));
+    if (asked.start === null || asked.end === null) {
+      const found = await this.question.histogram(asked, "", signal);
+      length = found.width_us * found.counts.length;
+    }
+    return this.question.histogram(asked, this.by, signal, bucketsFor(length, width));
   }
 
   /** Whether the question may be put as LQL, which reads no binary keys and needs a token for all topics. */
@@ -171,9 +190,10 @@ export class Explore {
 
   /** Offer names to stack by, and to show as columns. */
   listNames() {
-    const all = [...new Set([...(this.by ? [this.by] : []), ...this.names])].sort();
-    replace(this.stack, h("option", { value: "" }, "Not stacked"), ...all.map((name) => h("option", { value: name }, `By ${name}`)));
+    const all = [...new Set([...(this.by ? [this.by] : []), ...(this.params.get("topic") ? ["space"] : []), ...this.names])].sort();
+    replace(this.stack, h("option", { value: "" }, "Break down by …"), ...all.map((name) => h("option", { value: name }, `By ${name}`)));
     this.stack.value = this.by;
+    this.bars.value = this.params.get("bars") ?? "";
     const chosen = columnsOf(this.params);
     const menu = columnsMenu(chosen, [...this.names, "data"], (columns) => this.change({ cols: columns.length ? JSON.stringify(columns) : "" }));
     menu.open = this.columns.querySelector("details")?.open ?? false; // several are chosen one after the other
@@ -190,6 +210,7 @@ export class Explore {
     const orders = this.newest ? ["oldest", "Oldest first"] : ["", "Newest first"];
     replace(this.acts,
       records && this.lql && this.stack,
+      records && this.bars,
       records && this.columns,
       records && pages && this.lql && !session.fixed && h("button", { type: "button", class: "live", "aria-pressed": "false", onclick: () => this.toggleLive() }, "Live"),
       records && pages && h("button", { type: "button", onclick: () => this.change({ order: orders[0] }) }, orders[1]),
@@ -197,27 +218,34 @@ export class Explore {
       exportMenu(records, (accept, signal) => this.question.file(span(this.params), this.newest, accept, signal), (error) => this.fail(error)));
   }
 
-  /** The values of the topic's index, with how many events have each. @param {AbortSignal} signal */
+  /** The values of the topic's indexes, with how many events have each. @param {AbortSignal} signal */
   async listFacets(signal) {
     const topic = this.params.get("topic");
     this.facets.hidden = true;
     if (!topic || this.params.get("space") || this.params.get("space64")) return;
-    const facts = await askJson(`v1/topics/${encodeURIComponent(topic)}`, { signal });
-    const index = this.params.get("index") || facts.indexes[0];
-    if (!index) return;
-    const path = `v1/topics/${encodeURIComponent(topic)}/values/${encodeURIComponent(index)}?limit=12`;
-    const { values, different } = await askJson(path, { signal });
-    const chosen = this.params.get("value");
+    const path = `v1/topics/${encodeURIComponent(topic)}`;
+    const { indexes } = await askJson(path, { signal });
+    const first = this.params.get("index") ?? "";
+    const shown = [...new Set([...(indexes.includes(first) ? [first] : []), ...indexes])].slice(0, MOST_FACETS);
+    const found = await Promise.all(shown.map((index) => askJson(`${path}/values/${encodeURIComponent(index)}?limit=12`, { signal })));
+    replace(this.facets, ...shown.map((index, i) => this.facet(index, found[i])).filter(Boolean));
+    this.facets.hidden = !this.facets.childElementCount;
+  }
+
+  /** The values of an index, and how many events of the topic have each. @param {string} index @param {{values: {value: any, events: number}[], different: number}} found */
+  facet(index, { values, different }) {
+    if (!values.length) return null;
+    const chosen = index === this.params.get("index") ? this.params.get("value") : null;
     const type = (/** @type {any} */ value) => (typeof value === "string" ? "" : typeof value === "boolean" ? "boolean" : "integer");
-    const chips = values.map((/** @type {{value: any, events: number}} */ { value, events }) => {
+    const chips = values.map(({ value, events }) => {
       const on = String(value) === chosen;
       const to = on ? { index: "", value: "", type: "" } : { index, value: String(value), type: type(value) };
       return h("button", { type: "button", class: "chip", "aria-pressed": String(on), onclick: () => this.change(to) },
         h("bdi", {}, String(value).slice(0, 60)), h("span", { class: "n" }, count(events)));
     });
     const rest = different - values.length;
-    replace(this.facets, h("span", { class: "facet-name" }, index), ...chips, rest > 0 && h("span", { class: "aside" }, `and ${count(rest)} others`));
-    this.facets.hidden = !values.length;
+    return h("div", { class: "facet", role: "group", "aria-label": `Values of ${index}, with their events in the whole topic` },
+      h("span", { class: "facet-name" }, index), ...chips, rest > 0 && h("span", { class: "aside" }, `and ${count(rest)} others`));
   }
 
   /** What asking reads, and what it need not. */
@@ -230,8 +258,8 @@ export class Explore {
   async narrow(condition, without) {
     try {
       const lql = await narrowed(this.question.lql(), condition, without);
-      const { last, from, to, order, by, cols } = Object.fromEntries(this.params);
-      go(link("explore", "", { lql, last, from, to, order, by, cols }));
+      const { last, from, to } = Object.fromEntries(this.params);
+      go(link("explore", "", { lql, last, from, to, ...shown(this.params) }));
     } catch (error) {
       this.fail(error);
     }

@@ -15,6 +15,8 @@ export const FILES = /** @type {Record<string, [string, string]>} */ ({
   ".esdb": ["application/vnd.esdb", "esdb"], // of events alone
 });
 
+const BUCKETS = 80;
+
 /** A text as LQL writes it. @param {string} text */
 export const quoted = (text) =>
   `"${text.replace(/[\\"]/g, "\\$&").replace(/[\u0000-\u001f\u007f]/g, (c) => `\\x${c.charCodeAt(0).toString(16).padStart(2, "0")}`)}"`;
@@ -74,10 +76,10 @@ export class TopicQuestion {
     return askLines(this.path({ ...bounds(span), reverse: String(newest), limit: String(limit) }), { signal });
   }
 
-  /** @param {Span} span @param {string} by a name, or "" @param {AbortSignal} signal */
-  histogram(span, by, signal) {
-    if (by) return new LqlQuestion(this.lql()).histogram(span, by, signal);
-    return askJson(this.path({ ...bounds(span), buckets: "80" }, true), { signal });
+  /** @param {Span} span @param {string} by a name, or "" @param {AbortSignal} signal @param {number} [buckets] at most */
+  histogram(span, by, signal, buckets = BUCKETS) {
+    if (by) return new LqlQuestion(this.lql()).histogram(span, by, signal, buckets);
+    return askJson(this.path({ ...bounds(span), buckets: String(buckets) }, true), { signal });
   }
 
   /** @param {Span} span @param {boolean} newest @param {string} accept @param {AbortSignal} signal */
@@ -129,9 +131,9 @@ export class LqlQuestion {
     return askLines("v1/query", { body: this.body(this.narrowed(span), this.order(newest, limit)), signal });
   }
 
-  /** @param {Span} span @param {string} by a name, or "" @param {AbortSignal} signal */
-  histogram(span, by, signal) {
-    return askJson("v1/histogram", { body: this.body(bounds(span), { buckets: 80, ...(by ? { by: named(by) } : {}) }), signal });
+  /** @param {Span} span @param {string} by a name, or "" @param {AbortSignal} signal @param {number} [buckets] at most */
+  histogram(span, by, signal, buckets = BUCKETS) {
+    return askJson("v1/histogram", { body: this.body(bounds(span), { buckets, ...(by ? { by: named(by) } : {}) }), signal });
   }
 
   /** @param {Span} span @param {boolean} newest @param {string} accept @param {AbortSignal} signal */

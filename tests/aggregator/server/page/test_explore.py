@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 from browsing import saved
 from effort import long
@@ -12,6 +14,7 @@ from tests.aggregator.server.page.conftest import HOSTILE, TIED
 
 FITS = "['html', 'main', '.rows'].every((name) => document.querySelector(name).scrollWidth <= innerWidth)"
 LQL = "SELECT FROM {app=shop,zone=eu}"
+HOUR, DAY = 3_600_000_000, 86_400_000_000
 
 
 def events(web, topic="clicks", **params):
@@ -27,6 +30,15 @@ def records(web, query, **more):
 
 def shown_time(event):
     return event["timestamp"].replace("T", " ").rstrip("Z").removesuffix("000").removesuffix(".000")
+
+
+def spread(server):
+    """A topic over three days, 48, 72 and 96 events in each; the first day."""
+    first = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp()) * 1_000_000
+    if "spread" not in server.catalog.topics():
+        times = [first + day * DAY + n * (HOUR // (day + 2)) for day in range(3) for n in range(24 * (day + 2))]
+        server.catalog.create_topic("spread").append(pa.table({"space": ["a"] * len(times), "timestamp": times}))
+    return first
 
 
 QUESTIONS = [{}, {"space": "customer-1"}, {"index": "type", "value": "purchase"}, {"order": "oldest"}]
@@ -58,7 +70,7 @@ STACKED = [({"topic": "clicks"}, "SELECT FROM topic = clicks", "type"), ({"lql":
 def test_bars_in_colours(tab, web, asked, query, by):
     """Stacked by an index, or by a field, as the API counts each value; a value of the legend is asked for alone."""
     page = tab.explore(**asked)
-    page.get_by_label("Stack by").select_option(f"By {by}")
+    page.get_by_label("Break down by").select_option(f"By {by}")
     tab.until("location.hash.includes('by=')")
     tab.settled()
     found = web.post("/v1/histogram", json={"query": query, "buckets": 80, "by": by}).json()
@@ -83,7 +95,7 @@ def test_bars_in_colours(tab, web, asked, query, by):
     tab.until("document.querySelector('#box')?.value.includes('WHERE')")
     tab.settled()
     assert page.locator(".status").inner_text().startswith(f"{second['events']:,} events")
-    assert page.get_by_label("Stack by").input_value() == by
+    assert page.get_by_label("Break down by").input_value() == by
 
 
 def test_columns_are_chosen_and_ordered(tab, web):
@@ -390,6 +402,71 @@ def test_time_is_chosen_on_the_chart(tab, web):
     page.locator("[aria-label=Time]").select_option("1h")
     tab.until("location.hash.includes('last=1h')")
     page.get_by_text("No events. Another time may have some.").wait_for()
+
+
+def test_time_is_chosen_in_a_calendar(tab_of, server):
+    """A day, several, or moments to the second, in the zone that was chosen; days tell how many events they have."""
+    tab = tab_of(server.url, timezone_id="America/New_York")
+    first = spread(server) + 2 * DAY
+    page = tab.explore(topic="spread")
+    page.get_by_role("button", name="Choose a time").click()
+    page.get_by_role("button", name="2026-03-04, 96 events").click()
+    assert page.get_by_label("From", exact=True).input_value() == "2026-03-04T00:00"
+    page.get_by_role("button", name="Show").click()
+    tab.until(f"location.hash.includes('from={first}')")
+    tab.settled()
+    assert page.locator(".status").inner_text().startswith("96 events")
+    page.get_by_role("button", name="Choose a time").click()
+    assert page.locator(".days [aria-pressed=true]").count() == 1
+    page.locator(f"[data-at='{first - DAY}']").click()
+    page.locator(f"[data-at='{first - DAY}']").press("ArrowRight")
+    page.keyboard.press("Enter")
+    assert page.locator(".days [aria-pressed=true]").count() == 2
+    page.get_by_role("button", name="Show").click()
+    tab.until(f"location.hash.includes('from={first - DAY}')")
+    tab.settled()
+    assert page.locator(".status").inner_text().startswith("168 events")
+    page.get_by_role("button", name="Times are in UTC").click()
+    page.get_by_role("button", name="Choose a time").click()
+    page.get_by_label("From", exact=True).fill("2026-03-04T00:00:01")
+    page.get_by_label("To, not included").fill("")
+    page.get_by_role("button", name="Show").click()
+    tab.until(f"location.hash.includes('from={first + 5 * HOUR + 1_000_000}')")
+    tab.until("!location.hash.includes('to=')")
+    page.get_by_role("button", name="Choose a time").click()
+    page.get_by_role("button", name="The month before").click()
+    assert page.locator(".month strong").inner_text() == "February 2026"
+    page.keyboard.press("Escape")
+    assert page.get_by_role("dialog").count() == 0
+
+
+def test_days_by_name(tab, server, web):
+    """Yesterday and today begin and end at midnight."""
+    topic = server.catalog.create_topic("days", exist_ok=True)
+    midnight = int(datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()) * 1_000_000
+    topic.append([{"space": "a", "timestamp": midnight + n} for n in (-DAY - 1, -DAY, -1, 0)])
+    for last, count in (("today", 1), ("yesterday", 2), ("24h", 2)):
+        page = tab.explore(topic="days", last=last)
+        assert page.locator(".status").inner_text().startswith(f"{count} event")
+        assert page.locator("[aria-label=Time]").input_value() == last
+
+
+def test_bars_as_wide_as_was_asked_for(tab, server):
+    """An hour a bar, for events per hour; also in colours, over all time or a part; and wider rather than too many."""
+    first = spread(server)
+    page = tab.explore(topic="spread", **{"from": str(first + 2 * DAY), "to": str(first + 3 * DAY)})
+    page.get_by_label("Width of bars").select_option("h")
+    tab.until("location.hash.includes('bars=h')")
+    tab.settled()
+    assert page.locator(".chart-most").inner_text() == "at most 4 in 1 hour, 4 on average"
+    assert page.locator(".chart .bar").count() == 24
+    page = tab.explore(topic="spread", bars="d", by="space")
+    assert page.locator(".chart-most").inner_text() == "at most 96 in 1 day, 72 on average"
+    assert page.locator(".chart .s0").count() == 3
+    assert page.get_by_label("Width of bars").input_value() == "d"
+    page = tab.explore(topic="spread", bars="m")
+    assert "in 5 minutes," in page.locator(".chart-most").inner_text()
+    assert page.locator(".chart .bar").count() <= 1_000
 
 
 def test_facets(tab, web):

@@ -234,7 +234,7 @@ def test_tokens(browser, tab_of, tmp_path):
         tab.explore(topic="mine")
         assert len(tab.rows()) == 1
         page.locator(".row-head").click()
-        assert page.locator(".live, .explain, .narrow, [aria-label='Stack by']").count() == 0  # they are LQL
+        assert page.locator(".live, .explain, .narrow, [aria-label='Break down by']").count() == 0  # they are LQL
         tab.explore(lql="SELECT")
         assert "for some topics only" in page.locator("#box-error").inner_text()
         page.reload()
