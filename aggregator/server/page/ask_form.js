@@ -135,7 +135,8 @@ export class AskForm {
     if (!topic) return this.send({ lql: this.box.value.trim() || "SELECT", ...looks, ...this.time() });
     const index = this.value.value !== "" ? this.index.value : "";
     const type = /^u?int|^bool/.test(this.types[index] ?? "") ? (this.types[index] === "bool" ? "boolean" : "integer") : "";
-    this.send({ topic, space: this.space.value, index, value: index && this.value.value, type, ...looks, ...this.time() });
+    const same = topic === this.params.get("topic") && this.space.value === (this.params.get("space") ?? "");
+    this.send({ topic, space: this.space.value, grouping: same ? this.params.get("grouping") : "", index, value: index && this.value.value, type, ...looks, ...this.time() });
   }
 
   /** @param {KeyboardEvent} event */

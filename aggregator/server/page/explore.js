@@ -9,6 +9,7 @@ import { explainPicture, isExplain } from "./explain.js";
 import { exportMenu } from "./export.js";
 import { count, seconds } from "./format.js";
 import { WIDTHS, bucketsFor, drawHistogram, layersOf } from "./histogram.js";
+import { drawLanes, groupingsOf } from "./lanes.js";
 import { Live } from "./live.js";
 import { namesIn } from "./names.js";
 import { Pages } from "./paging.js";
@@ -29,6 +30,9 @@ export class Explore {
       this.question.histogram({ start: BigInt(start), end: BigInt(end) }, "", this.asked.signal));
     this.chart = h("div", { class: "chart-box" });
     this.legend = h("p", { class: "legend", hidden: true });
+    this.lanes = h("div", { class: "lanes", hidden: true });
+    /** @type {import("./lanes.js").Grouping[]} of the space that is asked for */
+    this.groupings = [];
     this.columns = h("span", {});
     /** @type {string[]} that the first rows have */
     this.names = [];
@@ -46,7 +50,7 @@ export class Explore {
       binary: false,
     }, (error) => this.fail(error));
     this.table = h("div", { class: "result", hidden: true });
-    this.element = h("div", { class: "explore" }, this.form.element, this.form.error, this.warnings, this.facets, this.chart, this.legend,
+    this.element = h("div", { class: "explore" }, this.form.element, this.form.error, this.warnings, this.facets, this.chart, this.legend, this.lanes,
       h("div", { class: "bar-line" }, this.status, this.acts), this.rows.head, this.rows.element, this.table);
     /** @type {Live | null} */
     this.live = null;
@@ -55,7 +59,10 @@ export class Explore {
     this.question = new LqlQuestion("SELECT");
     this.asked = new AbortController();
     this.counted = /** @type {import("./histogram.js").Counted | null} */ (null);
-    window.addEventListener("resize", () => this.drawChart());
+    window.addEventListener("resize", () => {
+      this.drawChart();
+      this.drawLanes();
+    });
   }
 
   title() {
@@ -115,7 +122,8 @@ export class Explore {
     if (!records) this.rows.head.hidden = true;
     this.chart.hidden = !records;
     this.table.hidden = records;
-    this.legend.hidden = true;
+    this.legend.hidden = this.lanes.hidden = true;
+    this.groupings = [];
     this.offer(records, told.pages);
     const signal = this.asked.signal;
     if (!records) return this.showTable(told, signal);
@@ -130,7 +138,8 @@ export class Explore {
       this.form.completion.names = this.names;
       this.listNames();
     });
-    await Promise.all([rows, this.count(signal), this.listFacets(signal)]);
+    await Promise.all([rows, this.count(signal), this.listGroupings(signal), this.listFacets(signal)]);
+    this.drawLanes();
   }
 
   /** @param {import("./question.js").Told} told @param {AbortSignal} signal */
@@ -174,6 +183,22 @@ export class Explore {
   /** What the bars are stacked by; "" for nothing. */
   get by() {
     return this.lql ? (this.params.get("by") ?? "") : "";
+  }
+
+  /** Of one space, how its groupings lie in time. @param {AbortSignal} signal */
+  async listGroupings(signal) {
+    if (!(this.question instanceof TopicQuestion) || !this.question.space || !this.lql) return;
+    this.groupings = groupingsOf(await this.question.groupings(span(this.params), signal), this.newest);
+  }
+
+  drawLanes() {
+    const any = this.groupings.some(({ name }) => name);
+    this.lanes.hidden = !any || !this.counted?.counts.length;
+    if (!any || !this.counted?.counts.length) return;
+    const { start_us: start, width_us: width, counts } = this.counted;
+    const chosen = this.params.get("grouping") ?? "";
+    drawLanes(this.lanes, this.groupings, { start, end: start + width * counts.length }, chosen,
+      (name) => this.change({ grouping: name === chosen ? "" : name }));
   }
 
   drawChart() {
@@ -272,8 +297,7 @@ export class Explore {
     if (topic) return go(link("explore", "", { topic, ...key }));
     const tags = new Map(readTags(String(row.space)));
     const [of, space] = [tags.get("topic"), tags.get("space")];
-    const from = of !== undefined && space !== undefined ? `topic = ${quoted(of)} AND space = ${quoted(space)}` : row.space;
-    return go(link("explore", "", { lql: `SELECT FROM ${from}` }));
+    return go(link("explore", "", of !== undefined && space !== undefined ? { topic: of, space } : { lql: `SELECT FROM ${row.space}` }));
   }
 
   toggleLive() {
@@ -292,7 +316,7 @@ export class Explore {
   }
 
   goLive() {
-    this.chart.hidden = this.legend.hidden = true;
+    this.chart.hidden = this.legend.hidden = this.lanes.hidden = true;
     const live = new Live(this.question.lql(), {
       shown: (added) => this.rows.shifted(added),
       told: (text) => { this.status.textContent = `Live: ${text}`; },
@@ -309,7 +333,7 @@ export class Explore {
     this.live?.stop();
     this.status.textContent = "";
     this.counted = null;
-    for (const part of [this.chart, this.legend, this.table, this.facets, this.rows.head, this.rows.element]) part.hidden = true;
+    for (const part of [this.chart, this.legend, this.lanes, this.table, this.facets, this.rows.head, this.rows.element]) part.hidden = true;
     replace(this.acts);
     this.rows.empty();
     this.form.fail(error);

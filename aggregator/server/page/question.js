@@ -32,6 +32,7 @@ export class TopicQuestion {
     this.params = params;
     this.space = params.get("space") ?? "";
     this.space64 = params.get("space64") ?? ""; // of a topic with binary keys
+    this.grouping = params.get("grouping") ?? "";
     this.index = params.get("index") ?? "";
     this.value = params.get("value") ?? "";
   }
@@ -43,8 +44,14 @@ export class TopicQuestion {
 
   /** The same as a statement. */
   lql() {
-    const from = `FROM topic = ${quoted(this.topic)}${this.space ? ` AND space = ${quoted(this.space)}` : ""}`;
-    return `SELECT ${from}${this.hasValue() ? ` WHERE ${named(this.index)} = ${this.number() ? this.value : quoted(this.value)}` : ""}`;
+    return `SELECT ${this.chosen(this.grouping)}`;
+  }
+
+  /** @param {string} grouping "" for all */
+  chosen(grouping) {
+    const keys = Object.entries({ topic: this.topic, space: this.space, grouping }).filter(([, key]) => key);
+    const from = `FROM ${keys.map(([name, key]) => `${name} = ${quoted(key)}`).join(" AND ")}`;
+    return `${from}${this.hasValue() ? ` WHERE ${named(this.index)} = ${this.number() ? this.value : quoted(this.value)}` : ""}`;
   }
 
   number() {
@@ -60,6 +67,7 @@ export class TopicQuestion {
     const asked = new URLSearchParams(more);
     if (this.space) asked.set("space", this.space);
     if (this.space64) asked.set("space_base64", this.space64);
+    if (this.grouping) asked.set("grouping", this.grouping);
     if (this.hasValue()) {
       asked.set("value", this.value);
       const type = this.params.get("type");
@@ -80,6 +88,11 @@ export class TopicQuestion {
   histogram(span, by, signal, buckets = BUCKETS) {
     if (by) return new LqlQuestion(this.lql()).histogram(span, by, signal, buckets);
     return askJson(this.path({ ...bounds(span), buckets: String(buckets) }, true), { signal });
+  }
+
+  /** The groupings of the space, with their number of events and first and last times. @param {Span} span @param {AbortSignal} signal */
+  groupings(span, signal) {
+    return new LqlQuestion(`SELECT COUNT, MIN(ts), MAX(ts) ${this.chosen("")} GROUP BY grouping`).rows(span, false, 0, signal);
   }
 
   /** @param {Span} span @param {boolean} newest @param {string} accept @param {AbortSignal} signal */

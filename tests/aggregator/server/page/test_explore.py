@@ -300,9 +300,41 @@ def test_history_of_a_space(tab, web):
     tab.explore(lql="SELECT FROM topic = clicks")
     page.locator(".row-head").first.click()
     page.get_by_role("button", name="History of this space").click()
-    tab.until("document.querySelector('#box').value.includes('AND space =')")
+    tab.until("location.hash.includes('topic=clicks&space=')")
     tab.settled()
     assert page.locator(".status").inner_text().startswith(f"{len(events(web, space=space)):,} event")
+
+
+def test_groupings_of_a_space_over_time(tab, server, web):
+    """A lane for each, from its first event to its last, the newest on top; one that is chosen is asked for alone."""
+    page = tab.explore(topic="clicks", space="customer-1")
+    found = {}
+    for event in events(web, space="customer-1"):
+        found.setdefault(event["grouping"], []).append(event)
+    lanes = page.locator(".lane")
+    names = lanes.locator(".lane-name").evaluate_all("names => names.map((name) => name.textContent)")
+    newest = sorted(found, key=lambda name: found[name][0]["timestamp"], reverse=True)
+    assert names == [f"{name or 'no grouping'}  {len(found[name])}" for name in newest]
+    bars = lanes.locator(".lane-bar").evaluate_all(
+        "bars => bars.map(({ x, width }) => x.baseVal.value + width.baseVal.value)"
+    )
+    assert bars == sorted(bars, reverse=True)
+    place = names.index(f"web  {len(found['web'])}")
+    lanes.nth(place).focus()
+    page.keyboard.press("Enter")
+    tab.until("location.hash.includes('grouping=web')")
+    tab.settled()
+    assert page.locator(".status").inner_text().startswith(f"{len(found['web']):,} event")
+    assert page.locator(".lane.current").count() == 1
+    assert lanes.count() == len(found)
+    page.locator(".lane.current").click()
+    tab.until("!location.hash.includes('grouping=')")
+    tab.settled()
+    tab.explore(topic="clicks", space="customer-1", order="oldest", **{"from": "0"})
+    firsts = page.locator(".lane-bar").evaluate_all("bars => bars.map(({ x }) => x.baseVal.value)")
+    assert firsts == sorted(firsts)
+    tab.explore(topic="many", space="s")  # which has no groupings
+    assert page.locator(".lanes").is_hidden()
 
 
 def test_history_of_a_binary_space(tab, server, web):
