@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -379,6 +380,25 @@ def test_hostile_contents_are_text(tab, web):
         None,
         0,
     ]
+
+
+def test_ten_thousand_columns(tab, server, web):
+    """A row of so many fields, or of all that a topic may have, is as high as others, shows some, and opens to all."""
+    names = [f"c{n}" for n in range(10_000)]
+    wide = server.catalog.create_topic("wide", exist_ok=True)
+    wide.append(pa.table({"space": ["a"], "timestamp": [1], **{name: [7] for name in names[:4_000]}}))
+    server.catalog.write({"app": "wide"}, [{"msg": "m", **dict.fromkeys(names, "7")}])
+    for count, asked in ((4_000, {"topic": "wide"}), (10_000, {"lql": "SELECT FROM {app=wide}"})):
+        page = tab.explore(**asked)
+        assert page.locator(".row-head").evaluate_all("heads => heads.map(head => head.offsetHeight)") == [30]
+        assert page.locator(".row-head *").count() < 120
+        assert page.evaluate(FITS)
+        page.locator(".row-head").click()
+        assert page.locator(".row-details dt").count() == 300
+        page.get_by_role("button", name=re.compile(r"Show [\d,]+ more fields")).click()
+        tab.until(f"document.querySelectorAll('.row-details dt').length > {count}")
+        page.locator(".row-head").click()
+        page.locator(".row-details").wait_for(state="detached")
 
 
 def test_live(tab, server):

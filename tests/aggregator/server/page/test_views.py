@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
@@ -246,6 +247,33 @@ def test_tokens(browser, tab_of, tmp_path):
         other.page.get_by_text("This server asks for a token").wait_for()
         for each in (tab, other):
             each.leave()
+
+
+def test_a_token_that_expires(browser, tab_of, tmp_path):
+    """The overview and a live tail say so and ask for another one; what the old one saw is not shown any more."""
+    with served(tmp_path / "data") as running:
+        running.catalog.write({"app": "web"}, [{"msg": "secret"}])
+        file = running.catalog.path / FILE
+        ends = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+        short, long = create(file, "short", ["read"], expires=ends), create(file, "long", ["read"])
+        until(lambda: httpx.get(f"{running.url}/v1/stats").status_code == 401)
+        overview, live = tab_of(running.url), tab_of(running.url)
+        for tab in (overview, live):
+            tab.expected |= {401}
+            tab.page.goto(f"{running.url}/#token={short}")
+            tab.page.locator(".topic-card").wait_for()
+        page = live.explore(lql="SELECT FROM app = web")
+        page.get_by_role("button", name="Live").click()
+        over = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=1)
+        file.write_text(file.read_text().replace(ends.isoformat(), over.isoformat()))
+        for tab in (overview, live):
+            tab.page.get_by_text("This token is not taken").wait_for()
+        overview.page.locator("#token").fill(long)
+        overview.page.get_by_role("button", name="Use it").click()
+        overview.page.locator(".topic-card").wait_for()
+        assert "secret" not in live.page.locator("main").inner_text()
+        for tab in (overview, live):
+            tab.leave()
 
 
 @pytest.mark.parametrize(("scheme", "size"), [("light", WIDE), ("dark", PHONE)], ids=["wide", "phone"])
