@@ -6,8 +6,11 @@ import { FILES } from "./question.js";
 
 /** @typedef {(accept: string, signal: AbortSignal) => Promise<Response>} Get */
 
-/** @param {boolean} events not rows of a table @param {Get} get @param {(error: unknown) => void} failed */
-export function exportMenu(events, get, failed) {
+/**
+ * @param {boolean} events not rows of a table @param {Get} get @param {(error: unknown) => void} failed
+ * @param {() => Promise<boolean>} [may] asks whether it is meant
+ */
+export function exportMenu(events, get, failed, may = async () => true) {
   const told = h("span", { role: "status" });
   const choices = Object.entries(FILES).filter(([, [, ending]]) => events || ending !== "esdb").map(([name, [media, ending]]) =>
     h("button", { type: "button", onclick: () => void run(media, ending) }, name));
@@ -15,6 +18,7 @@ export function exportMenu(events, get, failed) {
     ...choices, told));
   /** @param {string} media @param {string} ending */
   async function run(media, ending) {
+    if (!(await may())) return;
     const stopping = new AbortController();
     replace(told, "Reading … ");
     const stop = h("button", { type: "button", onclick: () => stopping.abort() }, "Stop");

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browsing import PHONE, WIDE, Tab
+from browsing import PHONE, WIDE, Tab, saved
 from effort import share_of
 from served import served
 from waiting import until
@@ -154,6 +154,61 @@ def test_retention_is_changed_after_a_dry_run(browser, tab_of, tmp_path):
         page.get_by_label("Keep at most, by size").fill("much")
         page.get_by_role("button", name="What would go?").click()
         page.locator(".removal .error").wait_for()
+        tab.leave()
+
+
+def test_limits_of_segments_are_changed(browser, tab_of, tmp_path):
+    """When events become a segment, after a question; what is left out becomes the default, frames stay."""
+    with served(tmp_path / "data") as running:
+        topic = running.catalog.create_topic("t", roll={"rows": 7_000, "frame_bytes": 65_536})
+        tab = tab_of(running.url)
+        page = tab.open("topic/t")
+        assert page.get_by_label("Events of a segment").input_value() == "7000"
+        page.get_by_label("Events of a segment").fill("9000")
+        page.get_by_label("Age of unsealed events").fill("2m")
+        page.get_by_label("Bytes of a segment").fill("")
+        page.get_by_role("button", name="Change …").click()
+        page.get_by_role("button", name="Cancel").click()
+        assert topic.roll.rows == 7_000
+        page.get_by_role("button", name="Change …").click()
+        page.get_by_role("button", name="Change", exact=True).click()
+        page.get_by_text("From now on events become segments by these limits.").wait_for()
+        expected = {"rows": 9_000, "bytes": 64 << 20, "age_us": 120_000_000, "frame_bytes": 65_536}
+        assert topic.roll.to_json() == expected
+        tab.leave()
+
+
+def test_a_topic_is_exported(tab, web):
+    """All of its events as a file, when somebody has said yes."""
+    page = tab.open("topic/clicks")
+    page.locator("summary", has_text="Export").click()
+    page.get_by_role("button", name="CSV").click()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="CSV").click()
+    with page.expect_download() as download:
+        page.get_by_role("dialog").get_by_role("button", name="Export").click()
+    accept = {"accept": "text/csv"}
+    assert saved(download.value) == web.get("/v1/topics/clicks/events", headers=accept).content
+
+
+def test_what_goes_next(browser, tab_of, tmp_path):
+    """Limits by size mark the segment that goes first, of all or of each partition; without any, none is marked."""
+    with served(tmp_path / "data") as running:
+        topic = running.catalog.create_topic("t", indexes=["n"])
+        for n in range(4):
+            topic.append([{"space": "a", "timestamp": (4 - n) * 1_000_000, "n": n}], str(n % 2))
+            running.catalog.seal("t")
+        tab = tab_of(running.url)
+        page = tab.open("topic/t")
+        page.locator(".segment").first.wait_for()
+        for policy, expected in (({}, []), ({"bytes": "1 GiB"}, [0]), ({"partition_segments": 9}, [0, 1])):
+            topic.set_policy(retention=policy)
+            page.reload()
+            page.locator(".segment").first.wait_for()
+            titles = page.locator(".segment.next title").evaluate_all("all => all.map((each) => each.textContent)")
+            assert sorted(int(re.search("record indexes (\\d)", title)[1]) for title in titles) == [0] * len(expected)
+            assert all("indexes on n, goes next" in title for title in titles)
+            assert [f"Segment {n + 1}:" in " ".join(titles) for n in expected] == [True] * len(expected)
         tab.leave()
 
 
