@@ -7,6 +7,7 @@ import { session } from "./session.js";
 import { rove } from "./treemap.js";
 
 const BAR = 12, GAP = 3, LANE_GAP = 12, MOST_ROWS = 24, MOST_BARS = 4_000;
+const STATES = /** @type {Record<string, string>} */ ({ merging: "Being merged", erasing: "May hold events that were erased" });
 const LEVELS = ["New", "Merged once", "Merged twice", "Merged more often"];
 
 /** @typedef {Record<string, any>} Facts */
@@ -86,12 +87,12 @@ function lanes(shown, x, told, facts, next) {
 
 /** @param {Facts} each @param {{x: number, y: number, width: number}} at @param {HTMLElement} told @param {Facts} facts @param {boolean} goes next */
 function bar(each, { x, y, width }, told, { topic, indexes }, goes) {
-  const more = [indexes.length > 0 && `indexes on ${indexes.join(", ")}`, goes && "goes next, when a limit is reached"].filter(Boolean);
+  const more = [STATES[each.state]?.toLowerCase(), indexes.length > 0 && `indexes on ${indexes.join(", ")}`, goes && "goes next, when a limit is reached"].filter(Boolean);
   const times = `${moment(each.min_timestamp)} to ${moment(each.max_timestamp)}`;
   const text = each.unsealed ? `Unsealed: ${count(each.rows)} events, the newest of ${moment(each.max_timestamp)}`
     : session.fixed ? `${count(each.rows)} events, ${times}`
     : `Segment ${each.segment}: ${count(each.rows)} events, ${bytes(each.bytes)}, ${times}, record indexes ${count(each.first_index)} to ${count(each.last_index)}${more.map((text) => `, ${text}`).join("")}`;
-  const kind = each.unsealed ? "unsealed" : `level-${Math.min(each.level, LEVELS.length - 1)}`;
+  const kind = each.unsealed ? "unsealed" : each.state in STATES ? each.state : `level-${Math.min(each.level, LEVELS.length - 1)}`;
   const tells = () => { told.textContent = text; };
   const drawn = svg("rect", { class: `segment ${kind}${goes ? " next" : ""}`, x, y, width, height: BAR, rx: 2, onpointerenter: tells }, svg("title", {}, text));
   if (each.unsealed) return drawn;
@@ -100,9 +101,10 @@ function bar(each, { x, y, width }, told, { topic, indexes }, goes) {
 
 /** @param {Facts[]} shown @param {boolean} goes whether one goes next */
 function legend(shown, goes) {
-  const levels = [...new Set(shown.filter((each) => !each.unsealed).map((each) => Math.min(each.level, LEVELS.length - 1)))].sort();
+  const levels = [...new Set(shown.filter((each) => !each.unsealed && !(each.state in STATES)).map((each) => Math.min(each.level, LEVELS.length - 1)))].sort();
   const entry = (/** @type {string} */ kind, /** @type {string} */ name) => h("span", { class: "legend-entry" }, h("span", { class: `swatch ${kind}` }), name);
-  return h("p", { class: "legend" }, ...levels.map((level) => entry(`level-${level}`, LEVELS[level])), shown.some((each) => each.unsealed) && entry("unsealed", "Unsealed"),
+  return h("p", { class: "legend" }, ...levels.map((level) => entry(`level-${level}`, LEVELS[level])), ...Object.keys(STATES).filter((state) => shown.some((each) => each.state === state)).map((state) => entry(state, STATES[state])),
+    shown.some((each) => each.unsealed) && entry("unsealed", "Unsealed"),
     goes && entry("next", "Goes next, when a limit is reached"));
 }
 

@@ -76,6 +76,7 @@ _SEGMENT = shape(
     {
         **each("segment level rows bytes first_index last_index created_us", WHOLE),
         **each("min_timestamp max_timestamp", {"type": "integer"}), "partition": _TEXT,
+        "state": {"enum": ["sealed", "merging", "erasing"]},
     }
 )  # fmt: skip
 

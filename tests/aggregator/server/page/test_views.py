@@ -209,6 +209,12 @@ def test_what_goes_next(browser, tab_of, tmp_path):
             assert sorted(int(re.search("record indexes (\\d)", title)[1]) for title in titles) == [0] * len(expected)
             assert all("indexes on n, goes next" in title for title in titles)
             assert [f"Segment {n + 1}:" in " ".join(titles) for n in expected] == [True] * len(expected)
+        running.catalog._backend.scheduler.stop()
+        topic.erase("a")
+        page.reload()
+        page.locator(".segment").first.wait_for()
+        assert page.locator(".segment.erasing").count() == 4
+        assert "May hold events that were erased" in page.locator(".timeline .legend").inner_text()
         tab.leave()
 
 
