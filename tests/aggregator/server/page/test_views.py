@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -85,6 +86,31 @@ def test_overview(tab, server, web):
     before = stats["logs"]["rows"]
     server.catalog.write({"app": "new"}, [{"msg": "x"}] * 7)
     tab.until(f"document.querySelector('[data-topic=logs] dd').textContent === '{before + 7:,}'")
+
+
+def test_groups_of_streams(browser, tab_of, tmp_path):
+    """Streams by the tag that tells them apart best, with their records as the API lists them, and a way to these."""
+    with served(tmp_path / "data") as running:
+        streams = {"a": 5, "b": 7, "<i>": 2}
+        for name, records in streams.items():
+            for host in range(2):
+                for more in ({}, {"zone": "eu"}):
+                    running.catalog.write({"app": name, "host": f"h{name}{host}", **more}, [{"msg": "x"}] * records)
+        tab = tab_of(running.url)
+        page = tab.open("overview")
+        page.locator(".streams tbody tr").first.wait_for()
+        cells = [row.split("\t") for row in page.locator(".streams tbody tr").all_inner_texts()]
+        assert [row[:3] for row in cells] == [["b", "4", "28"], ["a", "4", "20"], ["<i>", "4", "8"]]
+        listed = httpx.post(
+            f"{running.url}/v1/query", content="SHOW PARTITIONS", headers={"content-type": "text/plain"}
+        )
+        assert sum(json.loads(line)["records"] for line in listed.text.splitlines()) == 56
+        running.catalog.write({"app": "a", "host": "ha0"}, [{"msg": "y"}] * 100)
+        tab.until("document.querySelector('.streams tbody tr').innerText.startsWith('a\\t4\\t120')")
+        page.get_by_role("link", name="<i>", exact=True).click()
+        tab.settled()
+        assert page.locator(".status").inner_text().startswith("8 events")
+        tab.leave()
 
 
 def test_trouble_is_told_in_words(browser, tab_of, tmp_path):
