@@ -129,6 +129,12 @@ SCHEMAS: Mapping[str, Schema] = {
             "parts": many(_PART), "columns": many(_COLUMN_BYTES),
         }
     ),
+    "ColumnFacts": shape(
+        {"segment": WHOLE, "columns": many(shape({
+            **each("name type", _TEXT), "nulls": WHOLE, **each("least greatest", _TEXT_OR_NONE),
+            "mean_bytes": {"type": ["number", "null"]}, "different": _NUMBER_OR_NONE,
+        }))}
+    ),
     "Verification": shape(
         {"ok": _FLAG, **each("events blocks size_bytes", WHOLE),
          "problems": many(shape({"offset": WHOLE, "what": _TEXT, "hint": _TEXT}))}
