@@ -209,7 +209,9 @@ export class Explore {
       const shown = [h("span", { class: `swatch ${kind}` }), h("bdi", {}, name.slice(0, 60)), h("span", { class: "n" }, count(events))];
       if (value === null || value === undefined) return h("span", { class: "legend-entry" }, ...shown);
       const condition = `${named(this.by)} = ${typeof value === "string" ? quoted(value) : value}`;
-      return h("button", { type: "button", class: "legend-entry", title: "Only with this value", onclick: () => void this.narrow(condition, false) }, ...shown);
+      const whose = this.by === "space" && this.params.get("topic"); // a space of a topic is asked for by its key
+      const choose = () => (whose ? this.change({ space: String(value), by: "" }) : void this.narrow(condition, false));
+      return h("button", { type: "button", class: "legend-entry", title: "Only with this value", onclick: choose }, ...shown);
     }));
   }
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from datetime import UTC, datetime
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from browsing import saved
 from effort import long
 
+from examples.demo.clickstream import generate
 from tests.aggregator.server.page.conftest import HOSTILE, TIED
 
 FITS = "['html', 'main', '.rows'].every((name) => document.querySelector(name).scrollWidth <= innerWidth)"
@@ -380,6 +384,46 @@ def test_hostile_contents_are_text(tab, web):
         None,
         0,
     ]
+
+
+def test_questions_of_a_new_user(tab, server):
+    """Who did most yesterday, what she did last, how many refunds there were in an hour, what retention has left."""
+    midnight = int(datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()) * 1_000_000
+    shop = server.catalog.create_topic("shop", indexes=["type", "country"], retention={"bytes": "8 MiB"})
+    table = generate(10_000)
+    table = table.set_column(1, "timestamp", pa.array(midnight - (np.arange(10_000) - 1_000) * 20_000_000))
+    shop.append(table)
+    server.catalog.seal("shop")
+    yesterday = table.filter((pc.field("timestamp") < midnight) & (pc.field("timestamp") >= midnight - DAY))
+    (most, count), *_ = Counter(yesterday["space"].to_pylist()).most_common(1)
+    page = tab.open("overview")
+    left = (8 << 20) - shop.stats()["sealed_bytes"]
+    page.get_by_text(re.compile(rf"of 8.0 MiB, {left / (1 << 20):.1f} MiB left")).wait_for()
+    page.locator("[data-topic=shop]").get_by_role("link", name="Explore").click()
+    page.get_by_label("Time", exact=True).select_option(label="Yesterday")
+    tab.until("location.hash.includes('yesterday')")
+    tab.settled()
+    page.get_by_label("Break down by").select_option(label="By space")
+    tab.until("location.hash.includes('by=space')")
+    tab.settled()
+    assert page.locator(".legend-entry").first.inner_text().split("\n") == [most, f"{count}"]
+    page.locator("button.legend-entry").first.click()
+    tab.until("location.hash.includes('space=customer')")
+    tab.settled()
+    hers = yesterday.filter(pc.field("space") == most).sort_by([("timestamp", "descending")]).slice(0, 1).to_pylist()[0]
+    assert json.loads(hers["data"])["session"] in tab.rows()[0]
+    page.go_back()
+    tab.until("document.querySelector('[aria-label=Space]').value === ''")
+    page.locator(".chip", has_text="refund").click()
+    tab.until("location.hash.includes('value=refund')")
+    tab.settled()
+    page.get_by_label("Width of bars").select_option(label="An hour a bar")
+    tab.until("location.hash.includes('bars=h')")
+    tab.settled()
+    refunds = yesterday.filter(pc.field("type") == "refund")["timestamp"].to_numpy()
+    hours = Counter((refunds // HOUR).tolist())
+    assert page.locator(".chart-most").inner_text().startswith(f"at most {max(hours.values())} in 1 hour")
+    assert page.locator(".status").inner_text().startswith(f"{len(refunds)} event")
 
 
 def test_ten_thousand_columns(tab, server, web):
