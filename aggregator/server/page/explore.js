@@ -154,7 +154,14 @@ export class Explore {
   /** @param {AbortSignal} signal */
   async count(signal) {
     const began = performance.now();
-    const counted = await this.counts(signal);
+    const counted = await this.counts(signal).catch((error) => {
+      if (!(error instanceof ApiError) || error.status < 400 || error.status === 401) throw error;
+      this.counted = null; // of too many values, for instance: the rows are there all the same
+      replace(this.chart, h("p", { class: "chart-none error", role: "alert" }, error.message, " ", error.hint));
+      this.status.textContent = "";
+      return null;
+    });
+    if (!counted) return;
     this.counted = counted;
     if (counted.counts.length) this.form.newest = counted.start_us + counted.width_us * counted.counts.length - 1;
     this.drawChart();

@@ -14,6 +14,7 @@ import pytest
 from browsing import saved
 from effort import long
 
+from aggregator.lql.run import counting
 from examples.demo.clickstream import generate
 from tests.aggregator.server.page.conftest import HOSTILE, TIED
 
@@ -101,6 +102,17 @@ def test_bars_in_colours(tab, web, asked, query, by):
     tab.settled()
     assert page.locator(".status").inner_text().startswith(f"{second['events']:,} events")
     assert page.get_by_label("Break down by").input_value() == by
+
+
+def test_bars_that_cannot_be_drawn(tab, monkeypatch):
+    """Of more values than are counted: it says so in their place, and the rows are there."""
+    monkeypatch.setattr(counting, "MAX_GROUPS", 100)
+    tab.expected.add(400)
+    page = tab.explore(topic="many", by="n")
+    assert "makes more than" in page.locator(".chart-box .error").inner_text()
+    assert tab.rows()
+    page.get_by_label("Break down by").select_option("")
+    tab.until("document.querySelectorAll('.chart .bar').length > 0")
 
 
 def test_columns_are_chosen_and_ordered(tab, web):

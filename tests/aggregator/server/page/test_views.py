@@ -21,6 +21,7 @@ VIEWS = [
     "explore?topic=clicks",
     "explore?lql=SELECT+FROM+app%3Dshop",
     "explore?topic=clicks&by=type&cols=%5B%22country%22%2C%22type%22%5D",
+    "explore?topic=clicks&space=customer-1",
     "topic/clicks",
     "segment/clicks%2F1",
 ]
@@ -372,6 +373,9 @@ def test_everybody_can_read_it(tab_of, server, scheme, size):
         if view.startswith("explore"):
             tab.settled()
             page.locator(".row-head").first.click()
+        if "space=" in view:
+            page.locator(".lane").first.wait_for()
+            page.get_by_role("button", name="Choose a time").click()
         page.locator(".topic-card, .row-details, .value-line, .treemap").first.wait_for()
         wide = "[...document.querySelectorAll('html, main, .rows')].every((each) => each.scrollWidth <= innerWidth)"
         assert page.evaluate(wide), view
