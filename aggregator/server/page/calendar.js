@@ -1,4 +1,4 @@
-/** A dialog for the time that is asked for: the days of a month, darker the more events they have, and two fields. */
+/** A dialog for the time that is asked for: the days of a month, coloured by how many events they have, and two fields. */
 
 import { h, replace, svg } from "./dom.js";
 import { count, dateOf, fromField, midnight, moment, toField } from "./format.js";
@@ -41,7 +41,7 @@ export class TimeDialog {
       h("div", { class: "month" }, turn("‹", "The month before", -1), this.name, turn("›", "The next month", 1)),
       h("div", { class: "days", "aria-hidden": "true" }, ...WEEKDAYS.map((day) => h("span", { class: "aside" }, day))),
       this.days,
-      h("p", { class: "aside" }, "A day, or the first and the last of several. Darker days have more events."),
+      h("p", { class: "aside" }, "A day, or the first and the last of several. The stronger its colour, the more events a day has."),
       h("div", { class: "between" }, h("label", {}, "From", this.from), h("label", {}, "To, not included", this.to)),
       h("div", { class: "dialog-acts" },
         h("button", { type: "submit", formnovalidate: true }, "Cancel"),
