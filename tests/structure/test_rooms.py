@@ -54,6 +54,7 @@ AGGREGATOR_OWNERS = {
     "lark": {"lql"},
     "pyspark": {"spark"},
     "opentelemetry": {"server"},
+    "obstore": {"storage"},
     "orjson": {"server"},
     "prometheus_client": {"server"},
     "prompt_toolkit": {"cli"},
