@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from aggregator.base.allowance import Allowance
     from aggregator.base.reports import (
         ClockReport,
+        Collected,
         CompactionReport,
         Erasure,
         RebuildReport,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from aggregator.catalog import Catalog
     from aggregator.engine.bulk_load import Added
     from aggregator.engine.quarantine import Quarantined, QuarantineView
+    from aggregator.engine.store_view import StoreView
     from aggregator.errors import (
         AggregatorError,
         CatalogLockedError,
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
         SealingFailedError,
         SegmentMissingError,
         SequenceConflictError,
+        StoreError,
+        StoreUnreachableError,
         TopicExistsError,
         TopicNotFoundError,
         UnknownVersionError,
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
     from aggregator.model import Problem, Receipt
     from aggregator.opening import open_catalog as open
     from aggregator.opening import rebuild_manifest
-    from aggregator.policy import Durability, Limits, Retention, Roll
+    from aggregator.policy import Durability, KeepLocal, Limits, Retention, Roll
     from aggregator.read.scan import Scan
     from aggregator.streams.selection import Selection
     from aggregator.streams.tail import Tail
@@ -58,14 +62,16 @@ else:
                 "AggregatorError CatalogLockedError CatalogNotFoundError CorruptLogError CorruptManifestError "
                 "DiskFullError InvalidRequestError LogFailedError ManifestFailedError OverloadedError "
                 "QueryCancelledError QueryLimitError ReadOnlyError SealingFailedError SegmentMissingError "
-                "SequenceConflictError TopicExistsError TopicNotFoundError UnknownVersionError"
+                "SequenceConflictError StoreError StoreUnreachableError TopicExistsError TopicNotFoundError "
+                "UnknownVersionError"
             ),
             "aggregator.model": "Problem Receipt",
             "aggregator.opening": "open=open_catalog rebuild_manifest",
-            "aggregator.policy": "Durability Limits Retention Roll",
+            "aggregator.engine.store_view": "StoreView",
+            "aggregator.policy": "Durability KeepLocal Limits Retention Roll",
             "aggregator.engine.quarantine": "Quarantined QuarantineView",
             "aggregator.base.reports": (
-                "ClockReport CompactionReport Erasure RebuildReport Removed RetentionReport Traces"
+                "ClockReport Collected CompactionReport Erasure RebuildReport Removed RetentionReport Traces"
             ),
             "aggregator.read.scan": "Scan",
             "aggregator.streams.selection": "Selection",
@@ -82,6 +88,7 @@ __all__ = [
     "CatalogLockedError",
     "CatalogNotFoundError",
     "ClockReport",
+    "Collected",
     "CompactionReport",
     "CorruptLogError",
     "CorruptManifestError",
@@ -89,6 +96,7 @@ __all__ = [
     "Durability",
     "Erasure",
     "InvalidRequestError",
+    "KeepLocal",
     "Limits",
     "LogFailedError",
     "ManifestFailedError",
@@ -110,6 +118,9 @@ __all__ = [
     "SegmentMissingError",
     "Selection",
     "SequenceConflictError",
+    "StoreError",
+    "StoreUnreachableError",
+    "StoreView",
     "Tail",
     "Topic",
     "TopicExistsError",

@@ -22,6 +22,7 @@ from aggregator.engine.inspection import damaged_segments, would_remove
 from aggregator.engine.leaving import close_at_exit, closed
 from aggregator.engine.quarantine import QuarantineView
 from aggregator.engine.stats import disk_stats, memory_stats, scan_stats
+from aggregator.engine.store_view import StoreView, store_stats
 from aggregator.engine.upkeep.ages import stored_report
 from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import InvalidRequestError, TopicExistsError, TopicNotFoundError
@@ -29,7 +30,7 @@ from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Problem, Receipt,
 from aggregator.policy import Retention, Roll
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.usage import measure
-from aggregator.storage.manifest import PipeRows
+from aggregator.storage.manifest import PipeRows, StoredRows
 from aggregator.storage.state.notify import Arrivals
 from aggregator.storage.state.schema import topic_schema
 from aggregator.storage.state.state import Topic as TopicState
@@ -412,8 +413,9 @@ class Catalog(Closing):
         Times are µs since the epoch, sizes bytes. `background`: what background work last failed at, or None.
         """
         topics = {name: Topic(self._backend, topic).stats() for name, topic in list(self._topics().items())}
-        waiting = sum(size for _, size, _ in self._backend.manifest.retired())
-        segments = sum(facts["sealed_bytes"] for facts in topics.values())
+        waiting = sum(size for _, size, _ in self._backend.manifest.retired_files())
+        _, let_go = StoredRows(self._backend.manifest).let_go()
+        segments = sum(facts["sealed_bytes"] for facts in topics.values()) - let_go
         facts: dict[str, Any] = {
             "path": str(self.path), "rows": sum(mine["rows"] for mine in topics.values()),
             "segments": sum(mine["segments"] for mine in topics.values()),
@@ -422,6 +424,9 @@ class Catalog(Closing):
             "clock": asdict(self.clock()), "topics": topics,
             "pipes": tables.pipe_facts(self._backend, self._pipes), "scans": scan_stats(self._backend.pool.windows),
         }  # fmt: skip
+        stored = store_stats(self._backend)
+        if stored is not None:
+            facts["store"] = stored
         if isinstance(self._backend, WriterEngine):
             budget = self._backend.budget
             facts["memory"] = memory_stats(budget.held_bytes, budget.limit_bytes)
@@ -489,11 +494,15 @@ class Catalog(Closing):
     def accept_losses(self) -> list[Problem]:
         """Go on without segments whose files are missing or set aside: scans pass over them. Gives what was lost.
 
-        The problems stay listed. A file that is put back later is not taken in again.
+        Those that were let go count where the store has no such object. The problems stay listed. A file that is put
+        back later is not taken in again. Raises StoreError.
         """
         self._check_open()
         writing = writer_of(self._backend)
-        return [loss for topic in list(writing.state.topics.values()) for loss in writing.startup.give_up(topic)]
+        missing = {info.number for info in writing.upkeep.tier.missing()}
+        return [
+            loss for topic in list(writing.state.topics.values()) for loss in writing.startup.give_up(topic, missing)
+        ]
 
     # ------------------------------------------------------------ life
 
@@ -507,6 +516,12 @@ class Catalog(Closing):
         """What was set aside: batches that could not be sealed, and damaged files."""
         self._check_open()
         return QuarantineView(self._backend)
+
+    @property
+    def store(self) -> StoreView:
+        """The object store that has the catalog's segments, if there is one."""
+        self._check_open()
+        return StoreView(self._backend)
 
     def close(self) -> None:
         """Stop. What was acknowledged is kept; unsealed events are in the log. Closing twice is fine.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.recovery.rebuild import rebuild
 from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import CatalogNotFoundError, InvalidRequestError
-from aggregator.policy import Durability, Limits, Tuning
+from aggregator.policy import Durability, KeepLocal, Limits, StoreSettings, Tuning, checked_size
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.modes import create_directory, parse_mode
 
@@ -30,6 +32,9 @@ def open_catalog(
     read_only: bool = False,
     sealing: str = "thread",
     file_mode: int | None = None,
+    store: str | None = None,
+    keep_local: KeepLocal | Mapping[str, Any] | None = None,
+    store_cache: int | str | None = None,
     tuning: Tuning | None = None,
 ) -> Catalog:
     """Open the catalog in the directory `path`; make it where it is absent. One process may write to it.
@@ -44,6 +49,11 @@ def open_catalog(
         that reads and appends of this one do not wait for the interpreter meanwhile (not on Windows).
     file_mode: of all its files, such as 0o640 for a group that may read them; a directory may be passed by who may read
         its files. None: as the catalog has it, a new one is its owner's alone (0o600), whatever the umask is.
+    store: address of a place in an object store, such as s3://bucket/prefix, where sealed segments go as well. A
+        catalog keeps it, and what follows; None: as it is. Needs the extra `store`.
+    keep_local: which of them stay on the disk, e.g. {"bytes": "50 GiB", "age": "7d"}; the others are read from the
+        store. An empty mapping: all.
+    store_cache: how much of the disk what is read of the store may take, 1 GiB unless set.
     tuning: sizes and pauses that only tests change.
 
     Raises CatalogLockedError (another process writes to it), CatalogNotFoundError (read_only), CorruptManifestError,
@@ -56,7 +66,8 @@ def open_catalog(
         file_mode = parse_mode(file_mode)
     make_directory_tree(layout.root)
     checked = Limits.of(dict(limits) if isinstance(limits, Mapping) else limits)
-    options: dict[str, Any] = {"sealing": sealing, "file_mode": file_mode, "tuning": tuning}
+    chosen = partial(_store_settings, store, keep_local, store_cache)
+    options: dict[str, Any] = {"sealing": sealing, "file_mode": file_mode, "tuning": tuning, "store": chosen}
     return Catalog(WriterEngine(layout, Durability.of(durability), checked, now_us, **options))
 
 
@@ -68,6 +79,25 @@ def rebuild_manifest(path: AnyPath, *, progress: Callable[[int, int], None] | No
     Raises CatalogNotFoundError, CatalogLockedError, OSError.
     """
     return rebuild(_layout(path), now_us, progress or (lambda done, total: None))
+
+
+def _store_settings(
+    address: str | None, keep_local: Any, cache: int | str | None, before: StoreSettings | None
+) -> StoreSettings | None:
+    """The settings of a store that were given, and for the rest those that there were."""
+    if before is None and address is None:
+        if keep_local is not None or cache is not None:
+            raise InvalidRequestError("keep_local and store_cache are for a catalog with a store", hint="give `store`")
+        return None
+    settings = before or StoreSettings(address or "")
+    if address is not None:
+        settings = replace(settings, address=address.rstrip("/"))
+    if keep_local is not None:
+        given = dict(keep_local) if isinstance(keep_local, Mapping) else keep_local
+        settings = replace(settings, keep_local=KeepLocal.of(given))
+    if cache is not None:
+        settings = replace(settings, cache_bytes=checked_size(cache, "store_cache"))
+    return settings
 
 
 def make_directory_tree(root: Path) -> None:

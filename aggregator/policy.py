@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
@@ -145,6 +145,47 @@ class Limits(_Policy):
     min_free_bytes: int | None = None
     disk_bytes: int | None = None
     min_available_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeepLocal(_Policy):
+    """Which sealed segments stay on the disk, of a catalog whose segments lie in a store as well: the newest, in all so
+    many bytes; those with events of the last `age_us`. None is no limit: with neither, all stay.
+    """
+
+    bytes: int | None = None
+    age_us: int | None = None
+
+    def __post_init__(self) -> None:
+        if min(self.bytes or 0, self.age_us or 0) < 0:
+            raise InvalidRequestError("limits of keep_local are not negative")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Where a catalog keeps its segments besides the disk. address: such as s3://bucket/prefix.
+
+    cache_bytes: of the disk, for what is read of segments that are only there.
+    """
+
+    address: str
+    keep_local: KeepLocal = KeepLocal()
+    cache_bytes: int = 1 << 30
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.cache_bytes, int) or isinstance(self.cache_bytes, bool) or self.cache_bytes < 0:
+            raise InvalidRequestError(f"cache_bytes must be a whole number from 0, not {self.cache_bytes!r}")
+
+    def to_json(self) -> dict[str, Any]:
+        """As the manifest keeps it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """From what `to_json` gave. Raises KeyError, TypeError, ValueError."""
+        if not isinstance(stored["address"], str):
+            raise TypeError("an address is text")
+        return cls(stored["address"], KeepLocal(**stored["keep_local"]), stored["cache_bytes"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,7 +220,9 @@ class Topic(Unpicklable, Scans[Scan]):
         visible = self.scan(space=space).count()
         snapshot, pin = self._snap(None)
         try:
-            return look_for(question.space, self._topic, snapshot, backend.layout, backend.manifest, visible)
+            return look_for(
+                question.space, self._topic, snapshot, backend.pool, backend.layout, backend.manifest, visible
+            )
         finally:
             pin.release()
 

@@ -65,6 +65,15 @@ class RetentionReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Collected:
+    """Objects in a catalog's store that nobody named: `gc` deleted them, or with `dry_run` would."""
+
+    names: tuple[str, ...]
+    size_bytes: int
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Erasure:
     """A space that was erased and is hidden; gone from disk when `Topic.erasures` no longer lists it.
 

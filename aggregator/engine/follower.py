@@ -20,10 +20,19 @@ from aggregator.storage.files.lock import is_held
 from aggregator.storage.files.pins import Pin, Pins
 from aggregator.storage.log.file import Frame
 from aggregator.storage.log.follow import LogTail
-from aggregator.storage.manifest import REBUILD, RECOVER, Contents, IncarnationRows, Manifest, refuse_strangers
+from aggregator.storage.manifest import (
+    REBUILD,
+    RECOVER,
+    Contents,
+    IncarnationRows,
+    Manifest,
+    StoredRows,
+    refuse_strangers,
+)
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import CatalogState, Snapshot, Topic
 from aggregator.storage.state.streams import StreamIndex
+from aggregator.storage.store.objects import Objects
 
 _TRIES, _PAUSE_S = 50, 0.02  # until a manifest that is being rebuilt has its name: a moment
 
@@ -40,7 +49,8 @@ class ReaderEngine:
             undoing.callback(self.manifest.close)
             self.pins = Pins(layout.reader_locks, read_only=True)
             undoing.callback(self.pins.close)
-            self.pool = SegmentPool(layout)
+            self.objects = Objects(StoredRows(self.manifest).settings, layout.cache, read_only=True)
+            self.pool = SegmentPool(layout, self.objects)
             undoing.callback(self.pool.close)
             self._lock = Lock()
             self._start()

@@ -24,7 +24,7 @@ from aggregator.engine.upkeep.scheduler import Scheduler
 from aggregator.engine.upkeep.upkeep import LOG_SHARE, Upkeep
 from aggregator.errors import CatalogLockedError, CorruptManifestError, InvalidRequestError
 from aggregator.model import Problem
-from aggregator.policy import Durability, Limits, Tuning
+from aggregator.policy import Durability, Limits, StoreSettings, Tuning
 from aggregator.storage.files.disk_reserve import DiskReserve
 from aggregator.storage.files.layout import Layout, make_directory, segment_files
 from aggregator.storage.files.lock import WriterLock
@@ -35,12 +35,21 @@ from aggregator.storage.files.staging import undo as undo_adding
 from aggregator.storage.log.file import Marks
 from aggregator.storage.log.log import Log
 from aggregator.storage.log.recovery import Recovered
-from aggregator.storage.manifest import IDENTITY, UNSYNCED, WRITTEN, IncarnationRows, Manifest, refuse_strangers
+from aggregator.storage.manifest import (
+    IDENTITY,
+    UNSYNCED,
+    WRITTEN,
+    IncarnationRows,
+    Manifest,
+    StoredRows,
+    refuse_strangers,
+)
 from aggregator.storage.manifest.backup import FactsFile
 from aggregator.storage.parts import Storage
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import CatalogState, Snapshot, Topic
 from aggregator.storage.state.streams import StreamIndex
+from aggregator.storage.store.objects import Objects, object_name, segment_sizes
 from esformat import ClosedError, EsdbError
 
 MIN_BYTES = 1 << 20
@@ -110,9 +119,10 @@ class WriterEngine:
         sealing: str = "thread",
         file_mode: int | None = None,
         tuning: Tuning | None = None,
+        store: Callable[[StoreSettings | None], StoreSettings | None] = lambda before: before,
     ) -> None:
         """Open, and bring back what a crash left. sealing: "thread", or "process", which writes segments in another.
-        file_mode: of everything in it; None: as it is.
+        file_mode: of everything in it; None: as it is. store: gives the settings of its store, asked with those before.
 
         Raises CatalogLockedError, CorruptManifestError, InvalidRequestError (a limit), OSError …
         """
@@ -120,7 +130,7 @@ class WriterEngine:
             raise InvalidRequestError(f"sealing must be {' or '.join(SEALING)}, not {sealing!r}")
         _check_limits(limits)
         self.layout, self.limits, self.durability, self._clock = layout, limits, durability, clock
-        self._sealing, self._file_mode, self.tuning = sealing, file_mode, tuning or Tuning()
+        self._sealing, self._file_mode, self.tuning, self._choose_store = sealing, file_mode, tuning or Tuning(), store
         self._closed = False
         self.owner = Owner(layout.root)
         self.reserve = DiskReserve(layout.reserve)
@@ -153,6 +163,7 @@ class WriterEngine:
 
     def _begin(self, undoing: ExitStack) -> None:
         """Make what the catalog consists of, each of what stands before it."""
+        self._settle_store()
         recovered, unsealed_bytes = self._recover()
         self._open_files(undoing, recovered)
         self._make_storage(unsealed_bytes)
@@ -163,6 +174,24 @@ class WriterEngine:
         with suppress(OSError):  # maintenance tries again
             self.sealer.release_log()  # of what a crash kept from being deleted
         self._make_intake()
+
+    def _settle_store(self) -> None:
+        """Keep where the catalog's store is. Raises InvalidRequestError where segments lie in another one."""
+        rows = StoredRows(self.manifest)
+        before = rows.settings()
+        self.store = self._choose_store(before)
+        if self.store is None or self.store == before:
+            return
+        store = Objects(lambda: self.store, self.layout.cache, read_only=True).store  # if that can be one
+        if before is not None and before.address != self.store.address:
+            there = segment_sizes(store)
+            if any(there.get(object_name(each)) != each.size_bytes for each in rows.all()):
+                raise InvalidRequestError(
+                    f"segments of the catalog lie in {before.address}, and not all of them in {self.store.address}",
+                    path=str(self.layout.root),
+                    hint="copy the objects there first, with the store's own tools",
+                )
+        rows.set_settings(self.store)
 
     def _recover(self) -> tuple[Recovered, int]:
         """The state, from the manifest and the log, checked: what the log holds, and bytes of unsealed events."""
@@ -196,7 +225,8 @@ class WriterEngine:
         layout = self.layout
         self.pins = Pins(layout.reader_locks, read_only=False)
         undoing.callback(self.pins.close)
-        self.pool = SegmentPool(layout)
+        self.objects = Objects(lambda: self.store, layout.cache, read_only=False)
+        self.pool = SegmentPool(layout, self.objects)
         undoing.callback(self.pool.close)
         file_bytes = min(
             self.tuning.log_file_bytes, _sealing_limits(self.limits).log_bytes // 8
@@ -214,8 +244,8 @@ class WriterEngine:
         self.budget = Budget(self.limits.memory_bytes, lambda: self.scheduler.sealing_problem())
         self.budget.take(unsealed_bytes)
         self._storage = Storage(
-            self.layout, self.state, self.manifest, self.log, self.pins, self.pool, self.reserve, self.budget,
-            self.limits, self.durability, self.tuning, self._clock,
+            self.layout, self.state, self.manifest, self.log, self.pins, self.pool, self.objects, self.reserve,
+            self.budget, self.limits, self.durability, self.tuning, self._clock,
         )  # fmt: skip
         self.quota = Quota(self._storage, lambda: self.scheduler.wake())
 

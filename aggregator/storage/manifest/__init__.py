@@ -3,8 +3,9 @@
 from aggregator.storage.manifest.database import REBUILD, RECOVER, open_database
 from aggregator.storage.manifest.fact_rows import FactRows
 from aggregator.storage.manifest.incarnation_rows import IncarnationRows
-from aggregator.storage.manifest.manifest import CLOCK, IDENTITY, UNSYNCED, WRITTEN, Contents, Edit, Manifest
+from aggregator.storage.manifest.manifest import CLOCK, IDENTITY, STORE, UNSYNCED, WRITTEN, Contents, Edit, Manifest
 from aggregator.storage.manifest.pipe_rows import PipeRows
+from aggregator.storage.manifest.stored_rows import StoredRows
 from aggregator.storage.manifest.strangers import refuse_strangers
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "IDENTITY",
     "REBUILD",
     "RECOVER",
+    "STORE",
     "UNSYNCED",
     "WRITTEN",
     "Contents",
@@ -20,6 +22,7 @@ __all__ = [
     "IncarnationRows",
     "Manifest",
     "PipeRows",
+    "StoredRows",
     "open_database",
     "refuse_strangers",
 ]
