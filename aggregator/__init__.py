@@ -11,8 +11,10 @@ if TYPE_CHECKING:
         Collected,
         CompactionReport,
         Erasure,
+        Lacking,
         RebuildReport,
         Removed,
+        RestoreReport,
         RetentionReport,
         Traces,
     )
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
         CorruptLogError,
         CorruptManifestError,
         DiskFullError,
+        FencedError,
         InvalidRequestError,
         LogFailedError,
         ManifestFailedError,
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
     )
     from aggregator.model import Problem, Receipt
     from aggregator.opening import open_catalog as open
-    from aggregator.opening import rebuild_manifest
+    from aggregator.opening import rebuild_manifest, restore
     from aggregator.policy import Durability, KeepLocal, Limits, Retention, Roll
     from aggregator.read.scan import Scan
     from aggregator.streams.selection import Selection
@@ -60,18 +63,19 @@ else:
             "aggregator.catalog": "Catalog",
             "aggregator.errors": (
                 "AggregatorError CatalogLockedError CatalogNotFoundError CorruptLogError CorruptManifestError "
-                "DiskFullError InvalidRequestError LogFailedError ManifestFailedError OverloadedError "
+                "DiskFullError FencedError InvalidRequestError LogFailedError ManifestFailedError OverloadedError "
                 "QueryCancelledError QueryLimitError ReadOnlyError SealingFailedError SegmentMissingError "
                 "SequenceConflictError StoreError StoreUnreachableError TopicExistsError TopicNotFoundError "
                 "UnknownVersionError"
             ),
             "aggregator.model": "Problem Receipt",
-            "aggregator.opening": "open=open_catalog rebuild_manifest",
+            "aggregator.opening": "open=open_catalog rebuild_manifest restore",
             "aggregator.engine.store_view": "StoreView",
             "aggregator.policy": "Durability KeepLocal Limits Retention Roll",
             "aggregator.engine.quarantine": "Quarantined QuarantineView",
             "aggregator.base.reports": (
-                "ClockReport Collected CompactionReport Erasure RebuildReport Removed RetentionReport Traces"
+                "ClockReport Collected CompactionReport Erasure Lacking RebuildReport Removed RestoreReport "
+                "RetentionReport Traces"
             ),
             "aggregator.read.scan": "Scan",
             "aggregator.streams.selection": "Selection",
@@ -95,8 +99,10 @@ __all__ = [
     "DiskFullError",
     "Durability",
     "Erasure",
+    "FencedError",
     "InvalidRequestError",
     "KeepLocal",
+    "Lacking",
     "Limits",
     "LogFailedError",
     "ManifestFailedError",
@@ -110,6 +116,7 @@ __all__ = [
     "RebuildReport",
     "Receipt",
     "Removed",
+    "RestoreReport",
     "Retention",
     "RetentionReport",
     "Roll",
@@ -129,4 +136,5 @@ __all__ = [
     "UnknownVersionError",
     "open",
     "rebuild_manifest",
+    "restore",
 ]

@@ -16,7 +16,7 @@ from aggregator.base.interrupts import uninterrupted
 from aggregator.base.names import check_name
 from aggregator.base.reports import ClockReport, CompactionReport, RetentionReport
 from aggregator.base.result import Closing
-from aggregator.engine.backend import Backend, writer_of
+from aggregator.engine.backend import Backend, reader_of, writer_of
 from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.inspection import damaged_segments, would_remove
 from aggregator.engine.leaving import close_at_exit, closed
@@ -28,7 +28,6 @@ from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import InvalidRequestError, TopicExistsError, TopicNotFoundError
 from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Problem, Receipt, TopicInfo
 from aggregator.policy import Retention, Roll
-from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.usage import measure
 from aggregator.storage.manifest import PipeRows, StoredRows
 from aggregator.storage.state.notify import Arrivals
@@ -46,9 +45,9 @@ if TYPE_CHECKING:
     from esformat.sql import Database, Parameters, Rows, Session
 
 
-def _open_copy(path: str) -> Catalog:
+def _open_copy(address: str) -> Catalog:
     """The catalog that was pickled, for reading only."""
-    return Catalog(ReaderEngine(Layout(Path(path)), now_us))
+    return Catalog(reader_of(address))
 
 
 def _check_not_streams(name: str, what: str) -> None:
@@ -80,7 +79,7 @@ class Catalog(Closing):
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, as Dask, Ray and multiprocessing make it in other processes, opens the directory for reading only."""
         self._check_open()
-        return _open_copy, (str(self.path),)
+        return _open_copy, (self._backend.address,)
 
     def __repr__(self) -> str:
         return f"<aggregator.Catalog {str(self.path)!r}, {len(self._backend.state.topics)} topics>"

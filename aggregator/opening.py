@@ -6,19 +6,22 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from aggregator.base.reports import RebuildReport
+from aggregator.base.reports import RebuildReport, RestoreReport
 from aggregator.catalog import Catalog
+from aggregator.engine.backend import is_store, reader_of
 from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.recovery.rebuild import rebuild
 from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import CatalogNotFoundError, InvalidRequestError
-from aggregator.policy import Durability, KeepLocal, Limits, StoreSettings, Tuning, checked_size
+from aggregator.policy import Durability, KeepLocal, Limits, StoreSettings, Tuning, checked_duration, checked_size
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.modes import create_directory, parse_mode
+from esformat.parts import to_microseconds
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -35,12 +38,15 @@ def open_catalog(
     store: str | None = None,
     keep_local: KeepLocal | Mapping[str, Any] | None = None,
     store_cache: int | str | None = None,
+    ship_interval: str | float | None = None,
+    lease: str | float | None = None,
     tuning: Tuning | None = None,
 ) -> Catalog:
     """Open the catalog in the directory `path`; make it where it is absent. One process may write to it.
 
     read_only: only read, beside the process that writes, if there is one: what that acknowledged is seen by the next
-        scan, sealed or not. Nothing is made or changed.
+        scan, sealed or not. Nothing is made or changed. `path` can be the address of the catalog's store then, as
+        "s3://bucket/prefix", on any machine: what has come there is seen by the next scan.
 
     durability: what an acknowledged append survives: "fsync" a power cut, "interval" (or "interval:200ms") and "none"
         a crash of the process; see `Durability`.
@@ -49,16 +55,22 @@ def open_catalog(
         that reads and appends of this one do not wait for the interpreter meanwhile (not on Windows).
     file_mode: of all its files, such as 0o640 for a group that may read them; a directory may be passed by who may read
         its files. None: as the catalog has it, a new one is its owner's alone (0o600), whatever the umask is.
-    store: address of a place in an object store, such as s3://bucket/prefix, where sealed segments go as well. A
-        catalog keeps it, and what follows; None: as it is. Needs the extra `store`.
+    store: address of a place in an object store, such as s3://bucket/prefix, where log, manifest and sealed segments go
+        as well: `restore` brings them back. A catalog keeps it, and what follows; None: as it is. Needs the extra
+        `store`.
     keep_local: which of them stay on the disk, e.g. {"bytes": "50 GiB", "age": "7d"}; the others are read from the
         store. An empty mapping: all.
     store_cache: how much of the disk what is read of the store may take, 1 GiB unless set.
+    ship_interval: so often what was acknowledged goes there; a second unless it is set. With durability="store" nothing
+        is acknowledged before.
+    lease: for so long nobody else takes the catalog over from the store, unless it is renewed; ten seconds unless set.
     tuning: sizes and pauses that only tests change.
 
     Raises CatalogLockedError (another process writes to it), CatalogNotFoundError (read_only), CorruptManifestError,
     InvalidRequestError, UnknownVersionError, OSError.
     """
+    if read_only and is_store(path):
+        return Catalog(reader_of(str(path)))
     layout = _layout(path)
     if read_only:
         return Catalog(ReaderEngine(layout, now_us))
@@ -66,9 +78,33 @@ def open_catalog(
         file_mode = parse_mode(file_mode)
     make_directory_tree(layout.root)
     checked = Limits.of(dict(limits) if isinstance(limits, Mapping) else limits)
-    chosen = partial(_store_settings, store, keep_local, store_cache)
+    chosen = partial(_store_settings, store, keep_local, store_cache, ship_interval, lease)
     options: dict[str, Any] = {"sealing": sealing, "file_mode": file_mode, "tuning": tuning, "store": chosen}
     return Catalog(WriterEngine(layout, Durability.of(durability), checked, now_us, **options))
+
+
+def restore(
+    address: str,
+    path: AnyPath,
+    *,
+    at: datetime | int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> RestoreReport:
+    """Bring a catalog back from its store into the directory `path`, which is empty or not there; where this was begun
+    there before, it goes on. It is a catalog of its own then, without a store: give it one with another prefix.
+
+    at: as it was at that time (a datetime, or µs since the epoch), if the store still knows; None: as it is now.
+    What of the store is damaged or missing the report tells; the rest comes back.
+    progress: called with the bytes of segments that are there, and of all.
+    Raises CatalogNotFoundError, InvalidRequestError (the directory), StoreError, UnknownVersionError, OSError.
+    """
+    from aggregator.engine.shipping.restoring import restore as run  # here: obstore is of an extra
+    from aggregator.storage.store.client import Store
+
+    layout, store = _layout(path), Store(address)
+    make_directory_tree(layout.root)
+    until_us = None if at is None else to_microseconds(at)
+    return run(store, layout, until_us, progress or (lambda done, total: None))
 
 
 def rebuild_manifest(path: AnyPath, *, progress: Callable[[int, int], None] | None = None) -> RebuildReport:
@@ -82,12 +118,19 @@ def rebuild_manifest(path: AnyPath, *, progress: Callable[[int, int], None] | No
 
 
 def _store_settings(
-    address: str | None, keep_local: Any, cache: int | str | None, before: StoreSettings | None
+    address: str | None,
+    keep_local: Any,
+    cache: int | str | None,
+    interval: str | float | None,
+    lease: str | float | None,
+    before: StoreSettings | None,
 ) -> StoreSettings | None:
     """The settings of a store that were given, and for the rest those that there were."""
     if before is None and address is None:
-        if keep_local is not None or cache is not None:
-            raise InvalidRequestError("keep_local and store_cache are for a catalog with a store", hint="give `store`")
+        if any(given is not None for given in (keep_local, cache, interval, lease)):
+            raise InvalidRequestError(
+                "keep_local, store_cache, ship_interval and lease are for a catalog with a store", hint="give `store`"
+            )
         return None
     settings = before or StoreSettings(address or "")
     if address is not None:
@@ -97,6 +140,10 @@ def _store_settings(
         settings = replace(settings, keep_local=KeepLocal.of(given))
     if cache is not None:
         settings = replace(settings, cache_bytes=checked_size(cache, "store_cache"))
+    for name, given in (("interval_us", interval), ("lease_us", lease)):
+        if given is not None:
+            shipping = replace(settings.shipping, **{name: checked_duration(given, name)})
+            settings = replace(settings, shipping=shipping)
     return settings
 
 
@@ -115,7 +162,7 @@ def _layout(path: AnyPath) -> Layout:
         raise InvalidRequestError(f"no directory can be called {given!r}", hint="its name has a NUL in it")
     if _ADDRESS.match(given):
         raise InvalidRequestError(
-            "a catalog is a directory of a local disk, not an address", path=given,
-            hint="segments can lie in object stores: `aggregator export` and `esformat` write them there",
+            "a catalog is written in a directory of a local disk, not at an address", path=given,
+            hint="its store can be one, open(directory, store=address); from there it is read, with read_only=True",
         )  # fmt: skip
     return Layout(Path(given).absolute())

@@ -31,8 +31,9 @@ def _checked(parse: Callable[[Any], int], given: Any, what: str) -> int:
 class Durability:
     """What an acknowledged append survives.
 
-    fsync: a power cut. interval: a crash of the process; a power cut costs at most the last `interval_us`.
-    none: a crash of the process; a power cut costs what the kernel had not written yet.
+    store: the loss of the machine, of a catalog with a store. fsync: a power cut. interval: a crash of the process; a
+    power cut costs at most the last `interval_us`. none: a crash of the process; a power cut costs what the kernel had
+    not written yet.
     """
 
     mode: str = "fsync"
@@ -44,9 +45,14 @@ class Durability:
         if isinstance(given, cls):
             return given
         mode, _, length = given.partition(":") if isinstance(given, str) else ("", "", "")
-        if mode not in ("fsync", "interval", "none") or (length and mode != "interval"):
-            raise InvalidRequestError(f'durability must be "fsync", "interval" or "none", not {given!r}')
+        if mode not in ("store", "fsync", "interval", "none") or (length and mode != "interval"):
+            raise InvalidRequestError(f'durability must be "store", "fsync", "interval" or "none", not {given!r}')
         return cls(mode, checked_duration(length, "interval")) if length else cls(mode)
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether what is acknowledged is on disk."""
+        return self.mode in ("store", "fsync")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +168,36 @@ class KeepLocal(_Policy):
 
 
 @dataclass(frozen=True, slots=True)
+class Shipping(_Policy):
+    """How the log and the manifest of a catalog go to its store.
+
+    interval_us: so often, what was acknowledged since. lease_us: for so long nobody else may write to the catalog; it
+    is renewed in time. A writer that the store does not answer takes nothing more in when it is over, and another may
+    take over then. history_us: for so long the store knows how it was before; what was erased stays there as long.
+    """
+
+    interval_us: int = 1_000_000
+    lease_us: int = 10_000_000
+    history_us: int = 3600_000_000
+
+    def __post_init__(self) -> None:
+        if self.interval_us < 10_000:
+            raise InvalidRequestError("ship_interval is at least 10 ms")
+        if self.lease_us < 500_000:
+            raise InvalidRequestError("a lease is at least 500 ms long")
+
+
+@dataclass(frozen=True, slots=True)
 class StoreSettings:
     """Where a catalog keeps its segments besides the disk. address: such as s3://bucket/prefix.
 
-    cache_bytes: of the disk, for what is read of segments that are only there.
+    cache_bytes: of the disk, for what is read of segments that are only there. shipping: how the log goes there.
     """
 
     address: str
     keep_local: KeepLocal = KeepLocal()
     cache_bytes: int = 1 << 30
+    shipping: Shipping = Shipping()
 
     def __post_init__(self) -> None:
         if not isinstance(self.cache_bytes, int) or isinstance(self.cache_bytes, bool) or self.cache_bytes < 0:
@@ -185,7 +212,8 @@ class StoreSettings:
         """From what `to_json` gave. Raises KeyError, TypeError, ValueError."""
         if not isinstance(stored["address"], str):
             raise TypeError("an address is text")
-        return cls(stored["address"], KeepLocal(**stored["keep_local"]), stored["cache_bytes"])
+        shipping = Shipping(**stored.get("shipping", {}))
+        return cls(stored["address"], KeepLocal(**stored["keep_local"]), stored["cache_bytes"], shipping)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from threading import Lock
 
 from aggregator.base.forked import Owner
-from aggregator.engine.recovery.replay import Replay
+from aggregator.engine.recovery.replay import Names, Replay
 from aggregator.errors import CatalogNotFoundError, CorruptManifestError, ManifestFailedError
 from aggregator.model import Problem, SegmentInfo
 from aggregator.storage.files.layout import Layout
@@ -40,6 +40,10 @@ _TRIES, _PAUSE_S = 50, 0.02  # until a manifest that is being rebuilt has its na
 class ReaderEngine:
     """What a reading process has of a catalog. Safe to share between threads."""
 
+    look_s = 0.05
+    """It hears nothing from the writer: whoever waits for events looks so often."""
+    _names: Names | None = None  # what the log defines the manifest has
+
     def __init__(self, layout: Layout, clock: Callable[[], int]) -> None:
         """Raises CatalogNotFoundError, CorruptManifestError, UnknownVersionError."""
         self.layout, self._clock = layout, clock
@@ -49,12 +53,20 @@ class ReaderEngine:
             undoing.callback(self.manifest.close)
             self.pins = Pins(layout.reader_locks, read_only=True)
             undoing.callback(self.pins.close)
-            self.objects = Objects(StoredRows(self.manifest).settings, layout.cache, read_only=True)
+            self.objects = self._make_objects()
             self.pool = SegmentPool(layout, self.objects)
             undoing.callback(self.pool.close)
             self._lock = Lock()
             self._start()
             undoing.pop_all()
+
+    @property
+    def address(self) -> str:
+        """What opens it anywhere."""
+        return str(self.layout.root)
+
+    def _make_objects(self) -> Objects:
+        return Objects(StoredRows(self.manifest).settings, self.layout.cache, read_only=True)
 
     def _open_manifest(self) -> Manifest:
         refuse_strangers(self.layout)
@@ -165,7 +177,7 @@ class ReaderEngine:
                 self.pool.forget(number)
 
     def _take(self, frames: list[Frame]) -> None:
-        replay = Replay(self.state, None, self._clock)
+        replay = Replay(self.state, None, self._clock, self._names)
         for frame in frames:
             replay.take(frame)
             self._tail.position = frame.end  # not before: an error or an interrupt must not lose it

@@ -20,6 +20,8 @@ from aggregator.engine.recovery.replay import Replay
 from aggregator.engine.seal.poison import Quarantine
 from aggregator.engine.seal.process import POSSIBLE, PREFIX, SealingProcess
 from aggregator.engine.seal.sealer import Sealer
+from aggregator.engine.shipping.attached import attach
+from aggregator.engine.shipping.shipper import Shipper
 from aggregator.engine.upkeep.scheduler import Scheduler
 from aggregator.engine.upkeep.upkeep import LOG_SHARE, Upkeep
 from aggregator.errors import CatalogLockedError, CorruptManifestError, InvalidRequestError
@@ -32,11 +34,13 @@ from aggregator.storage.files.modes import change_modes
 from aggregator.storage.files.pins import Pin, Pins
 from aggregator.storage.files.staging import sweep
 from aggregator.storage.files.staging import undo as undo_adding
+from aggregator.storage.files.store_note import refuse_followers
 from aggregator.storage.log.file import Marks
 from aggregator.storage.log.log import Log
 from aggregator.storage.log.recovery import Recovered
 from aggregator.storage.manifest import (
     IDENTITY,
+    LOST,
     UNSYNCED,
     WRITTEN,
     IncarnationRows,
@@ -49,10 +53,14 @@ from aggregator.storage.parts import Storage
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import CatalogState, Snapshot, Topic
 from aggregator.storage.state.streams import StreamIndex
-from aggregator.storage.store.objects import Objects, object_name, segment_sizes
+from aggregator.storage.store.objects import Objects, object_name, open_store, segment_sizes
 from esformat import ClosedError, EsdbError
 
 MIN_BYTES = 1 << 20
+UNSHIPPED = 1 << 32
+"""So many record indexes of each partition nobody gets after a catalog came back from a store: a writer may have given
+them to events that had not been shipped. Its log would have had to hold more events than that.
+"""
 SEALING = ("thread", "process") if POSSIBLE else ("thread",)
 """Where segments are written."""
 
@@ -139,6 +147,7 @@ class WriterEngine:
     def _open(self) -> None:
         layout = self.layout
         refuse_strangers(layout)
+        refuse_followers(layout)
         with ExitStack() as undoing:  # whatever fails: nothing stays open
             self.lock = WriterLock(layout.writer_lock, lambda: self.manifest.is_mine())
             undoing.callback(self.lock.release)
@@ -164,6 +173,7 @@ class WriterEngine:
     def _begin(self, undoing: ExitStack) -> None:
         """Make what the catalog consists of, each of what stands before it."""
         self._settle_store()
+        self.shipper = self._attach()
         recovered, unsealed_bytes = self._recover()
         self._open_files(undoing, recovered)
         self._make_storage(unsealed_bytes)
@@ -174,6 +184,43 @@ class WriterEngine:
         with suppress(OSError):  # maintenance tries again
             self.sealer.release_log()  # of what a crash kept from being deleted
         self._make_intake()
+        if self.shipper is not None:
+            self._begin_shipping(self.shipper)
+
+    def _attach(self) -> Shipper | None:
+        """What brings the catalog to its store, which is this process's to write to from now on; None without one."""
+        in_store, settings = self.durability.mode == "store", self.store
+        if settings is None:
+            if in_store:
+                raise InvalidRequestError('durability="store" needs a store', hint="give its address, as store=…")
+            return None
+        if self.manifest.get(IDENTITY) is None:
+            self.manifest.put(IDENTITY, secrets.token_hex(8))
+        make_directory(self.layout.log)
+        lease_s = settings.shipping.lease_us / 1e6
+        store = open_store(settings.address, lease_s)
+        attached = attach(self.layout, store, lease_s, self.manifest.get(IDENTITY) or "", in_store=in_store)
+        return Shipper(attached, settings.shipping, in_store=in_store)
+
+    def _begin_shipping(self, shipper: Shipper) -> None:
+        noted, keep = self.manifest.note_change, self.manifest.keep_facts
+
+        def note(change: int) -> None:
+            noted(change)
+            shipper.note_change()
+
+        def keep_and_publish() -> None:
+            changed = self.manifest.has_changed
+            keep()
+            if changed:
+                shipper.publish_changed(shipper.lease.terms.length_s)
+
+        self.manifest.note_change, self.manifest.keep_facts = note, keep_and_publish
+        shipper.push = self.upkeep.tier.push
+        self.upkeep.tier.kept, self.upkeep.tier.check_mine = shipper.kept, shipper.check_mine
+        shipper.start(self)
+        if not self.state.segment_bytes:  # else readers find it as soon as all of them are there
+            shipper.publish_changed(shipper.lease.terms.length_s)
 
     def _settle_store(self) -> None:
         """Keep where the catalog's store is. Raises InvalidRequestError where segments lie in another one."""
@@ -233,7 +280,7 @@ class WriterEngine:
         )  # the last file takes no large part of the budget
         self.log = Log(
             layout.log, self.durability, files=recovered.files, position=recovered.position, file_bytes=file_bytes,
-            guard=self.lock,
+            guard=self.lock, shipping=self.shipper,
         )  # fmt: skip
         undoing.callback(self.log.close)
         self.manifest.note_change = self.log.note_change
@@ -267,7 +314,7 @@ class WriterEngine:
     def _note_opening(self) -> None:
         """Note in the manifest how the catalog is written, and begin its next incarnation."""
         manifest, layout = self.manifest, self.layout
-        manifest.put(UNSYNCED, str(int(self.durability.mode != "fsync")))
+        manifest.put(UNSYNCED, str(int(not self.durability.is_synced)))
         manifest.put(WRITTEN, where_written(layout.log))
         if manifest.get(IDENTITY) is None:
             manifest.put(IDENTITY, secrets.token_hex(8))
@@ -280,12 +327,17 @@ class WriterEngine:
         """What seals in time, and what takes events."""
         chores = (*self.upkeep.chores(), self.streams.keep, self.facts.try_to_keep)
         self.scheduler = Scheduler(self._storage, self.sealer, limits=_sealing_limits(self.limits), chores=chores)
-        self.ingest = Ingest(self._storage, self.quota, roll_bytes=self.sealer.roll_bytes, wake=self.scheduler.wake)
+        self.ingest = Ingest(
+            self._storage, self.quota, roll_bytes=self.sealer.roll_bytes, wake=self.scheduler.wake, shipper=self.shipper
+        )
 
     def _pass_over_reserved(self, recovered: Recovered) -> None:
         """Where the last run ended without closing and did not sync, events that it acknowledged may be gone: give
         nobody the record indexes that it had reserved for them.
         """
+        if self.manifest.get(LOST):  # it came from a store that may not have all
+            for _, partition in self.state.partitions.values():
+                partition.reserved_index = max(partition.reserved_index, partition.next_index + UNSHIPPED)
         partitions = [partition for _, partition in self.state.partitions.values() if partition.reserved_index]
         holes = {p.number: (p.next_index, p.reserved_index) for p in partitions if p.next_index < p.reserved_index}
         if self._has_all(recovered):
@@ -296,6 +348,8 @@ class WriterEngine:
             partition.reserved_index = 0
             if partition.number in holes:
                 partition.pass_over((*partition.holes, holes[partition.number]))
+        if self.manifest.get(LOST):
+            self.manifest.put(LOST, "")
 
     def _has_all(self, recovered: Recovered) -> bool:
         """Whether the log has all that was acknowledged: the same kernel still tells how far that went."""
@@ -319,8 +373,12 @@ class WriterEngine:
             closing.callback(self.pins.close)
             closing.callback(self.pool.close)
             closing.callback(self._end_process)
+            if self.shipper is not None:
+                closing.callback(self.shipper.close)
             closing.callback(self._close_log)
             self.state.arrivals.end()
+            if self.shipper is not None:
+                self.shipper.stop()
             self.rest()
             with suppress(EsdbError, OSError):  # what the manifest lacks is looked up at the next opening
                 self.streams.keep(closing=True)
@@ -333,7 +391,7 @@ class WriterEngine:
     def _close_log(self) -> None:
         try:
             self.log.close()
-            if self.log.failure is None and self.durability.mode != "fsync":
+            if self.log.failure is None and not self.durability.is_synced:
                 with suppress(CatalogLockedError):  # it is another's by now: this run counts as interrupted
                     self.manifest.pass_over({})
                     self.manifest.put(UNSYNCED, "0")
@@ -344,6 +402,11 @@ class WriterEngine:
     def _end_process(self) -> None:
         if self.sealing_process is not None:
             self.sealing_process.close()
+
+    @property
+    def address(self) -> str:
+        """What opens it in other processes."""
+        return str(self.layout.root)
 
     def refresh(self) -> None:
         """A writer is up to date. Raises ClosedError."""

@@ -85,6 +85,8 @@ class Tier:
         self.stopping = False
         self.kept: Callable[[], Container[str]] = tuple
         """Names of objects that manifests in the store still name; whoever publishes these has its own."""
+        self.check_mine: Callable[[], None] = lambda: None
+        """Raises FencedError where another writer has taken the catalog over in the store."""
         self.pushed = self.pushed_bytes = self.failures = 0
         """Since the catalog was opened: segments that arrived, their bytes, and attempts that failed."""
         self.problem: str | None = None
@@ -157,6 +159,7 @@ class Tier:
         """
         taken = 0
         errors = FirstError()
+        self.check_mine()
         with self._pushing:
             wanted = self.waiting() if segments is None else [s for s in segments if s.number not in self._arrived]
             if not wanted:
@@ -319,6 +322,7 @@ class Tier:
         count = 0
         while batch := list(islice(self._removable(), DELETED_AT_ONCE)):
             self._check_going_on()
+            self.check_mine()
             self._objects.store.delete([name for _, name in batch])
             numbers = [number for number, _ in batch]
             self._manifest.keep_facts()
@@ -384,5 +388,6 @@ class Tier:
             doomed = strays({n: f.modified_us for n, f in there.items()}, named, now_us, grace_us)
             doomed = [name for name in doomed if name not in kept]
             if not dry_run:
+                self.check_mine()  # else another may have put what was not there, or not named, when it was looked
                 store.delete(doomed)
         return Collected(tuple(doomed), sum(there[name].size_bytes for name in doomed), dry_run)

@@ -24,6 +24,8 @@ from aggregator.storage.manifest import rows
 from aggregator.storage.manifest.transactions import Transactions, count_change, last_change, makes_room
 from esformat.parts import EventSchema
 
+LOST = "lost"
+"""Of a catalog that came from a store: whether what was acknowledged may not all be here, "1" or not."""
 IDENTITY, UNSYNCED, CLOCK, WRITTEN, STORE = "identity", "unsynced", "clock", "written", "store"
 """Facts of the catalog: what tells it from others, in hexadecimal; whether what the last run acknowledged may be gone,
 "1" or "0"; what is believed of the clock, as JSON; where the last run wrote its log, as `reserve` tells it; the
@@ -57,6 +59,16 @@ class Contents:
     tombstones: list[Tombstone]
     retired: list[int]
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The whole manifest at one moment, as an SQLite file that needs no other beside it; and what files it names."""
+
+    image: bytes
+    change: int
+    segments: list[SegmentInfo]
+    quarantined: list[QuarantinedBatch]
 
 
 @dataclass(slots=True)
@@ -109,6 +121,14 @@ class Manifest(Transactions):
                 count=int(db.execute("SELECT count(*) FROM segments").fetchone()[0]),
                 tombstones=rows.tombstones(db),
             )
+
+    def copy(self) -> Copy:
+        """All of it, to be kept elsewhere."""
+        with self.reading() as db:
+            change = last_change(db)
+            image = bytearray(db.serialize())
+            image[18:20] = b"\1\1"  # its versions, of a file without a write-ahead log of its own
+            return Copy(bytes(image), change, rows.segments(db, -1), rows.quarantined(db))
 
     def change(self) -> int:
         """The number of the last change of segments, topics or tombstones: cheap to ask, for readers that follow."""

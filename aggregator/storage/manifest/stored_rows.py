@@ -19,7 +19,7 @@ class StoredRows:
     def settings(self) -> StoreSettings | None:
         """Where the catalog's store is; None where it has none."""
         kept = self._manifest.get(STORE)
-        return None if kept is None else StoreSettings.from_json(json.loads(kept))
+        return None if not kept else StoreSettings.from_json(json.loads(kept))
 
     def set_settings(self, settings: StoreSettings) -> None:
         """Keep where it is."""

@@ -55,6 +55,13 @@ def segment_sizes(store: Store) -> dict[str, int]:
     return {found.name: found.size_bytes for found in store.list(FOLDER) if parse_name(found.name) is not None}
 
 
+def open_store(address: str, lease_s: float) -> Store:
+    """A store for who holds a lease, or waits for one: no request takes so long that it could not be renewed."""
+    from aggregator.storage.store.client import Store  # here: obstore is of an extra
+
+    return Store(address, timeout_s=max(1.0, min(20.0, lease_s / 2)), patience_s=lease_s / 3)
+
+
 @cache
 def _fetchers(_process: int) -> ThreadPoolExecutor:
     """The threads that fetch ahead, one pool a process: threads do not survive a fork."""
