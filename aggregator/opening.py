@@ -38,8 +38,8 @@ def open_catalog(
     store: str | None = None,
     keep_local: KeepLocal | Mapping[str, Any] | None = None,
     store_cache: int | str | None = None,
-    ship_interval: str | float | None = None,
-    lease: str | float | None = None,
+    ship_interval: str | None = None,
+    lease: str | None = None,
     tuning: Tuning | None = None,
 ) -> Catalog:
     """Open the catalog in the directory `path`; make it where it is absent. One process may write to it.
@@ -121,8 +121,8 @@ def _store_settings(
     address: str | None,
     keep_local: Any,
     cache: int | str | None,
-    interval: str | float | None,
-    lease: str | float | None,
+    interval: str | None,
+    lease: str | None,
     before: StoreSettings | None,
 ) -> StoreSettings | None:
     """The settings of a store that were given, and for the rest those that there were."""
@@ -140,10 +140,11 @@ def _store_settings(
         settings = replace(settings, keep_local=KeepLocal.of(given))
     if cache is not None:
         settings = replace(settings, cache_bytes=checked_size(cache, "store_cache"))
-    for name, given in (("interval_us", interval), ("lease_us", lease)):
-        if given is not None:
-            shipping = replace(settings.shipping, **{name: checked_duration(given, name)})
-            settings = replace(settings, shipping=shipping)
+    if interval is not None:
+        us = checked_duration(interval, "ship_interval")
+        settings = replace(settings, shipping=replace(settings.shipping, interval_us=us))
+    if lease is not None:
+        settings = replace(settings, shipping=replace(settings.shipping, lease_us=checked_duration(lease, "lease")))
     return settings
 
 

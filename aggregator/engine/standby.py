@@ -15,10 +15,25 @@ from aggregator.errors import CatalogLockedError, CatalogNotFoundError
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.store_note import read_note
 from aggregator.storage.store.client import Store
-from aggregator.storage.store.lease import LeaseWatch, Seen, look
+from aggregator.storage.store.lease import LeaseWatch, Seen, fenced, look
 from esformat import EsdbError
 
 logger = logging.getLogger("aggregator")
+
+
+def is_writer(store: Store, layout: Layout) -> bool:
+    """Whether a directory is the writer's of the catalog in a store, so that there is nothing to wait for.
+
+    Raises FencedError where it was, and is not any more; StoreError, OSError.
+    """
+    note = read_note(layout) if layout.root.is_dir() else None
+    if note is None or note.following or note.address != store.address:
+        return False
+    seen = look(store)
+    if seen is not None and seen.terms.run not in note.runs:
+        raise fenced(store.address)
+    return True
+
 
 LOOKS = 10
 """So often in the time of a lease it is looked at: a standby comes at most a tenth of it late."""
@@ -67,6 +82,16 @@ class Standby:
                 self.may_take.set()
                 return
         self.backend.refresh()
+
+    def call_when_free(self, act: Callable[[], None]) -> None:
+        """Call something when the lease may be taken, from another thread."""
+
+        def wait() -> None:
+            self.may_take.wait()
+            if not self._ending.is_set():
+                act()
+
+        Thread(target=wait, name="aggregator-standby-waiting", daemon=True).start()
 
     def take_over(self) -> bool:
         """Make the directory the writer's, when `may_take` is set; nothing reads `backend` any more. False where

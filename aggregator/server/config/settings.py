@@ -115,7 +115,8 @@ class Logs:
 class Store:
     """How the catalog is opened. checkpoint_interval_s: how often its health is looked at; see `/ok`.
 
-    durability, sealing, limits, file_mode: as of `aggregator.open`.
+    durability, sealing, limits, file_mode, store, ship_interval_s, lease_s: as of `aggregator.open`. standby: follow
+    the store first, and open the catalog when its writer is gone.
     """
 
     durability: str = "fsync"
@@ -123,6 +124,10 @@ class Store:
     file_mode: int | None = None
     limits: Limits = field(default_factory=Limits)
     checkpoint_interval_s: float = 1.0
+    store: str | None = None
+    ship_interval_s: float | None = None
+    lease_s: float | None = None
+    standby: bool = False
 
 
 @dataclass(frozen=True, slots=True)
