@@ -16,7 +16,7 @@ from aggregator.errors import SegmentMissingError
 from aggregator.model import RECORD_INDEX, SegmentInfo, StoredSegment
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.segments.row_indexes import RowIndexes
-from aggregator.storage.store.objects import Objects
+from aggregator.storage.store.objects import Objects, ObjectSource
 from esformat import SegmentChangedError, Source
 from esformat.parts import Handles, SharedFile
 
@@ -39,6 +39,9 @@ class SegmentPool:
         self._handles = Handles()
         self._lock = Lock()
         self._open: OrderedDict[int, esformat.Segment] = OrderedDict()
+        self.begun: set[tuple[int, bytes]] = set()
+        """Segments of the store and spaces of which the history was fetched: what is needed of it is in the cache."""
+        self._far: set[int] = set()  # of those that are open: read from the store
         self._indexes: OrderedDict[int, RowIndexes] = OrderedDict()
 
     def get(self, info: SegmentInfo) -> esformat.Segment:
@@ -46,12 +49,25 @@ class SegmentPool:
         segment = self._open.get(info.number)
         if segment is not None:
             return segment
-        segment = esformat.open(self.source(info))
+        source = self.source(info)
+        segment = esformat.open(source)
         with self._lock:
+            if isinstance(source, ObjectSource):
+                self._far.add(info.number)
             self._open[info.number] = segment
             while len(self._open) > OPEN_SEGMENTS:
-                self._open.popitem(last=False)
+                self._far.discard(self._open.popitem(last=False)[0])
         return segment
+
+    def opened(self, info: SegmentInfo) -> esformat.Segment | None:
+        """A segment if it is open; None where it has to be opened first."""
+        return self._open.get(info.number)
+
+    def is_far(self, info: SegmentInfo) -> bool:
+        """Whether a segment is read from the store."""
+        if info.number in self._open:
+            return info.number in self._far
+        return self._objects.settings is not None and not self._layout.segment(info.number).exists()
 
     def source(self, segment: SegmentInfo | StoredSegment) -> Source:
         """The bytes of a segment: its file, or else its object in the store. Raises as `get`."""
@@ -93,6 +109,7 @@ class SegmentPool:
         """Keep a segment open no longer than the scans that read it need."""
         with self._lock:
             self._open.pop(number, None)
+            self._far.discard(number)
             self._indexes.pop(number, None)
         self._handles.forget(str(self._layout.segment(number)))
 
@@ -100,6 +117,8 @@ class SegmentPool:
         """Forget all."""
         with self._lock:
             self._open.clear()
+            self._far.clear()
+            self.begun.clear()
             self._indexes.clear()
         self._handles.close()
 

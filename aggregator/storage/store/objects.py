@@ -169,19 +169,22 @@ class ObjectSource:
 
     def will_read(self, start: int, stop: int) -> None:
         """Begin to fetch bytes [start, stop), as far as they are not here: they will be read soon."""
+        missing = [n for n in _chunks(start, min(stop, self.size)) if not self._cache.has(self._stem, n)]
+        if not missing:
+            return
         with self._lock:
             self._forget_stale()
-            wanted = [
-                number
-                for number in _chunks(start, min(stop, self.size))
-                if number not in self._coming and not self._cache.has(self._stem, number)
-            ]
+            wanted = [number for number in missing if number not in self._coming]
             for first, last in _rows(wanted):
                 if len(self._coming) * CHUNK_BYTES >= HELD_BYTES:
                     return
                 coming = _fetchers(os.getpid()).submit(self._fetch, first, last)
                 for number in range(first, last):
                     self._coming[number] = coming, monotonic()
+
+    def has(self, start: int, stop: int) -> bool:
+        """Whether bytes [start, stop) seem to be in the cache."""
+        return all(self._cache.has(self._stem, number) for number in _chunks(start, stop))
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Bytes [offset, offset + length). Raises CorruptSegmentError, SegmentMissingError, StoreError."""
