@@ -67,7 +67,8 @@ def serve(path: Path, settings: Settings) -> None:
             return
         with aggregator.open(
             path, durability=store.durability, limits=store.limits, sealing=store.sealing, file_mode=store.file_mode,
-            store=store.store, ship_interval=_duration(store.ship_interval_s), lease=_duration(store.lease_s),
+            store=store.store, keep_local=store.keep_local, store_cache=store.store_cache,
+            ship_interval=_duration(store.ship_interval_s), lease=_duration(store.lease_s),
         ) as catalog:  # fmt: skip
             server = _Server(catalog, settings)
             check_public(settings, server.context)

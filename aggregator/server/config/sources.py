@@ -17,7 +17,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 
-from aggregator import Durability, InvalidRequestError, Limits, Retention, Roll
+from aggregator import Durability, InvalidRequestError, KeepLocal, Limits, Retention, Roll
 from aggregator.policy import checked_duration, checked_size
 from aggregator.server.config import plateau_settings
 from aggregator.server.config.settings import Http, Logs, Otlp, Settings, Store, Tls, Work
@@ -190,6 +190,10 @@ KEYS: Mapping[str, Key] = {
     "catalog.storage.monitor": Key(
         ("catalog", "storage_monitor"), _flag, "false: catalog.storage.min_available is off"
     ),
+    "catalog.store": Key(("catalog", "store"), _text, "object store of sealed segments, such as s3://bucket/prefix"),
+    "catalog.keep_local.bytes": Key(("keep_local", "bytes"), _size, "of those, what stays on the disk: the newest"),
+    "catalog.keep_local.age": Key(("keep_local", "age_us"), _age, "likewise, by the age of their events"),
+    "catalog.store_cache": Key(("catalog", "store_cache"), _size, "on the disk, what was read of the store"),
     "catalog.checkpoint_interval": Key(("catalog", "checkpoint_interval_s"), _seconds, "how often health is checked"),
     "partition.retain.max_bytes": Key(("retention", "partition_bytes"), _size, "of topics that an append makes"),
     "partition.retain.max_segment_count": Key(("retention", "partition_segments"), _whole, "likewise, segments"),
@@ -295,6 +299,8 @@ def settings_of(values: Values) -> Settings:
             parts.setdefault(part, {})[field] = key.parse(given, name)
     if not parts.get("catalog", {}).pop("storage_monitor", True):
         parts.get("limits", {}).pop("min_available_bytes", None)
+    if "keep_local" in parts:
+        parts.setdefault("catalog", {})["keep_local"] = KeepLocal(**parts["keep_local"])
     catalog = Store(limits=Limits(**parts.get("limits", {})), **parts.get("catalog", {}))
     settings = Settings(
         http=Http(**parts.get("http", {})), work=Work(**parts.get("work", {})), tls=Tls(**parts.get("tls", {})),
