@@ -107,14 +107,17 @@ def restore(
     return run(store, layout, until_us, progress or (lambda done, total: None))
 
 
-def rebuild_manifest(path: AnyPath, *, progress: Callable[[int, int], None] | None = None) -> RebuildReport:
+def rebuild_manifest(
+    path: AnyPath, *, store: str | None = None, progress: Callable[[int, int], None] | None = None
+) -> RebuildReport:
     """Rebuild a lost or damaged manifest from the catalog's segments. The catalog must be closed everywhere.
 
     Every segment is read from end to end. Damaged ones, and the old manifest, go to `quarantine/`. What was not sealed
     yet comes from the log when the catalog is opened. progress: called with the bytes done and in all.
-    Raises CatalogNotFoundError, CatalogLockedError, OSError.
+    store: address of the store that has segments without files; None: as `catalog.facts` has it.
+    Raises CatalogNotFoundError, CatalogLockedError, StoreError, OSError.
     """
-    return rebuild(_layout(path), now_us, progress or (lambda done, total: None))
+    return rebuild(_layout(path), now_us, progress or (lambda done, total: None), store)
 
 
 def _store_settings(

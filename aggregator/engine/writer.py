@@ -227,9 +227,10 @@ class WriterEngine:
         rows = StoredRows(self.manifest)
         before = rows.settings()
         self.store = self._choose_store(before)
+        self.objects = Objects(lambda: self.store, self.layout.cache, read_only=False)
         if self.store is None or self.store == before:
             return
-        store = Objects(lambda: self.store, self.layout.cache, read_only=True).store  # if that can be one
+        store = self.objects.store  # if that can be one
         if before is not None and before.address != self.store.address:
             there = segment_sizes(store)
             if any(there.get(object_name(each)) != each.size_bytes for each in rows.all()):
@@ -253,7 +254,7 @@ class WriterEngine:
         for entry in manifest.producers():
             self.state.partitions[entry.partition][1].keep_producer(entry)
         undo_adding(layout, {info.number for topic in self.state.topics.values() for info in topic.segments.view()})
-        self.startup = ConsistencyCheck(layout, self.state, manifest, clock, change)
+        self.startup = ConsistencyCheck(layout, self.state, manifest, clock, change, self.objects)
         self.startup.check_manifest(noted)
         self.startup.check_segments()
         replay = Replay(self.state, manifest, clock)
@@ -272,7 +273,6 @@ class WriterEngine:
         layout = self.layout
         self.pins = Pins(layout.reader_locks, read_only=False)
         undoing.callback(self.pins.close)
-        self.objects = Objects(lambda: self.store, layout.cache, read_only=False)
         self.pool = SegmentPool(layout, self.objects)
         undoing.callback(self.pool.close)
         file_bytes = min(

@@ -9,6 +9,7 @@ and by `check_contents`.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from aggregator.engine.recovery.replay import Replay, adopt_partition, adopt_schema, adopt_topic
 from aggregator.engine.recovery.restore import restore
-from aggregator.errors import CorruptManifestError, UnknownVersionError
+from aggregator.errors import CorruptManifestError, StoreError, UnknownVersionError
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.storage.files.layout import PARTIAL, Layout, segment_number
 from aggregator.storage.files.set_aside import set_aside
@@ -34,6 +35,7 @@ from aggregator.storage.segments.file import (
 )
 from aggregator.storage.segments.table import SegmentView
 from aggregator.storage.state.state import CatalogState, Topic
+from aggregator.storage.store.objects import Objects, object_name, segment_sizes
 from esformat import EsdbError
 
 logger = logging.getLogger("aggregator")
@@ -45,9 +47,15 @@ class ConsistencyCheck:
     """The checks of one opening. `swept`: names below the root of files that a crash left and nobody needs."""
 
     def __init__(
-        self, layout: Layout, state: CatalogState, manifest: Manifest, clock: Callable[[], int], change: int
+        self,
+        layout: Layout,
+        state: CatalogState,
+        manifest: Manifest,
+        clock: Callable[[], int],
+        change: int,
+        objects: Objects,
     ) -> None:
-        """change: the manifest's last one, as it was found."""
+        """change: the manifest's last one, as it was found. objects: the catalog's store."""
         self._layout, self._state, self._manifest, self._clock = layout, state, manifest, clock
         self.swept: list[str] = []
         self.is_old_copy = False
@@ -55,7 +63,7 @@ class ConsistencyCheck:
         self._began_us = clock()
         self._missing: set[int] = set()
         self._change = change
-        self._rows = StoredRows(manifest)
+        self._rows, self._objects = StoredRows(manifest), objects
 
     def check_manifest(self, noted: int) -> None:
         """Tell of changes of the manifest that are lost. noted: up to which it had come, as the log says."""
@@ -98,6 +106,13 @@ class ConsistencyCheck:
     def _look_at_stored(self, named: Mapping[int, SegmentInfo], there: Container[int]) -> set[int]:
         """Know which segments of the store have files, whatever a crash left; gives the numbers of all."""
         stored = self._rows.all()
+        known = {each.number for each in stored}
+        missing = [info for n, info in named.items() if n not in there and n not in known]
+        if missing and self._objects.settings is not None:  # an old copy of the manifest: they were let go since
+            with contextlib.suppress(StoreError):
+                sizes = segment_sizes(self._objects.store)
+                self._rows.add([i for i in missing if sizes.get(object_name(i)) == i.size_bytes], local=False)
+                stored = self._rows.all()
         for local in (False, True):
             changed = [each.number for each in stored if each.local is not local and (each.number in there) is local]
             if changed:
