@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from aggregator.errors import ObjectMissingError, SegmentMissingError
 from aggregator.model import SegmentInfo, StoredSegment
@@ -48,6 +49,18 @@ def parse_name(name: str) -> tuple[int, int] | None:
     """The number and the checksum of the segment that an object holds; None for other objects."""
     found = _NAME.fullmatch(name)
     return None if found is None else (int(found[1]), int(found[2], 16))
+
+
+def readable_place(settings: StoreSettings, segment: SegmentInfo | StoredSegment) -> str:
+    """The object of a segment as `esformat.open` takes it, in any process: a path or a URI."""
+    address = f"{settings.address}/{object_name(segment)}"
+    scheme, _, rest = address.partition("://")
+    if scheme == "file":
+        return unquote(urlsplit(address).path)
+    if scheme == "az":
+        account, container, path = rest.split("/", 2)
+        return f"abfs://{container}@{account}.dfs.core.windows.net/{path}"
+    return address
 
 
 def segment_sizes(store: Store) -> dict[str, int]:
