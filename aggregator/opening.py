@@ -40,6 +40,7 @@ def open_catalog(
     store_cache: int | str | None = None,
     ship_interval: str | None = None,
     lease: str | None = None,
+    history: str | None = None,
     tuning: Tuning | None = None,
 ) -> Catalog:
     """Open the catalog in the directory `path`; make it where it is absent. One process may write to it.
@@ -64,6 +65,8 @@ def open_catalog(
     ship_interval: so often what was acknowledged goes there; a second unless it is set. With durability="store" nothing
         is acknowledged before.
     lease: for so long nobody else takes the catalog over from the store, unless it is renewed; ten seconds unless set.
+    history: for so long the store keeps what it needs to restore the catalog as it was; an hour unless set. What was
+        erased stays there as long.
     tuning: sizes and pauses that only tests change.
 
     Raises CatalogLockedError (another process writes to it), CatalogNotFoundError (read_only), CorruptManifestError,
@@ -78,7 +81,7 @@ def open_catalog(
         file_mode = parse_mode(file_mode)
     make_directory_tree(layout.root)
     checked = Limits.of(dict(limits) if isinstance(limits, Mapping) else limits)
-    chosen = partial(_store_settings, store, keep_local, store_cache, ship_interval, lease)
+    chosen = partial(_store_settings, store, keep_local, store_cache, (ship_interval, lease, history))
     options: dict[str, Any] = {"sealing": sealing, "file_mode": file_mode, "tuning": tuning, "store": chosen}
     return Catalog(WriterEngine(layout, Durability.of(durability), checked, now_us, **options))
 
@@ -124,15 +127,15 @@ def _store_settings(
     address: str | None,
     keep_local: Any,
     cache: int | str | None,
-    interval: str | None,
-    lease: str | None,
+    shipping: tuple[str | None, str | None, str | None],
     before: StoreSettings | None,
 ) -> StoreSettings | None:
     """The settings of a store that were given, and for the rest those that there were."""
     if before is None and address is None:
-        if any(given is not None for given in (keep_local, cache, interval, lease)):
+        if any(given is not None for given in (keep_local, cache, *shipping)):
             raise InvalidRequestError(
-                "keep_local, store_cache, ship_interval and lease are for a catalog with a store", hint="give `store`"
+                "keep_local, store_cache, ship_interval, lease and history are for a catalog with a store",
+                hint="give `store`",
             )
         return None
     settings = before or StoreSettings(address or "")
@@ -143,11 +146,10 @@ def _store_settings(
         settings = replace(settings, keep_local=KeepLocal.of(given))
     if cache is not None:
         settings = replace(settings, cache_bytes=checked_size(cache, "store_cache"))
-    if interval is not None:
-        us = checked_duration(interval, "ship_interval")
-        settings = replace(settings, shipping=replace(settings.shipping, interval_us=us))
-    if lease is not None:
-        settings = replace(settings, shipping=replace(settings.shipping, lease_us=checked_duration(lease, "lease")))
+    for name, given in zip(("interval", "lease", "history"), shipping, strict=True):
+        if given is not None:
+            changed = {f"{name}_us": checked_duration(given, name)}
+            settings = replace(settings, shipping=replace(settings.shipping, **changed))
     return settings
 
 

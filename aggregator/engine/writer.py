@@ -57,6 +57,8 @@ from aggregator.storage.store.objects import Objects, object_name, open_store, s
 from esformat import ClosedError, EsdbError
 
 MIN_BYTES = 1 << 20
+PUT_AT_CLOSE_BYTES = 256 << 20
+"""So much is brought to the store before a catalog is closed: a few seconds' worth."""
 UNSHIPPED = 1 << 32
 """So many record indexes of each partition nobody gets after a catalog came back from a store: a writer may have given
 them to events that had not been shipped. Its log would have had to hold more events than that.
@@ -373,8 +375,7 @@ class WriterEngine:
             closing.callback(self.pins.close)
             closing.callback(self.pool.close)
             closing.callback(self._end_process)
-            if self.shipper is not None:
-                closing.callback(self.shipper.close)
+            closing.callback(self._close_shipper)
             closing.callback(self._close_log)
             self.state.arrivals.end()
             if self.shipper is not None:
@@ -398,6 +399,14 @@ class WriterEngine:
                     self.facts.keep()
         finally:
             self._closed = True
+
+    def _close_shipper(self) -> None:
+        """Bring to the store what is not there, unless segments would take long: the next opening goes on then."""
+        if self.shipper is not None:
+            tier = self.upkeep.tier
+            few = sum(info.size_bytes for info in tier.waiting()) <= PUT_AT_CLOSE_BYTES
+            tier.stopping = False
+            self.shipper.close(publish=few)
 
     def _end_process(self) -> None:
         if self.sealing_process is not None:

@@ -376,9 +376,9 @@ class Shipper:
             self._closing = True
             self._condition.notify_all()
 
-    def close(self) -> None:
+    def close(self, *, publish: bool = True) -> None:
         """Bring the rest to the store, and give the lease back. The log is closed, the manifest is not. Never raises:
-        what does not arrive now, the next opening brings.
+        what does not arrive now, the next opening brings. publish: also a copy of the manifest; else the lease lapses.
         """
         self.stop()
         for thread in self._threads:
@@ -386,7 +386,10 @@ class Shipper:
         if self._failure is not None or self._catalog.log.failure is not None:
             return
         try:
-            self.publish(whole=True)
-            self.lease.release()
+            if publish:
+                self.publish(whole=True)
+                self.lease.release()
+            else:
+                self.ship()
         except (EsdbError, OSError) as error:
             logger.warning("the catalog's store does not have all of it: %s", error)
