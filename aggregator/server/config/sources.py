@@ -190,7 +190,6 @@ KEYS: Mapping[str, Key] = {
     "catalog.storage.monitor": Key(
         ("catalog", "storage_monitor"), _flag, "false: catalog.storage.min_available is off"
     ),
-    "catalog.store": Key(("catalog", "store"), _text, "object store of sealed segments, such as s3://bucket/prefix"),
     "catalog.keep_local.bytes": Key(("keep_local", "bytes"), _size, "of those, what stays on the disk: the newest"),
     "catalog.keep_local.age": Key(("keep_local", "age_us"), _age, "likewise, by the age of their events"),
     "catalog.store_cache": Key(("catalog", "store_cache"), _size, "on the disk, what was read of the store"),
