@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from aggregator.base.forked import Owner
 from aggregator.base.memory_budget import Budget
@@ -20,8 +21,6 @@ from aggregator.engine.recovery.replay import Replay
 from aggregator.engine.seal.poison import Quarantine
 from aggregator.engine.seal.process import POSSIBLE, PREFIX, SealingProcess
 from aggregator.engine.seal.sealer import Sealer
-from aggregator.engine.shipping.attached import attach
-from aggregator.engine.shipping.shipper import Shipper
 from aggregator.engine.upkeep.scheduler import Scheduler
 from aggregator.engine.upkeep.upkeep import LOG_SHARE, Upkeep
 from aggregator.errors import CatalogLockedError, CorruptManifestError, InvalidRequestError
@@ -55,6 +54,9 @@ from aggregator.storage.state.state import CatalogState, Snapshot, Topic
 from aggregator.storage.state.streams import StreamIndex
 from aggregator.storage.store.objects import Objects, object_name, open_store, segment_sizes
 from esformat import ClosedError, EsdbError
+
+if TYPE_CHECKING:
+    from aggregator.engine.shipping.shipper import Shipper
 
 MIN_BYTES = 1 << 20
 PUT_AT_CLOSE_BYTES = 256 << 20
@@ -196,6 +198,9 @@ class WriterEngine:
             if in_store:
                 raise InvalidRequestError('durability="store" needs a store', hint="give its address, as store=…")
             return None
+        from aggregator.engine.shipping.attached import attach  # here: most catalogs have no store
+        from aggregator.engine.shipping.shipper import Shipper
+
         if self.manifest.get(IDENTITY) is None:
             self.manifest.put(IDENTITY, secrets.token_hex(8))
         make_directory(self.layout.log)

@@ -54,7 +54,11 @@ def write(
     ) as catalog:  # fmt: skip
         topic = catalog.topic("t") if "t" in catalog.topics() else catalog.create_topic("t")
         told.note("opened")
-        _append(catalog, topic, told, client, batches)
+        try:
+            _append(catalog, topic, told, client, batches)
+        except aggregator.FencedError:
+            told.note("fenced")
+            raise
         told.note("done")
 
 
@@ -71,9 +75,6 @@ def _append(catalog: aggregator.Catalog, topic: aggregator.Topic, told: Notes, c
         while True:
             try:
                 receipt = topic.append(rows, partition, producer=client, sequence=number)
-            except aggregator.FencedError:
-                told.note("fenced", number)
-                raise
             except aggregator.OverloadedError:
                 time.sleep(0.05)
             else:

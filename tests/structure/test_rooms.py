@@ -66,6 +66,7 @@ AGGREGATOR_OWNERS = {
     "uvloop": {"server"},
     "yaml": {"server"},
     "xxhash": {"storage"},
+    "zstandard": {"storage"},
 }
 PARTS = {"esformat.parts", "esformat.cli.parts", "esformat.spark.parts"}  # export what users do not get
 EVERYWHERE = {"numpy", "pyarrow"}

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import zstandard
-
 from aggregator.engine.shipping.attached import read_object
 from aggregator.engine.shipping.laying import drop_before, lay
 from aggregator.errors import CatalogNotFoundError, CorruptLogError, CorruptManifestError, ObjectMissingError
@@ -28,6 +26,7 @@ from aggregator.storage.store.shipped import (
     LogObject,
     log_name,
     manifest_sequence,
+    unpacked,
 )
 
 logger = logging.getLogger("aggregator")
@@ -208,12 +207,12 @@ class Mirror:
             stored = self._store.get(announced.name)
             if f"{checksum64(stored):016x}" != announced.checksum:
                 raise CorruptManifestError("its checksum does not match")
-            image = zstandard.ZstdDecompressor().decompress(stored)
+            image = unpacked(stored)
         except ObjectMissingError:
             self._tell(announced.name, MISSING)
             return False
-        except (CorruptManifestError, zstandard.ZstdError) as error:
-            self._tell(announced.name, str(error))
+        except CorruptManifestError as error:
+            self._tell(announced.name, error.message)
             return False
         self._replace_manifest(image)
         self.at.announced = announced

@@ -16,8 +16,6 @@ from pathlib import Path
 from threading import Condition, Lock, RLock, Thread
 from typing import Protocol
 
-import zstandard
-
 from aggregator.engine.seal.quarantine_file import batch_path
 from aggregator.engine.shipping.attached import Attached, read_object
 from aggregator.engine.shipping.history import Kept, outdated
@@ -42,6 +40,7 @@ from aggregator.storage.store.shipped import (
     Piece,
     log_name,
     manifest_name,
+    packed,
     quarantined_object,
 )
 from esformat import EsdbError
@@ -231,7 +230,7 @@ class Shipper:
                 )
             finally:
                 pin.release()
-            stored = zstandard.ZstdCompressor(level=3).compress(copy.image)
+            stored = packed(copy.image)
             name = manifest_name(self._sequence, self.lease.terms.epoch)
             self._store.put(name, stored, create=True)
             announced = Announced(name, len(stored), f"{checksum64(stored):016x}", copy.change, sequence, position)

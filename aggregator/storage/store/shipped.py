@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from aggregator.errors import CorruptLogError, UnknownVersionError
+import zstandard
+
+from aggregator.errors import CorruptLogError, CorruptManifestError, UnknownVersionError
 from aggregator.storage.files.checksum import checksum64
 
 CATALOG, LEASE = "catalog.json", "lease.json"
@@ -134,6 +136,19 @@ def manifest_sequence(name: str) -> int | None:
     """From which object of the log on a copy may be announced; None for other objects."""
     found = _MANIFEST_NAME.fullmatch(name)
     return None if found is None else int(found[1])
+
+
+def packed(image: bytes) -> bytes:
+    """A copy of the manifest, as it is put."""
+    return zstandard.ZstdCompressor(level=3).compress(image)
+
+
+def unpacked(stored: bytes) -> bytes:
+    """A copy as it was before. Raises CorruptManifestError."""
+    try:
+        return zstandard.ZstdDecompressor().decompress(stored)
+    except zstandard.ZstdError as error:
+        raise CorruptManifestError(f"it cannot be decompressed: {error}") from None
 
 
 def quarantined_object(number: int, checksum: int) -> str:
