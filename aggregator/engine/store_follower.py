@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock
 
@@ -72,13 +72,15 @@ class TemporaryStoreReader(StoreReaderEngine):
     """The same, in a directory that goes when it is closed."""
 
     def __init__(self, store: Store, clock: Callable[[], int]) -> None:
-        with ExitStack() as undoing:
-            root = Path(tempfile.mkdtemp(prefix="aggregator-"))
-            undoing.callback(shutil.rmtree, root, ignore_errors=True)
+        root = Path(tempfile.mkdtemp(prefix="aggregator-"))
+        self._remove = weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)  # also when the program ends
+        try:
             super().__init__(store, Layout(root), clock)
-            undoing.pop_all()
+        except BaseException:
+            self._remove()
+            raise
 
     def close(self) -> None:
         """Let go of everything."""
         super().close()
-        shutil.rmtree(self.layout.root, ignore_errors=True)
+        self._remove()

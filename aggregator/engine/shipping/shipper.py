@@ -255,8 +255,8 @@ class Shipper:
         """Bring a change of the manifest to the store that somebody is about to be told of, and that neither segments
         nor log tell. Never raises: where the store does not answer for so long, it goes there later.
         """
-        give_up = time.monotonic() + wait_s
-        while self._published < (noted := self._noted) or noted < self._noted:
+        give_up, wanted = time.monotonic() + wait_s, self._noted
+        while self._published < wanted:
             try:
                 self.publish()
             except LogFailedError:
