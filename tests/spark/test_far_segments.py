@@ -8,7 +8,7 @@ import aggregator
 from aggregator.errors import SegmentMissingError
 from tests.spark.test_replaced import fill, reader, rows
 
-pytestmark = pytest.mark.usefixtures("quiet")
+pytestmark = pytest.mark.usefixtures("quiet", "unshipped")
 
 
 @pytest.fixture(params=["s3", "file"])

@@ -190,7 +190,7 @@ KEYS: Mapping[str, Key] = {
     "catalog.storage.monitor": Key(
         ("catalog", "storage_monitor"), _flag, "false: catalog.storage.min_available is off"
     ),
-    "catalog.keep_local.bytes": Key(("keep_local", "bytes"), _size, "of those, what stays on the disk: the newest"),
+    "catalog.keep_local.bytes": Key(("keep_local", "bytes"), _size, "of sealed segments, what stays on the disk"),
     "catalog.keep_local.age": Key(("keep_local", "age_us"), _age, "likewise, by the age of their events"),
     "catalog.store_cache": Key(("catalog", "store_cache"), _size, "on the disk, what was read of the store"),
     "catalog.checkpoint_interval": Key(("catalog", "checkpoint_interval_s"), _seconds, "how often health is checked"),

@@ -9,6 +9,8 @@ import pytest
 import aggregator
 from tests.aggregator.cli.test_aggregator_examples import examples, parts
 
+pytestmark = pytest.mark.usefixtures("unshipped")
+
 
 @pytest.fixture
 def stored(clicks, tmp_path):

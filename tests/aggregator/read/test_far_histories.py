@@ -14,6 +14,7 @@ from esformat import Event
 if TYPE_CHECKING:
     from benchmarks.s3_endpoint import S3Endpoint
 
+pytestmark = pytest.mark.usefixtures("unshipped")
 SPACES, EACH = 400, 10
 
 

@@ -12,7 +12,7 @@ from aggregator.errors import StoreError
 from aggregator.storage.store.objects import object_name
 from tests.aggregator.engine.upkeep.test_tier import EVENTS, damaged, filled, objects, opened, rows
 
-pytestmark = pytest.mark.usefixtures("quiet")
+pytestmark = pytest.mark.usefixtures("quiet", "unshipped")
 
 
 @pytest.fixture

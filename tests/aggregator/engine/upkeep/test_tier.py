@@ -22,6 +22,7 @@ from esformat import CorruptSegmentError
 if TYPE_CHECKING:
     from benchmarks.s3_endpoint import S3Endpoint
 
+pytestmark = pytest.mark.usefixtures("unshipped")
 EVENTS = 200
 
 
