@@ -17,7 +17,7 @@ from aggregator.engine.shipping.mirror import Mirror
 from aggregator.model import Problem
 from aggregator.policy import StoreSettings
 from aggregator.storage.files.layout import Layout
-from aggregator.storage.log.file import Frame, list_files
+from aggregator.storage.log.file import Frame
 from aggregator.storage.store.client import Store
 from aggregator.storage.store.objects import Objects
 
@@ -54,9 +54,9 @@ class StoreReaderEngine(ReaderEngine):
             super().refresh()
 
     def _new_frames(self) -> list[Frame]:
-        files = list_files(self.layout.log)
-        if files:  # what lies before is in segments that the manifest names
-            self._tail.position = max(self._tail.position, files[0][0])
+        announced = self.mirror.at.announced
+        if announced is not None:  # what lies before is in segments that the manifest names
+            self._tail.position = max(self._tail.position, announced.position)
         return self._tail.read(whole=True)
 
     def _make_objects(self) -> Objects:

@@ -211,6 +211,7 @@ class WriterEngine:
 
     def _begin_shipping(self, shipper: Shipper) -> None:
         noted, keep = self.manifest.note_change, self.manifest.keep_facts
+        tier, lease_s = self.upkeep.tier, shipper.lease.terms.length_s
 
         def note(change: int) -> None:
             noted(change)
@@ -220,14 +221,15 @@ class WriterEngine:
             changed = self.manifest.has_changed
             keep()
             if changed:
-                shipper.publish_changed(shipper.lease.terms.length_s)
+                shipper.publish_changed(lease_s)
 
         self.manifest.note_change, self.manifest.keep_facts = note, keep_and_publish
-        shipper.push = self.upkeep.tier.push
-        self.upkeep.tier.kept, self.upkeep.tier.check_mine = shipper.kept, shipper.check_mine
+        shipper.push = tier.push
+        tier.kept, tier.check_mine = shipper.kept, shipper.check_mine
+        tier.announce = lambda: shipper.publish_changed(lease_s)
         shipper.start(self)
         if not self.state.segment_bytes:  # else readers find it as soon as all of them are there
-            shipper.publish_changed(shipper.lease.terms.length_s)
+            shipper.publish_changed(lease_s)
 
     def _settle_store(self) -> None:
         """Keep where the catalog's store is. Raises InvalidRequestError where segments lie in another one."""

@@ -87,6 +87,8 @@ class Tier:
         """Names of objects that manifests in the store still name; whoever publishes these has its own."""
         self.check_mine: Callable[[], None] = lambda: None
         """Raises FencedError where another writer has taken the catalog over in the store."""
+        self.announce: Callable[[], None] = lambda: None
+        """Publishes a manifest that names retired segments no more."""
         self.pushed = self.pushed_bytes = self.failures = 0
         """Since the catalog was opened: segments that arrived, their bytes, and attempts that failed."""
         self.problem: str | None = None
@@ -320,6 +322,8 @@ class Tier:
     def remove(self) -> int:
         """Delete objects of retired segments that nobody reads; gives how many. Raises StoreError."""
         count = 0
+        if self._rows.leaving():
+            self.announce()
         while batch := list(islice(self._removable(), DELETED_AT_ONCE)):
             self._check_going_on()
             self.check_mine()

@@ -39,8 +39,6 @@ def place(tmp_path: Path) -> Path:
 
 
 def opened(tmp_path: Path, **options: Any) -> aggregator.Catalog:
-    if "store" in options:
-        options.setdefault("history", "0s")  # what is retired goes at once
     return aggregator.open(tmp_path / "data", **options)
 
 
