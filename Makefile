@@ -57,6 +57,7 @@ bench: $(VENV)/bench.stamp  ## Measure against the peers and rewrite docs/benchm
 	$(BIN)/python -m benchmarks.spark --write-docs
 	$(BIN)/python -m benchmarks.lql --write-docs
 	$(BIN)/python -m benchmarks.server --write-docs
+	$(BIN)/python -m benchmarks.page --write-docs
 
 wheel: $(VENV)/demo.stamp  ## Build a wheel for this Python on any Linux of glibc 2.17 or newer, into dist/.
 	$(BIN)/python -m pip wheel --quiet --no-deps --config-settings glibc=2.17 --wheel-dir dist .

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
         UnknownVersionError,
     )
     from aggregator.model import Problem, Receipt
+    from aggregator.opening import Catalogs, open_many, promote, rebuild_manifest, restore
     from aggregator.opening import open_catalog as open
-    from aggregator.opening import rebuild_manifest, restore
     from aggregator.policy import Durability, KeepLocal, Limits, Retention, Roll
     from aggregator.read.scan import Scan
     from aggregator.streams.selection import Selection
@@ -69,7 +69,7 @@ else:
                 "UnknownVersionError"
             ),
             "aggregator.model": "Problem Receipt",
-            "aggregator.opening": "open=open_catalog rebuild_manifest restore",
+            "aggregator.opening": "Catalogs open=open_catalog open_many promote rebuild_manifest restore",
             "aggregator.engine.store_view": "StoreView",
             "aggregator.policy": "Durability KeepLocal Limits Retention Roll",
             "aggregator.engine.quarantine": "Quarantined QuarantineView",
@@ -91,6 +91,7 @@ __all__ = [
     "Catalog",
     "CatalogLockedError",
     "CatalogNotFoundError",
+    "Catalogs",
     "ClockReport",
     "Collected",
     "CompactionReport",
@@ -135,6 +136,8 @@ __all__ = [
     "Traces",
     "UnknownVersionError",
     "open",
+    "open_many",
+    "promote",
     "rebuild_manifest",
     "restore",
 ]

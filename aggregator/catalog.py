@@ -28,6 +28,7 @@ from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import InvalidRequestError, TopicExistsError, TopicNotFoundError
 from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Problem, Receipt, TopicInfo
 from aggregator.policy import Retention, Roll
+from aggregator.storage.files.following import read_following
 from aggregator.storage.files.usage import measure
 from aggregator.storage.manifest import PipeRows, StoredRows
 from aggregator.storage.state.notify import Arrivals
@@ -40,6 +41,7 @@ from esformat import ClosedError
 from esformat.parts import html_facts, to_bound
 
 if TYPE_CHECKING:
+    from aggregator.engine.many import ManyEngine
     from aggregator.streams.selection import Selection
     from aggregator.streams.tail import Tail
     from esformat.sql import Database, Parameters, Rows, Session
@@ -48,6 +50,13 @@ if TYPE_CHECKING:
 def _open_copy(address: str) -> Catalog:
     """The catalog that was pickled, for reading only."""
     return Catalog(reader_of(address))
+
+
+def many_engine(catalogs: Sequence[Catalog]) -> ManyEngine:
+    """What stands behind several catalogs that are open for reading, as one."""
+    from aggregator.engine.many import ManyEngine  # here: few programs need it
+
+    return ManyEngine([each._backend for each in catalogs if isinstance(each._backend, ReaderEngine)])
 
 
 def _check_not_streams(name: str, what: str) -> None:
@@ -110,6 +119,12 @@ class Catalog(Closing):
     def path(self) -> Path:
         """The catalog's directory."""
         return self._backend.layout.root
+
+    @property
+    def identity(self) -> str:
+        """What tells the catalog from others, copies of it aside: 16 hexadecimal digits."""
+        self._check_open()
+        return self._backend.state.lineage.identity.hex()
 
     @property
     def read_only(self) -> bool:
@@ -415,6 +430,7 @@ class Catalog(Closing):
         waiting = sum(size for _, size, _ in self._backend.manifest.retired_files())
         _, let_go = StoredRows(self._backend.manifest).let_go()
         segments = sum(facts["sealed_bytes"] for facts in topics.values()) - let_go
+        following = read_following(self._backend.layout.following)
         facts: dict[str, Any] = {
             "path": str(self.path), "rows": sum(mine["rows"] for mine in topics.values()),
             "segments": sum(mine["segments"] for mine in topics.values()),
@@ -422,6 +438,7 @@ class Catalog(Closing):
             "problems": len(self.problems()), "quarantined": len(self.quarantine.entries()),
             "clock": asdict(self.clock()), "topics": topics,
             "pipes": tables.pipe_facts(self._backend, self._pipes), "scans": scan_stats(self._backend.pool.windows),
+            "follows": None if following is None else following.lag(now_us()),
         }  # fmt: skip
         stored = store_stats(self._backend)
         if stored is not None:

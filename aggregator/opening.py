@@ -1,27 +1,37 @@
-"""`open` and `rebuild_manifest`: from a directory to a catalog."""
+"""`open`, `open_many`, `promote` and `rebuild_manifest`: from directories to catalogs."""
 
 from __future__ import annotations
 
+import glob
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from aggregator.base.reports import RebuildReport, RestoreReport
-from aggregator.catalog import Catalog
+from aggregator.base.result import Closing
+from aggregator.catalog import Catalog, many_engine
 from aggregator.engine.backend import is_store, reader_of
 from aggregator.engine.follower import ReaderEngine
-from aggregator.engine.recovery.rebuild import rebuild
 from aggregator.engine.writer import WriterEngine, now_us
-from aggregator.errors import CatalogNotFoundError, InvalidRequestError
+from aggregator.errors import CatalogNotFoundError, InvalidRequestError, TopicNotFoundError
 from aggregator.policy import Durability, KeepLocal, Limits, StoreSettings, Tuning, checked_duration, checked_size
 from aggregator.storage.files.layout import Layout
-from aggregator.storage.files.modes import create_directory, parse_mode
+from aggregator.storage.files.modes import MANIFEST, create_directory, parse_mode
+from aggregator.topic import Topic
 from esformat.parts import to_microseconds
+
+if TYPE_CHECKING:
+    from aggregator.streams.selection import Selection
+    from aggregator.streams.tail import Tail
+    from esformat.sql import Parameters, Rows, Session
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -110,6 +120,120 @@ def restore(
     return run(store, layout, until_us, progress or (lambda done, total: None))
 
 
+class Catalogs(Closing):
+    """Several catalogs that are read as one. Safe to share between threads; close it, or use it as a context manager.
+
+    A topic has the events of all catalogs that have one of that name; its partitions are called `catalog/partition`.
+    Each use sees each catalog as it is then, and none of a batch by half.
+    """
+
+    def __init__(self, catalogs: Sequence[Catalog]) -> None:
+        """Made by `open_many`."""
+        self._catalogs = tuple(catalogs)
+        self._engine = many_engine(self._catalogs)
+
+    def __repr__(self) -> str:
+        return f"<aggregator.Catalogs, {len(self._catalogs)} of them, {len(self._engine.state.topics)} topics>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy in another process opens the same directories."""
+        return open_many, ([str(path) for path in self.paths],)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The directories, in order."""
+        return tuple(catalog.path for catalog in self._catalogs)
+
+    def topics(self) -> tuple[str, ...]:
+        """Names of the topics that any catalog has."""
+        self._engine.refresh()
+        return tuple(self._engine.state.topics)
+
+    def topic(self, name: str) -> Topic:
+        """A topic, for its scans, spaces and values of indexes, of those indexes that all catalogs have.
+
+        Raises TopicNotFoundError.
+        """
+        self._engine.refresh()
+        found = self._engine.state.topics.get(name)
+        if found is None:
+            raise TopicNotFoundError(f"no topic {name!r} in any catalog", path=str(self._engine.layout.root))
+        return Topic(self._engine, found)
+
+    def query(self, text: str) -> Selection | pa.Table:
+        """Run an LQL statement over all: a SELECT, EXPLAIN or SHOW PARTITIONS. See `Catalog.query`.
+
+        Raises InvalidRequestError, ReadOnlyError.
+        """
+        from aggregator import lql  # here, as below: a start has no use for it
+        from aggregator.lql.parse.tree import DescribePipe, ShowPipes
+        from aggregator.streams import statements
+
+        if isinstance(lql.parse_statement(text), ShowPipes | DescribePipe):
+            raise InvalidRequestError("pipes are a catalog's own", hint="ask the catalog that has it")
+        return statements.run(self._engine, text)
+
+    def tail(self, text: str, timeout_s: float | None = None) -> Tail:
+        """Follow a SELECT over all. See `Catalog.tail`."""
+        from aggregator.streams import statements
+
+        return statements.follow(self._engine, text, timeout_s)
+
+    @cached_property
+    def _session(self) -> Session:
+        from aggregator import sql  # needs the extra `sql`
+
+        return sql.session(self._engine)
+
+    def sql(self, statement: str, parameters: Parameters = None) -> Rows:
+        """Rows that answer a statement in SQL over the topics. See `Catalog.sql`."""
+        return self._session.ask(statement, parameters)
+
+    def streams(self, expression: str = "") -> list[dict[str, str]]:
+        """The tags of each stream that an expression selects, of all catalogs. See `Catalog.streams`."""
+        found = {tuple(sorted(tags.items())) for catalog in self._catalogs for tags in catalog.streams(expression)}
+        return [dict(tags) for tags in sorted(found)]
+
+    def stats(self) -> dict[str, dict[str, Any]]:
+        """What each catalog holds and takes, by its path. See `Catalog.stats`."""
+        return {str(catalog.path): catalog.stats() for catalog in self._catalogs}
+
+    def close(self) -> None:
+        """Close all of them."""
+        session = self.__dict__.pop("_session", None)
+        if session is not None:
+            session.close()
+        self._engine.close()
+        for catalog in self._catalogs:
+            catalog.close()
+
+
+def open_many(paths: AnyPath | Iterable[AnyPath]) -> Catalogs:
+    """Open several catalogs for reading, as one: what their writers acknowledged is seen by the next scan.
+
+    paths: one or several of: a catalog's directory; a pattern (`*`, `?`, `[…]`, `**`) of directories, of which those
+        are opened that hold a catalog. Each counts once, in the order of their names.
+    Raises CatalogNotFoundError where there is none, and what `open` raises.
+    """
+    several = [paths] if isinstance(paths, str | bytes | os.PathLike) else list(paths)
+    found = sorted({each for given in several for each in _catalogs_at(os.fsdecode(given))})
+    with ExitStack() as opened:
+        catalogs = [opened.enter_context(open_catalog(path, read_only=True)) for path in found]
+        if not catalogs:
+            raise CatalogNotFoundError("no catalog found", path=", ".join(map(os.fsdecode, several)))
+        made = Catalogs(catalogs)
+        opened.pop_all()
+        return made
+
+
+def _catalogs_at(given: str) -> list[str]:
+    """The directories that a path or pattern names."""
+    if not glob.has_magic(given) or Path(given).is_dir():
+        return [str(_layout(given).root)]
+    found = map(Path, glob.glob(given, recursive=True))  # noqa: PTH207  absolute patterns, too
+    return [str(path.absolute()) for path in found if (path / MANIFEST).is_file()]
+
+
 def rebuild_manifest(
     path: AnyPath, *, store: str | None = None, progress: Callable[[int, int], None] | None = None
 ) -> RebuildReport:
@@ -120,6 +244,8 @@ def rebuild_manifest(
     store: address of the store that has segments without files; None: as `catalog.facts` has it.
     Raises CatalogNotFoundError, CatalogLockedError, StoreError, OSError.
     """
+    from aggregator.engine.recovery.rebuild import rebuild  # here: few programs need it
+
     return rebuild(_layout(path), now_us, progress or (lambda done, total: None), store)
 
 
@@ -151,6 +277,19 @@ def _store_settings(
             changed = {f"{name}_us": checked_duration(given, name)}
             settings = replace(settings, shipping=replace(settings.shipping, **changed))
     return settings
+
+
+def promote(path: AnyPath) -> dict[str, Any]:
+    """Make a directory that followed a server a catalog of its own, which gives no record index that the server gave;
+    gives how far the copy had come, as `Catalog.stats()["follows"]`. The follower must have been stopped.
+
+    Each partition goes on 2^32 record indexes behind the last that was copied: the server may have given some of those
+    since. Nothing keeps the server from going on: stop it before, or its later events are in no copy.
+    Raises InvalidRequestError (it follows nobody, or is not whole), CatalogLockedError (the follower runs), OSError.
+    """
+    from aggregator.engine.recovery.promote import promote as promote_follower  # here: few programs need it
+
+    return promote_follower(_layout(path), now_us).lag(now_us())
 
 
 def make_directory_tree(root: Path) -> None:

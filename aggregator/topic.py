@@ -242,7 +242,9 @@ class Topic(Unpicklable, Scans[Scan]):
 
     def segments(self) -> list[dict[str, Any]]:
         """The sealed segments by time: `segment` (its number), `partition`, `level`, `rows`, `bytes`, first and last
-        times (µs) and record indexes, both included, and `created_us`. Plain mappings of what JSON takes.
+        times (µs) and record indexes, both included, `created_us`, and `state`: "sealed", "merging" while another is
+        made of it, or "erasing" where it may hold events that are hidden and not gone yet. Plain mappings of what JSON
+        takes.
         """
         self._backend.refresh()
         return segment_facts(self._topic, self._backend.state)

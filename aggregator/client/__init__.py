@@ -7,6 +7,7 @@ from esformat.parts import lazily
 if TYPE_CHECKING:
     from aggregator.client.async_client import AsyncAnswer, AsyncClient, AsyncTopic
     from aggregator.client.client import Client, RemoteTopic
+    from aggregator.client.following.follower import Follower
     from aggregator.client.http.errors import (
         AccessDeniedError,
         BodyTooLargeError,
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from aggregator.client.http.retry import Retry
     from aggregator.client.log_handler import LogHandler
     from aggregator.client.plateau import PlateauClient, PlateauPage, PlateauRecords, PlateauTopic, Span
+    from aggregator.client.routing import RoutingClient
     from aggregator.client.scan import RemoteRows, RemoteScan, RemoteSelection
     from aggregator.client.tail import Page, RemoteTail
     from aggregator.client.writing.async_writer import AsyncWriter
@@ -30,6 +32,7 @@ else:
             "aggregator.client.async_client": "AsyncAnswer AsyncClient AsyncTopic",
             "aggregator.client.writing.async_writer": "AsyncWriter",
             "aggregator.client.client": "Client RemoteTopic",
+            "aggregator.client.following.follower": "Follower",
             "aggregator.client.http.errors": (
                 "AccessDeniedError BodyTooLargeError TruncatedAnswerError UnavailableError WriteFailedError"
             ),
@@ -37,6 +40,7 @@ else:
             "aggregator.client.writing.outbox": "Unsent",
             "aggregator.client.plateau": "PlateauClient PlateauPage PlateauRecords PlateauTopic Span",
             "aggregator.client.http.retry": "Retry",
+            "aggregator.client.routing": "RoutingClient",
             "aggregator.client.scan": "RemoteRows RemoteScan RemoteSelection",
             "aggregator.client.writing.sizing": "Sizing",
             "aggregator.client.tail": "Page RemoteTail",
@@ -52,6 +56,7 @@ __all__ = [
     "AsyncWriter",
     "BodyTooLargeError",
     "Client",
+    "Follower",
     "LogHandler",
     "Page",
     "PlateauClient",
@@ -64,6 +69,7 @@ __all__ = [
     "RemoteTail",
     "RemoteTopic",
     "Retry",
+    "RoutingClient",
     "Sizing",
     "Span",
     "TruncatedAnswerError",

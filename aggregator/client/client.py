@@ -27,7 +27,7 @@ class Client(Closing):
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         *,
         token: str | None = None,
         timeout_s: float = 30.0,
@@ -36,7 +36,9 @@ class Client(Closing):
         ca_file: str | os.PathLike[str] | None = None,
         client_cert: tuple[str, str] | None = None,
     ) -> None:
-        """url: http://host:port or https://…. token: for the header Authorization.
+        """url: http://host:port or https://…; of several servers that have the same catalog, as one and those that
+            follow it, all: where one cannot do something, because it is gone or only follows, the next one is asked.
+        token: for the header Authorization.
 
         timeout_s: for a connection, a piece of a request and a piece of an answer.
         retry: what is done when the server is busy, fails or cannot be reached; tried for a minute by default. Every

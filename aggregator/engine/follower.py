@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from threading import Lock
 
 from aggregator.base.forked import Owner
-from aggregator.engine.recovery.replay import Names, Replay
+from aggregator.engine.recovery.replay import Replay
 from aggregator.errors import CatalogNotFoundError, CorruptManifestError, ManifestFailedError
 from aggregator.model import Problem, SegmentInfo
 from aggregator.storage.files.layout import Layout
@@ -42,7 +42,6 @@ class ReaderEngine:
 
     look_s = 0.05
     """It hears nothing from the writer: whoever waits for events looks so often."""
-    _names: Names | None = None  # what the log defines the manifest has
 
     def __init__(self, layout: Layout, clock: Callable[[], int]) -> None:
         """Raises CatalogNotFoundError, CorruptManifestError, UnknownVersionError."""
@@ -80,6 +79,11 @@ class ReaderEngine:
                     raise
                 else:
                     break
+        if self.layout.following.exists():
+            raise CatalogNotFoundError(
+                "the copy of a server's catalog is not whole yet", path=str(self.layout.root),
+                hint="it is when `aggregator follow` has copied all that there was at its beginning",
+            )  # fmt: skip
         if any(self.layout.segments.glob("*/*")) or any(self.layout.log.glob("*")):
             raise CatalogNotFoundError("its manifest is missing", path=str(self.layout.manifest), hint=REBUILD)
         raise CatalogNotFoundError(
@@ -104,6 +108,7 @@ class ReaderEngine:
                 self.state.lineage = self._incarnations.lineage()
             if max(self.manifest.change(), self._tail.change) != self.state.change:
                 self._apply(self._load(self.state.change))
+                self.state.arrivals.tell()  # segments may have come that were never in the log
             self._take(frames)
 
     def _load(self, since: int = -1) -> Contents:
@@ -150,8 +155,11 @@ class ReaderEngine:
         retired = list(contents.retired)
         for segment in contents.segments:
             owner, _ = state.partitions[segment.partition]
+            known = owner.segments.get(segment.number)
+            if known == segment:  # the manifest was replaced, as a whole
+                continue
             added.setdefault(owner.info.number, []).append(segment)
-            if segment.number in owner.segments:  # another file came in its place
+            if known is not None:  # another file came in its place
                 retired.append(segment.number)
         state.take_over(added, retired, {p.number: p.sealed_index for p in contents.partitions}, contents.change)
         with state.view_lock:
@@ -177,7 +185,7 @@ class ReaderEngine:
                 self.pool.forget(number)
 
     def _take(self, frames: list[Frame]) -> None:
-        replay = Replay(self.state, None, self._clock, self._names)
+        replay = Replay(self.state, None, self._clock)
         for frame in frames:
             replay.take(frame)
             self._tail.position = frame.end  # not before: an error or an interrupt must not lose it

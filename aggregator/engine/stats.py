@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -10,10 +11,12 @@ import pyarrow as pa
 from aggregator.base.window_budget import WindowBudget
 from aggregator.model import QuarantinedBatch
 from aggregator.storage.files.usage import Usage
+from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import CatalogState, Partition, Topic
 from aggregator.storage.state.tombstones import erased_spaces
 
 Facts = dict[str, Any]
+_MOST_STONES = 1_000  # erased spaces of which it is told what segments may hold them
 _SUMS = (
     "rows", "bytes", "segments", "sealed_rows", "sealed_bytes", "unsealed_rows", "unsealed_bytes", "quarantined_rows",
     "quarantined_bytes",
@@ -62,11 +65,18 @@ def segment_facts(topic: Topic, state: CatalogState) -> list[Facts]:
     with state.view_lock:
         view = topic.segments.view()
         names = {partition.number: name for name, partition in topic.partitions.items()}
+        stones = list(islice(topic.tombstones.items(), _MOST_STONES))
+    hidden = {
+        info.number for (partition, space), cuts in stones
+        for info in view.select(Bounds(space=space, partition=partition, end_index=max(cut.end_index for cut in cuts)))
+    }  # fmt: skip
+    merging = set(topic.rewriting)
     return [
         {
             "segment": info.number, "partition": names[info.partition], "level": info.level, "rows": info.rows,
             "bytes": info.size_bytes, "min_timestamp": info.min_timestamp, "max_timestamp": info.max_timestamp,
             "first_index": info.first_index, "last_index": info.last_index, "created_us": info.created_us,
+            "state": "merging" if info.number in merging else "erasing" if info.number in hidden else "sealed",
         }
         for info in sorted(view, key=lambda info: (info.min_timestamp, info.number))
     ]  # fmt: skip

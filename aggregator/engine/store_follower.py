@@ -12,7 +12,6 @@ from pathlib import Path
 from threading import Lock
 
 from aggregator.engine.follower import ReaderEngine
-from aggregator.engine.recovery.replay import OnlyRead
 from aggregator.engine.shipping.mirror import Mirror
 from aggregator.model import Problem
 from aggregator.policy import StoreSettings
@@ -27,7 +26,6 @@ class StoreReaderEngine(ReaderEngine):
 
     look_s = 0.5
     """Each look is a request."""
-    _names = OnlyRead()  # the manifest comes after what the log defines
 
     def __init__(self, store: Store, layout: Layout, clock: Callable[[], int], *, durable: bool = False) -> None:
         """layout: an empty directory, which is followed into. durable: it is synced, as it is to become a catalog.

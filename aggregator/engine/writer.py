@@ -27,6 +27,7 @@ from aggregator.errors import CatalogLockedError, CorruptManifestError, InvalidR
 from aggregator.model import Problem
 from aggregator.policy import Durability, Limits, StoreSettings, Tuning
 from aggregator.storage.files.disk_reserve import DiskReserve
+from aggregator.storage.files.following import read_following
 from aggregator.storage.files.layout import Layout, make_directory, segment_files
 from aggregator.storage.files.lock import WriterLock
 from aggregator.storage.files.modes import change_modes
@@ -118,6 +119,16 @@ def _sealing_limits(limits: Limits) -> Limits:
     return limits if kept is None else replace(limits, log_bytes=min(limits.log_bytes, kept // LOG_SHARE))
 
 
+def _refuse_follower(layout: Layout) -> None:
+    """Raises CatalogLockedError for a directory that is a copy of what a server has."""
+    note = read_following(layout.following)
+    if note is not None:
+        raise CatalogLockedError(
+            f"the directory follows {note.url or 'a server'}: nobody else writes to it", path=str(layout.root),
+            hint="open it for reading, or make it a catalog of its own: `aggregator promote DIR`", holder={},
+        )  # fmt: skip
+
+
 class WriterEngine:
     """What a catalog has that is open for writing: the lock, the log, the threads."""
 
@@ -152,6 +163,7 @@ class WriterEngine:
         layout = self.layout
         refuse_strangers(layout)
         refuse_followers(layout)
+        _refuse_follower(layout)
         with ExitStack() as undoing:  # whatever fails: nothing stays open
             self.lock = WriterLock(layout.writer_lock, lambda: self.manifest.is_mine())
             undoing.callback(self.lock.release)

@@ -100,7 +100,7 @@ def lookup_groups(snapshot: Snapshot, question: Question, *, together: bool = Fa
             times = lookup.min_timestamp, lookup.max_timestamp
             if question.overlap(times, (lookup.pieces[0].first_index, lookup.pieces[-1].end_index - 1)):
                 owner = -len(found) - 1 if apart else 0 if together else part.partition
-                key = (lookup.pieces[0].schema.number, owner)
+                key = (id(lookup.pieces[0].schema), owner)  # those of several catalogs can have one number
                 found.setdefault(key, []).append((part.partition, lookup))
     return [Group(tuple(lookup for _, lookup in some), tuple(number for number, _ in some)) for some in found.values()]
 

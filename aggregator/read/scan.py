@@ -144,7 +144,9 @@ class Scan(Answer):
         is erased, and ties are in order.
         """
         question = self._question
-        if question.space is None or question.by_index or len(snapshot.schemas) != 1:
+        if question.space is None or question.by_index or not snapshot.schemas:
+            return None
+        if any(info.schema != snapshot.schemas[0].schema for info in snapshot.schemas[1:]):
             return None
         if any(space == question.space for _, space in snapshot.tombstones):
             return None

@@ -27,7 +27,7 @@ from aggregator.server.plateau.policies import take_policies
 
 GROUPS = (
     "health", "plateau", "events", "topics", "query", "sql", "contents", "segments", "statements", "pipes", "streams",
-    "otlp", "loki", "figures", "docs", "page", "access", "bulk",
+    "otlp", "loki", "figures", "docs", "page", "access", "bulk", "copies",
 )  # fmt: skip
 """Modules of routes. They are looked through in this order, and imported by the first request that comes to them."""
 

@@ -41,6 +41,8 @@ from esformat import EsdbError
 _BACKLOG = 2048
 _DATE_S = 1.0
 """How often the time that answers tell is renewed."""
+_COPYING_S = 10.0
+"""How often a server that copies another's catalog, and has nothing to serve yet, says so."""
 _PATIENT = 0.7  # of the time that open requests get; the rest is for the answers to those that were cancelled
 SWITCH_S = 0.0005
 """How long a thread that computes keeps the event loop from running: Python's own 5 ms add up to slow refusals."""
@@ -60,23 +62,19 @@ def serve(path: Path, settings: Settings) -> None:
     _allow_many_files()
     keep_little_memory()
     sys.setswitchinterval(SWITCH_S)
-    store = settings.catalog
     with contextlib.ExitStack() as listening:
         listeners = [listening.enter_context(each) for each in listen_all(settings)]
-        if store.standby and not _follow(path, settings, listeners):
+        if settings.catalog.standby and not _follow(path, settings, listeners):
             return
-        with aggregator.open(
-            path, durability=store.durability, limits=store.limits, sealing=store.sealing, file_mode=store.file_mode,
-            store=store.store, keep_local=store.keep_local, store_cache=store.store_cache,
-            ship_interval=_duration(store.ship_interval_s), lease=_duration(store.lease_s),
-        ) as catalog:  # fmt: skip
+        with _opened(path, settings) as catalog:
             server = _Server(catalog, settings)
             check_public(settings, server.context)
             _tell_oddities(settings, server.context)
             gc.freeze()  # what is there by now stays: to look through it, now or later, takes 50 ms
             server.run(sockets=listeners)
             server.context.close()
-            _seal_large(catalog)
+            if not catalog.read_only:
+                _seal_large(catalog)
         _log.info("stopped")
 
 
@@ -108,6 +106,29 @@ def _follow(path: Path, settings: Settings, listeners: Sequence[socket.socket]) 
             return False
         standby.take_over()
     return True
+
+
+@contextlib.contextmanager
+def _opened(path: Path, settings: Settings) -> Iterator[Catalog]:
+    """The catalog in a directory: open for writing, or, where it follows another server's, for reading."""
+    store, follow = settings.catalog, settings.follow
+    if follow.url is None:
+        with aggregator.open(
+            path, durability=store.durability, limits=store.limits, sealing=store.sealing, file_mode=store.file_mode,
+            store=store.store, keep_local=store.keep_local, store_cache=store.store_cache,
+            ship_interval=_duration(store.ship_interval_s), lease=_duration(store.lease_s),
+        ) as catalog:  # fmt: skip
+            yield catalog
+        return
+    from aggregator.client.following import Follower  # needs the extra `client`
+
+    token = None if follow.token_file is None else follow.token_file.read_text("utf-8").strip()
+    with Follower(follow.url, path, token=token, ca_file=follow.ca) as follower:
+        while not follower.wait_until_whole(_COPYING_S):
+            _log.info("copying", extra=follower.lag)
+        with aggregator.open(path, read_only=True) as catalog:
+            follower.arrived = catalog.arrivals.tell
+            yield catalog
 
 
 def _seal_large(catalog: Catalog) -> None:

@@ -79,6 +79,13 @@ def _payloads(rng: np.random.Generator, count: int) -> pa.Array:
     ).cast(pa.binary())  # fmt: skip
 
 
+def until(events: pa.Table, moment_us: int) -> pa.Table:
+    """The same events, all of them earlier or later, so that the newest is of that moment."""
+    times = events["timestamp"].cast(pa.int64())
+    moved = pc.add(times, moment_us - pc.max(times).as_py()).cast(events["timestamp"].type)
+    return events.set_column(events.column_names.index("timestamp"), "timestamp", moved)
+
+
 def generate(events: int, seed: int = 7) -> pa.Table:
     """Make `events` events as a table of space, timestamp, data, type, country, in arrival order."""
     rng = np.random.default_rng(seed)

@@ -30,7 +30,7 @@ from rich.text import Text
 import aggregator
 import esformat
 from aggregator import AggregatorError, CatalogNotFoundError, OverloadedError, Topic
-from examples.demo.server import show_server
+from examples.demo.server import serve_page, show_server
 
 CATALOG = "aggregator-demo"
 STREAM = "stream.parquet"
@@ -39,11 +39,14 @@ THREADS = 4
 LOAD_BATCH_ROWS = 1000
 ROLL_ROWS = 5_000
 HISTORIES = 200  # asked for the median
+_PAGE = "{} shows it in a browser, until Ctrl-C here: who did most yesterday, and what she did last"
 COMMAND = (sys.executable, "-m", "aggregator")
 
 
-def run_demo(folder: Path, inputs: Sequence[Path] = ()) -> None:
+def run_demo(folder: Path, inputs: Sequence[Path] = (), *, serve: bool = False) -> None:
     """Show what the aggregator does with the events of `inputs`, by default of the .esdb files in `folder`.
+
+    serve: at the end serve the catalog to browsers, until Ctrl-C.
 
     Raises CatalogNotFoundError where there is none, OSError, esformat.EsdbError.
     """
@@ -77,7 +80,10 @@ def run_demo(folder: Path, inputs: Sequence[Path] = ()) -> None:
         words = [line, str(root), *(["clicks"] if line != "stats" else [])]
         console.print(Text(f"  {_command()} {shlex.join(words)}"), soft_wrap=True)
     console.print(Text(f"  {_command()} serve {shlex.quote(str(root))}"), soft_wrap=True)
-    _tell(console, "and then http://127.0.0.1:3030 in a browser: what there is, and what happened to whom")
+    if serve:
+        serve_page(root, COMMAND, lambda url: _tell(console, _PAGE.format(url), "bold green"))
+    else:
+        _tell(console, "and then http://127.0.0.1:3030 in a browser: what there is, and what happened to whom")
 
 
 # ------------------------------------------------------------ events

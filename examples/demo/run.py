@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, time_ns
 
 from rich.console import Console
 from rich.text import Text
 
 import esformat
 from examples.demo import contest
-from examples.demo.clickstream import generate
+from examples.demo.clickstream import generate, until
 from examples.demo.errors import DemoError
 from examples.demo.event_set import EventSet
 from examples.demo.git_history import read_git_history
@@ -114,7 +114,8 @@ def _measure_real_sizes(events: EventSet, path: Path, scratch: Path) -> dict[str
 
 def _measure_generated(count: int, folder: Path, scratch: Path, console: Console) -> _Measured:
     with console.status(f"Generating {count:,} events of a click stream …"):
-        events = EventSet("click-stream", "a generated click stream", generate(count), ("type", "country"))
+        table = until(generate(count), time_ns() // 1000)  # so that there is a yesterday to look at
+        events = EventSet("click-stream", "a generated click stream", table, ("type", "country"))
     path = folder / f"{events.name}.esdb"
     return _measure(events, path, None, scratch, console)
 

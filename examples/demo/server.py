@@ -20,6 +20,7 @@ from aggregator import AggregatorError
 from aggregator.client import Client, LogHandler
 
 _READY_S = 30.0
+_PORT = 3030  # as `aggregator serve` has it
 _STREAM = {"name": "demo"}
 _FROM = "FROM name = demo"
 
@@ -63,6 +64,26 @@ def show_server(root: Path, topic: str, spaces: Sequence[str], command: Sequence
     verdict = "every record of the log is there" if complete else "RECORDS OF THE LOG ARE MISSING"
     tell(f"stopped with status {status}: {verdict}, {there:,} of {len(spaces):,}")
     return complete
+
+
+def serve_page(root: Path, command: Sequence[str], tell: Say) -> None:
+    """Serve the catalog until Ctrl-C. tell: is given the address for browsers. Raises AggregatorError, OSError."""
+    try:
+        with socket.create_server(("127.0.0.1", _PORT)):
+            port = _PORT
+    except OSError:  # somebody has it
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+    words = [*command, "serve", str(root), "--bind", f"127.0.0.1:{port}"]
+    with subprocess.Popen(words, stderr=subprocess.DEVNULL) as server:  # noqa: S603 - our own command
+        try:
+            _wait_until_ready(server, f"http://127.0.0.1:{port}")
+            tell(f"http://127.0.0.1:{port}")
+            server.wait()
+        except KeyboardInterrupt:  # which ends the server as well
+            server.wait()
+        finally:
+            server.terminate()
 
 
 @contextmanager

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import effort
+import httpx
 import pytest
 from clicks import click_table
 
+import aggregator
 import esformat
 from examples.demo import crash
 from examples.demo.__main__ import run
@@ -39,6 +45,29 @@ def test_demo(capsys, tmp_path, monkeypatch):
     assert "stopped with status 0: every record of the log is there" in shown
     if effort.ALL:
         assert run(["catalog", "--output", str(output)]) == 0  # in the place of the last one
+
+
+SERVE = """
+import sys
+from pathlib import Path
+from examples.demo.crash import COMMAND
+from examples.demo.server import serve_page
+serve_page(Path(sys.argv[1]), COMMAND, lambda url: print(url, flush=True))
+"""
+
+
+def test_the_page_at_the_end(tmp_path):
+    """It tells an address that browsers can open, and ends with Ctrl-C."""
+    with aggregator.open(tmp_path / "data") as catalog:
+        catalog.create_topic("clicks")
+    command = [sys.executable, "-c", SERVE, str(tmp_path / "data")]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        url = process.stdout.readline().strip()
+        assert 'href="#/overview"' in httpx.get(url, headers={"Accept": "text/html"}).text
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60) == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(url)
 
 
 def test_demo_without_files(capsys, tmp_path):

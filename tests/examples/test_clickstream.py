@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from examples.demo.clickstream import COUNTRIES, LARGEST_SPACE, TYPES, generate, space_sizes
+from examples.demo.clickstream import COUNTRIES, LARGEST_SPACE, TYPES, generate, space_sizes, until
 
 
 @pytest.mark.parametrize("events", [0, 1, 49, 50, 1_000, 123_457, 1_000_000])
@@ -32,6 +32,17 @@ def test_same_seed_same_events():
     """Count and seed decide every byte; another seed gives other events."""
     assert generate(2_000, seed=3).equals(generate(2_000, seed=3))
     assert not generate(2_000, seed=3).equals(generate(2_000, seed=4))
+
+
+def test_events_of_today():
+    """All are moved by as much, so that the newest is of a moment; nothing else changes."""
+    table = generate(2_000)
+    moved = until(table, 5_000_000)
+    times, before = (each["timestamp"].cast(pa.int64()).to_numpy() for each in (moved, table))
+    assert times.max() == 5_000_000
+    assert len(set((times - before).tolist())) == 1
+    assert moved.schema == table.schema
+    assert moved.drop(["timestamp"]).equals(table.drop(["timestamp"]))
 
 
 def test_columns():

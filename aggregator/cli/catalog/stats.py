@@ -64,6 +64,12 @@ def _of_catalog(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "not there yet", f"{stored['waiting']['segments']:,} segments, {size(stored['waiting']['bytes'])}"
         if stored.get("problem"):
             yield "store", stored["problem"]
+    if facts.get("follows") is not None:
+        follows = facts["follows"]
+        yield "follows", follows["url"]
+        seconds = "" if follows["lag_seconds"] is None else f", whole {follows['lag_seconds']:,.0f} s ago"
+        behind = f"{size(follows['lag_bytes'])} behind{seconds}" if follows["whole"] else "not a whole copy yet"
+        yield "how far", f"{behind}: {follows['trouble']}" if follows["trouble"] else behind
     yield "events in quarantine", f"{sum(mine['quarantined_rows'] for mine in facts['topics'].values()):,}"
     yield "problems", f"{facts['problems']:,}" + ("" if not facts["problems"] else ": see `aggregator verify`")
 

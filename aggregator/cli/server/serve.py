@@ -20,6 +20,7 @@ Examples:
   aggregator serve data --set partition.retain.max_age=30d --set http.max_append_bytes=32MiB
   aggregator serve data --store s3://bucket/prefix --durability store
   aggregator serve standby --store s3://bucket/prefix --standby
+  aggregator serve copy --follow http://127.0.0.1:3030 --bind 127.0.0.1:3031
   aggregator serve --config /etc/aggregator.toml --log-format json
   AGGREGATOR__http__bind=127.0.0.1:8080 aggregator serve data
 
@@ -42,16 +43,19 @@ then from the environment (AGGREGATOR__http__max_page, PLATEAU__http__max_page),
 @click.option("--client-ca", type=click.Path(), metavar="FILE", help="Require client certificates signed by these CAs.")
 @click.option("--syslog", metavar="HOST:PORT", help="Receive syslog messages at this address, over TCP and UDP.")
 @click.option("--syslog-tls", metavar="HOST:PORT", help="Receive syslog messages at this address, over TLS.")
+@click.option("--follow", metavar="URL", help="Copy the catalog of that server, and serve it for reading.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of the server's own log.")
 @click.option("--public", is_flag=True, help="Listen on a public address without requiring tokens.")
 @click.option("--settings", "keys", is_flag=True, help="List the keys of all settings, and exit.")
 def serve(directory: str | None, bind: str | None, config: str | None, pairs: tuple[str, ...], durability: str | None,
           store: str | None, standby: bool,
           tls_certificate: str | None, tls_key: str | None, client_ca: str | None, syslog: str | None,
-          syslog_tls: str | None, log_format: str | None, public: bool, keys: bool) -> None:  # fmt: skip
+          syslog_tls: str | None, follow: str | None, log_format: str | None, public: bool,
+          keys: bool) -> None:  # fmt: skip
     """Serve the catalog in DIRECTORY, made if it does not exist, over HTTP until SIGTERM or Ctrl-C.
 
-    What was acknowledged is on disk; requests that are open when it stops are finished first.
+    What was acknowledged is on disk; requests that are open when it stops are finished first. With --follow it is a
+    copy of another server's: see `aggregator follow`.
     """
     with _quick_imports():
         from aggregator.server import serve as run
@@ -65,7 +69,7 @@ def serve(directory: str | None, bind: str | None, config: str | None, pairs: tu
     flags = {
         "data_path": directory, "http.bind": bind, "catalog.durability": durability, "syslog": syslog,
         "catalog.store": store, "catalog.standby": standby or None,
-        "syslog_tls": syslog_tls,
+        "syslog_tls": syslog_tls, "follow.url": follow,
         "tls.certificate": tls_certificate, "tls.key": tls_key, "tls.client_ca": client_ca, "log.format": log_format,
         "http.public": public or None,
     }  # fmt: skip

@@ -134,9 +134,8 @@ def _without_access(path: str) -> str:
     return path
 
 
-def _server(address: str) -> RemoteCatalog:
-    from aggregator.cli.shared.remote import RemoteCatalog  # needs the extra `client`
-
+def access() -> tuple[str | None, str | None]:
+    """The token, and the file of certificates, that the options of access give. Raises click.UsageError, OSError."""
     if len(_typed("token", "token_file")) == 2:
         raise click.UsageError("give either --token or --token-file, not both")
     given = click.get_current_context().meta[_ACCESS]
@@ -145,7 +144,13 @@ def _server(address: str) -> RemoteCatalog:
         token = Path(given["token_file"]).read_text("utf-8").strip()
     if token == "":
         raise click.UsageError(f"no token in {given['token_file'] or 'what was given'}")
-    return RemoteCatalog(address, token, given["server_ca"])
+    return token, given["server_ca"]
+
+
+def _server(address: str) -> RemoteCatalog:
+    from aggregator.cli.shared.remote import RemoteCatalog  # needs the extra `client`
+
+    return RemoteCatalog(address, *access())
 
 
 def _typed(*names: str) -> list[str]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from aggregator.client.http.arrow_stream import StreamDecoder
 from aggregator.client.http.attempts import Attempts, broken_off, failure_of
 from aggregator.client.http.calls import Call, Reply
-from aggregator.client.http.connection import Options, headers_of, pieces_of
+from aggregator.client.http.connection import Options, Turn, headers_of, pieces_of
 from aggregator.client.http.errors import TruncatedAnswerError, error_of
 from aggregator.client.http.retry import Retry
 from esformat import ClosedError, EsdbError
@@ -32,9 +32,9 @@ class AsyncConnection:
     """A pool of connections to one server, for one event loop."""
 
     def __init__(self, options: Options) -> None:
-        self.options = options
+        self.options, self._turn = options, Turn(options)
         self._http = httpx.AsyncClient(
-            base_url=options.url, headers=options.headers(), verify=options.ssl_context(), follow_redirects=False,
+            headers=options.headers(), verify=options.ssl_context(), follow_redirects=False,
             limits=httpx.Limits(max_connections=256, max_keepalive_connections=64, keepalive_expiry=30.0),
         )  # fmt: skip
 
@@ -58,27 +58,29 @@ class AsyncConnection:
     async def _open(
         self, call: Call, retry: Retry | None, wait: Callable[[float], Awaitable[bool]], *, stream: bool = False
     ) -> tuple[httpx.Response, int]:
-        attempts = Attempts(retry or self.options.retry, repeatable=call.repeatable)
+        attempts = Attempts(retry or self.options.retry, repeatable=call.repeatable, servers=len(self._turn))
         while True:
+            base = self._turn.base
             try:
-                response = await self._attempt(call, stream=stream)
+                response = await self._attempt(base, call, stream=stream)
                 if response.is_success:
                     return response, attempts.refusals
                 failure: EsdbError = error_of(
                     response.status_code, response.headers, response.content, subject=call.path
                 )
             except httpx.RequestError as error:
-                failure = failure_of(error, self.options.place(call))
+                failure = failure_of(error, base + call.path)
+            self._turn.pass_on(base, failure)
             if await wait(attempts.wait_s(failure)):
                 raise attempts.given_up(failure)
 
-    async def _attempt(self, call: Call, *, stream: bool) -> httpx.Response:
+    async def _attempt(self, base: str, call: Call, *, stream: bool) -> httpx.Response:
         """The answer; read to its end, but for a good one that is to be streamed."""
         if self._http.is_closed:
             raise ClosedError("the client is closed", path=self.options.url, hint="make another one")
         content = _async_pieces(call) if len(memoryview(call.body)) else None
         request = self._http.build_request(
-            call.method, call.path, content=content, headers=headers_of(call), timeout=self.options.timeout(call)
+            call.method, base + call.path, content=content, headers=headers_of(call), timeout=self.options.timeout(call)
         )
         response = await self._http.send(request, stream=True)
         if not stream or not response.is_success:

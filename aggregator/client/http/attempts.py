@@ -9,17 +9,22 @@ import httpx
 
 from aggregator.client.http.errors import TruncatedAnswerError, UnavailableError
 from aggregator.client.http.retry import Retry
-from aggregator.errors import OverloadedError
+from aggregator.errors import OverloadedError, ReadOnlyError
 from esformat import EsdbError
 
+ELSEWHERE = (UnavailableError, ReadOnlyError)
+"""What another server of the same catalog may do: this one is gone, or stops, or was fenced off, or only follows."""
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 class Attempts:
     """Counts them. A failure is told to `wait_s`, which says how long to wait, or raises what the caller shall see."""
 
-    def __init__(self, retry: Retry, *, repeatable: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        self._retry, self._repeatable, self._clock = retry, repeatable, clock
+    def __init__(
+        self, retry: Retry, *, repeatable: bool, servers: int = 1, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """servers: that are asked in turn. Between the attempts of one round nothing is waited."""
+        self._retry, self._repeatable, self._servers, self._clock = retry, repeatable, servers, clock
         self._began = clock()
         self._made = 0
         self._maybe_stored = False
@@ -36,18 +41,20 @@ class Attempts:
             self._maybe_stored |= error.maybe_stored
             if error.maybe_stored and not self._repeatable:
                 raise error
-        else:
+        elif self._servers == 1 or not isinstance(error, ELSEWHERE):
             raise error
         wait = self._retry.wait_s(self._made, self._clock() - self._began, retry_after_s)
         if wait is None:
             raise self.given_up(error)
-        return wait
+        return 0.0 if isinstance(error, ELSEWHERE) and self._made % self._servers else wait
 
     def given_up(self, error: EsdbError) -> EsdbError:
         """What to raise where no attempt follows."""
-        if self._made <= 1 or (isinstance(error, OverloadedError) and not self._maybe_stored):
+        if self._made <= 1 or (isinstance(error, OverloadedError | ReadOnlyError) and not self._maybe_stored):
             return error
-        status = error.status if isinstance(error, UnavailableError) else 429
+        status = (
+            error.status if isinstance(error, UnavailableError) else 403 if isinstance(error, ReadOnlyError) else 429
+        )
         took = f"{self._made} attempts in {self._clock() - self._began:.1f} s"
         return UnavailableError(
             f"{error.message} ({took})", path=error.path, hint=error.hint, status=status,

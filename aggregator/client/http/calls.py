@@ -30,6 +30,9 @@ _SELECT_RECORDS = re.compile(
 POSITION_HEADER = "aggregator-position"
 GONE_HEADER = "aggregator-gone"
 _JSON = "application/json"
+BYTES = "application/octet-stream"
+LOG_SPARE_BYTES = 1 << 16
+"""More than a frame's head: what is asked for beyond the frame that did not fit."""
 Body: TypeAlias = Any
 """What is sent: bytes or a pyarrow buffer."""
 

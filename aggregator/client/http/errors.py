@@ -20,6 +20,7 @@ from aggregator.errors import (
     OverloadedError,
     QueryLimitError,
     ReadOnlyError,
+    SegmentMissingError,
     SequenceConflictError,
     TopicExistsError,
     TopicNotFoundError,
@@ -73,6 +74,7 @@ _KINDS: dict[str, type[EsdbError]] = {
     "unknown-index": UnknownIndexError,
     "query-limit": QueryLimitError,
     "damaged": CorruptSegmentError,
+    "gone": SegmentMissingError,
 }
 _STATUSES: dict[int, type[EsdbError]] = {404: TopicNotFoundError, 409: SequenceConflictError}
 

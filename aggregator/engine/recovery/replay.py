@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,45 +22,13 @@ from aggregator.storage.state.state import CatalogState
 from esformat.parts import EventSchema
 
 
-class Names(Protocol):
-    """Where topics, schemas and partitions are kept that definitions tell of."""
-
-    def add_topic(self, topic: TopicInfo) -> TopicInfo:
-        """Keep a topic; gives it with its number."""
-
-    def add_schema(self, info: SchemaInfo) -> SchemaInfo:
-        """The same for a schema."""
-
-    def add_partition(self, topic: int, name: str, number: int | None = None) -> PartitionInfo:
-        """The same for a partition."""
-
-
-class OnlyRead:
-    """Keeps nothing: who reads takes definitions as they are, until the manifest has them."""
-
-    def add_topic(self, topic: TopicInfo) -> TopicInfo:
-        """As it is."""
-        return topic
-
-    def add_schema(self, info: SchemaInfo) -> SchemaInfo:
-        """As it is."""
-        return info
-
-    def add_partition(self, topic: int, name: str, number: int | None = None) -> PartitionInfo:
-        """As it is."""
-        return PartitionInfo(number or 0, topic, name, 0)
-
-
 class Replay:
     """Takes frames of the log in. What the manifest has lost of topics and partitions comes from definitions."""
 
-    def __init__(
-        self, state: CatalogState, manifest: Manifest | None, clock: Callable[[], int], names: Names | None = None
-    ) -> None:
-        """manifest: where lost definitions are added; None where they are only read. names: where they are added then;
-        None: they are passed over.
+    def __init__(self, state: CatalogState, manifest: Manifest | None, clock: Callable[[], int]) -> None:
+        """manifest: where lost definitions are added; None where they are only read: the log of a copy can be ahead of
+        its manifest.
         """
-        self._names: Names | None = names if manifest is None else manifest
         self._state, self._manifest, self._clock = state, manifest, clock
         self.events = 0
         self.size_bytes = 0
@@ -114,15 +82,13 @@ class Replay:
         self.size_bytes += message.size
 
     def _define(self, facts: dict[str, Any]) -> None:
-        if self._names is None:
-            return
         if self._state.is_deleted(facts["topic_number"]):
             return
-        topic = adopt_topic(self._state, self._names, facts)
-        adopt_schema(self._state, self._names, topic, facts)
+        topic = adopt_topic(self._state, self._manifest, facts)
+        adopt_schema(self._state, self._manifest, topic, facts)
         if facts["partition"] not in self._state.partitions:
             self._adopted.add(facts["partition"])
-            adopt_partition(self._state, self._names, topic, facts)
+            adopt_partition(self._state, self._manifest, topic, facts)
 
 
 def adopt_definitions(
@@ -159,7 +125,7 @@ def _batch(message: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
     return batch
 
 
-def adopt_topic(state: CatalogState, names: Names, facts: dict[str, Any]) -> TopicInfo:
+def adopt_topic(state: CatalogState, manifest: Manifest | None, facts: dict[str, Any]) -> TopicInfo:
     """The topic that a definition or a segment tells of, added to the manifest where that has lost it."""
     number, name = facts["topic_number"], facts["topic"]
     if state.has_topic(number):  # perhaps under another name: it was renamed since
@@ -170,20 +136,22 @@ def adopt_topic(state: CatalogState, names: Names, facts: dict[str, Any]) -> Top
         number, name, facts["keys"], tuple(facts["indexes"]), Roll(**facts["roll"]),
         Retention(**facts["retention"]), facts["topic_created_us"],
     )  # fmt: skip
-    state.add_topic(names.add_topic(info))
+    state.add_topic(info if manifest is None else manifest.add_topic(info))
     return info
 
 
-def adopt_schema(state: CatalogState, names: Names, topic: TopicInfo, facts: dict[str, Any]) -> None:
+def adopt_schema(state: CatalogState, manifest: Manifest | None, topic: TopicInfo, facts: dict[str, Any]) -> None:
     """The same for a schema."""
     if facts["schema"] not in state.topic_of(topic.number).schemas:
         schema = EventSchema.from_json(facts["columns"])
         found = stored_magnitudes(facts["magnitudes"], schema)
         info = SchemaInfo(facts["schema"], topic.number, facts["family"], schema, found)
-        state.add_schema(names.add_schema(info))
+        state.add_schema(info if manifest is None else manifest.add_schema(info))
 
 
-def adopt_partition(state: CatalogState, names: Names, topic: TopicInfo, facts: dict[str, Any]) -> None:
+def adopt_partition(state: CatalogState, manifest: Manifest | None, topic: TopicInfo, facts: dict[str, Any]) -> None:
     """The same for a partition."""
     if facts["partition"] not in state.partitions:
-        state.add_partition(names.add_partition(topic.number, facts["name"], facts["partition"]))
+        number, name = facts["partition"], facts["name"]
+        known = None if manifest is None else manifest.add_partition(topic.number, name, number)
+        state.add_partition(known or PartitionInfo(number, topic.number, name, 0))

@@ -84,7 +84,7 @@ class Rewriter:
             level=1 + max(s.level for s in group), created_us=max(s.created_us for s in group),
             signature=merged_signature([s.signature for s in group]),
         )  # fmt: skip
-        with self._making(number) as out:
+        with self._making(number, topic, group) as out:
             from esformat import tools  # here: slow to import
 
             made = tools.merge(
@@ -112,7 +112,7 @@ class Rewriter:
             return None
         number = self._take_number()
         info = replace(segment, number=number)
-        with self._making(number) as out:
+        with self._making(number, topic, [segment]) as out:
             from esformat import tools  # here: slow to import
 
             report = tools.erase(
@@ -160,7 +160,7 @@ class Rewriter:
         if first is None:
             return None
         number = self._take_number()
-        with self._making(number) as out:
+        with self._making(number, topic, [segment]) as out:
             made = write_segment(
                 out, chain([first], tables), number=number, topic=topic.info,
                 partition=(partition.number, partition.name), schema=topic.schemas[segment.schema],
@@ -170,10 +170,12 @@ class Rewriter:
         return replace(made, first_index=segment.first_index, last_index=segment.last_index)
 
     @contextmanager
-    def _making(self, number: int) -> Iterator[Path]:
-        """Where a segment is written; whatever fails, nothing is left there."""
+    def _making(self, number: int, topic: Topic, group: Sequence[SegmentInfo]) -> Iterator[Path]:
+        """Where a segment is written in the place of others; whatever fails, nothing is left there."""
         out = self._layout.segment(number)
         make_directory(out.parent)
+        old = {segment.number for segment in group}
+        topic.rewriting.update(old)
         try:
             yield out
             settle_file(out)
@@ -181,6 +183,8 @@ class Rewriter:
             with suppress(OSError):
                 out.unlink(missing_ok=True)
             raise
+        finally:
+            topic.rewriting.difference_update(old)
 
     def _properties(
         self, topic: Topic, partition: Partition, info: SegmentInfo, group: Sequence[SegmentInfo]

@@ -133,6 +133,17 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
+class Follow:
+    """url: of the server whose catalog is followed; None: of none, the catalog is this server's own. token_file: holds
+    its access token. ca: what certifies it, beside what the system trusts.
+    """
+
+    url: str | None = None
+    token_file: Path | None = None
+    ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of a server.
 
@@ -151,6 +162,7 @@ class Settings:
     log: Logs = field(default_factory=Logs)
     catalog: Store = field(default_factory=Store)
     otlp: Otlp = field(default_factory=Otlp)
+    follow: Follow = field(default_factory=Follow)
     tokens: Path | None = None
     roll: Roll | None = None
     retention: Retention | None = None

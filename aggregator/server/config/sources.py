@@ -20,7 +20,7 @@ from typing import Any
 from aggregator import Durability, InvalidRequestError, KeepLocal, Limits, Retention, Roll
 from aggregator.policy import checked_duration, checked_size
 from aggregator.server.config import plateau_settings
-from aggregator.server.config.settings import Http, Logs, Otlp, Settings, Store, Tls, Work
+from aggregator.server.config.settings import Follow, Http, Logs, Otlp, Settings, Store, Tls, Work
 from aggregator.storage.files.modes import parse_mode
 
 FILE = "aggregator.toml"
@@ -202,6 +202,9 @@ KEYS: Mapping[str, Key] = {
     "partition.roll.max_duration": Key(("roll", "age_us"), _age, "likewise, age"),
     "otlp.grpc": Key(("otlp", "grpc"), _text, "host:port for OTLP over gRPC"),
     "otlp.tags": Key(("otlp", "tags"), _names, "attributes of a resource that are tags of its stream"),
+    "follow.url": Key(("follow", "url"), _text, "address of the server whose catalog this one follows"),
+    "follow.token_file": Key(("follow", "token_file"), _path, "file that holds the access token of that server"),
+    "follow.ca": Key(("follow", "ca"), _path, "authorities to trust for it; the system's"),
     "syslog": Key(("", "syslog"), _text, "host:port for syslog over TCP and UDP"),
     "syslog_tls": Key(("", "syslog_tls"), _text, "host:port for syslog over TLS, with tls.certificate and tls.key"),
     "syslog_buffer": Key(("", "syslog_buffer_bytes"), _size, "receive buffer of the kernel for datagrams"),
@@ -304,7 +307,7 @@ def settings_of(values: Values) -> Settings:
     settings = Settings(
         http=Http(**parts.get("http", {})), work=Work(**parts.get("work", {})), tls=Tls(**parts.get("tls", {})),
         log=Logs(**parts.get("log", {})), otlp=Otlp(**parts.get("otlp", {})), catalog=catalog, ignored=ignored,
-        **parts.get("", {}),
+        follow=Follow(**parts.get("follow", {})), **parts.get("", {}),
     )  # fmt: skip
     if "roll" in parts:
         settings = replace(settings, roll=Roll(**parts["roll"]))

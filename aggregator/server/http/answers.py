@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, LINES, OUTPUTS, choose
+from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, LINES, OUTPUTS, PARQUET, choose
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.control.open_answers import OpenAnswers, Over
 from aggregator.server.control.thread_pools import WorkPool
@@ -27,11 +27,12 @@ from esformat import convert  # whose writers are imported with the first answer
 CHUNK_BYTES = 256 << 10
 """About what is sent at once."""
 _BATCH_BYTES = 1 << 20  # of a batch that is encoded at once
+_GROUP_BYTES = 8 << 20  # of what becomes a row group of Parquet
 EVENTS = "text/event-stream"
 ABORT = "aggregator.abort"
 """Among the extensions of a request's scope: breaks its connection at once."""
 _LAST_WORD_S = 1.0  # so long an answer that is over waits for its client
-_FORMATS = {ARROW_STREAM: "arrows", LINES: "jsonl", CSV: "csv"}
+_FORMATS = {ARROW_STREAM: "arrows", LINES: "jsonl", CSV: "csv", PARQUET: "parquet"}
 
 
 class Batches(Protocol):
@@ -60,8 +61,9 @@ def encode(batches: Iterator[pa.RecordBatch], schema: pa.Schema, media: str) -> 
     file = pa.BufferedOutputStream(pa.PythonFile(out, mode="w"), CHUNK_BYTES)  # an encoder writes many small pieces
     try:
         sink = convert.open_sink(_FORMATS[media], cast("BinaryIO", file), schema)
-        for batch in _joined(batches):
-            step = max(1, batch.num_rows * _BATCH_BYTES // max(batch.nbytes, 1))
+        least, most = (_GROUP_BYTES, _GROUP_BYTES) if media == PARQUET else (CHUNK_BYTES, _BATCH_BYTES)
+        for batch in _joined(batches, least):
+            step = max(1, batch.num_rows * most // max(batch.nbytes, 1))
             for start in range(0, batch.num_rows, step):
                 sink.write(batch.slice(start, step))
                 file.flush()
@@ -77,14 +79,14 @@ def encode(batches: Iterator[pa.RecordBatch], schema: pa.Schema, media: str) -> 
             close()
 
 
-def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _joined(batches: Iterator[pa.RecordBatch], least_bytes: int) -> Iterator[pa.RecordBatch]:
     """Small batches together, as each costs an encoder as much as many rows do."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         waiting.append(batch)
         size += batch.nbytes
-        if size >= CHUNK_BYTES:
+        if size >= least_bytes:
             yield _concatenated(waiting)
             size = 0
     if waiting:
@@ -164,7 +166,7 @@ async def stream_scan(
         if isinstance(found, pa.Table):
             yield from encode(iter(found.to_batches()), found.schema, media)
         else:
-            schema, batches = _opened(found)
+            schema, batches = opened(found)
             yield from encode(batches, schema, media)
 
     return await answer_of(pool.pull(chunks), media, headers)
@@ -181,7 +183,7 @@ async def answer_of(chunks: AsyncIterator[bytes], media: str, headers: Mapping[s
     return Streamed(first + second, chunks, media, headers)
 
 
-def _opened(found: Batches) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def opened(found: Batches) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Batches, and their schema: the first one's, as a topic may gain columns meanwhile."""
     batches = found.batches()
     first = next(batches, None)

@@ -116,26 +116,18 @@ def _commit() -> str:
 
 
 def _whole_catalog(stats: _Facts, context: Context) -> Iterator[Metric]:
-    counts, memory, disk, health = stats["since_open"], stats["memory"], stats["disk"], context.health
+    disk, health = stats["disk"], context.health
     for family, name, help_, value in (
-        (_COUNTER, "aggregator_appended_records", "Records that were appended", counts["appended_rows"]),
-        (_COUNTER, "aggregator_appended_bytes", "Bytes of their batches", counts["appended_bytes"]),
-        (_COUNTER, "aggregator_seals", "Times that unsealed events became a segment", counts["seals"]),
-        (_COUNTER, "aggregator_removed_segments", "Segments that retention removed", counts["removed_segments"]),
         (_GAUGE, "aggregator_stored_bytes", "Everything on disk", disk["total"]),
         (_GAUGE, "aggregator_disk_free_bytes", "Left on the disk", disk["free"]),
-        (_GAUGE, "aggregator_log_bytes", "Write-ahead log on disk", stats["log"]["bytes"]),
-        (_GAUGE, "aggregator_log_limit_bytes", "What it may take", stats["log"]["limit"]),
-        (_GAUGE, "aggregator_unsealed_bytes", "Unsealed events in memory", memory["unsealed"]),
-        (_GAUGE, "aggregator_unsealed_limit_bytes", "What they may take", memory["limit"]),
-        (_GAUGE, "aggregator_arrow_bytes", "Memory that Arrow holds, unsealed events included", memory["arrow"]),
         (_GAUGE, "aggregator_scan_window_bytes", "Put into order for readers of scans", stats["scans"]["window_bytes"]),
         (_GAUGE, "aggregator_scans_waiting", "Scans that wait until others have read", stats["scans"]["waiting"]),
         (_GAUGE, "aggregator_segments", "Segments", stats["segments"]),
         (_GAUGE, "aggregator_problems", "Things found wrong that somebody should look at", stats["problems"]),
-        (_GAUGE, "aggregator_trouble", "1 while appends or background work fail", int(stats["background"] is not None)),
         (_GAUGE, "aggregator_check_seconds", "How long the last look at the catalog's health took", health.took_s),
         (_GAUGE, "aggregator_checkpoint_age_seconds", "How long ago it was found well", health.age_s),
+        *(_of_writer(stats) if "since_open" in stats else ()),
+        *(_of_follower(stats["follows"]) if stats["follows"] is not None else ()),
     ):
         yield family(name, help_, value)
 
@@ -170,9 +162,39 @@ def _of_store(store: _Facts) -> Iterator[Metric]:
     yield labelled(_COUNTER, "aggregator_store_traffic_bytes", "Bytes to and from the store", ["way"], traffic)
 
 
+_Figure = tuple[_Family, str, str, float]
+
+
+def _of_writer(stats: _Facts) -> Iterator[_Figure]:
+    """Figures of a catalog that is open for writing."""
+    counts, memory = stats["since_open"], stats["memory"]
+    yield _COUNTER, "aggregator_appended_records", "Records that were appended", counts["appended_rows"]
+    yield _COUNTER, "aggregator_appended_bytes", "Bytes of their batches", counts["appended_bytes"]
+    yield _COUNTER, "aggregator_seals", "Times that unsealed events became a segment", counts["seals"]
+    yield _COUNTER, "aggregator_removed_segments", "Segments that retention removed", counts["removed_segments"]
+    yield _GAUGE, "aggregator_log_bytes", "Write-ahead log on disk", stats["log"]["bytes"]
+    yield _GAUGE, "aggregator_log_limit_bytes", "What it may take", stats["log"]["limit"]
+    yield _GAUGE, "aggregator_unsealed_bytes", "Unsealed events in memory", memory["unsealed"]
+    yield _GAUGE, "aggregator_unsealed_limit_bytes", "What they may take", memory["limit"]
+    yield _GAUGE, "aggregator_arrow_bytes", "Memory that Arrow holds, unsealed events included", memory["arrow"]
+    trouble = int(stats["background"] is not None)
+    yield _GAUGE, "aggregator_trouble", "1 while appends or background work fail", trouble
+
+
+def _of_follower(follows: _Facts) -> Iterator[_Figure]:
+    """Figures of a catalog that follows another server's."""
+    seconds = float("nan") if follows["lag_seconds"] is None else follows["lag_seconds"]
+    yield _GAUGE, "aggregator_follow_lag_bytes", "Bytes of the log that are not copied yet", follows["lag_bytes"]
+    yield _GAUGE, "aggregator_follow_lag_seconds", "How long ago nothing was missing of the server's", seconds
+    trouble = int(follows["trouble"] is not None)
+    yield _GAUGE, "aggregator_follow_trouble", "1 while the server cannot be followed", trouble
+
+
 def _by_topic(topics: list[_Facts], now_us: float) -> Iterator[Metric]:
     for name, help_, key in _OF_TOPICS:
-        yield labelled(_GAUGE, name, help_, ["topic"], [((facts["topic"],), facts[key]) for facts in topics])
+        yield labelled(
+            _GAUGE, name, help_, ["topic"], [((facts["topic"],), facts[key]) for facts in topics if key in facts]
+        )
     for name, help_, key in _AGES_OF_TOPICS:
         ages = [
             ((facts["topic"],), max(0.0, (now_us - facts[key]) / 1e6)) for facts in topics if facts[key] is not None

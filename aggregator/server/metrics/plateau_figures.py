@@ -5,6 +5,7 @@ They break rules that Prometheus has for names (`promtool check metrics`), and s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +22,8 @@ class PlateauFigures(Figures):
     def collect(self) -> Iterator[Metric]:
         """All of them. Its counters have no suffix, so they have no type here."""
         stats = self._context.catalog.stats()
-        counts, changes = stats["since_open"], self._context.schema_changes
+        counts: Counter[str] = Counter(stats.get("since_open"))  # of a catalog that is only read, nothing
+        changes = self._context.schema_changes
         took_ms = self._context.health.took_s * 1000
         topics = sorted(stats["topics"].values(), key=lambda facts: -facts["bytes"])[:MAX_LABELLED]
         partitions = largest_partitions(stats["topics"].values())[:MAX_LABELLED]

@@ -1,17 +1,20 @@
 /** Where a question is typed: a statement of LQL, or a topic with a space and a value of an index; and a time. */
 
 import { askJson } from "./api.js";
+import { TimeDialog, calendarIcon } from "./calendar.js";
 import { Completion } from "./completion.js";
 import { h, replace } from "./dom.js";
 import { count, moment } from "./format.js";
-import { QUICK } from "./time_range.js";
+import { QUICK, shown, span } from "./time_range.js";
 
 /** @typedef {Record<string, string | null | undefined>} Params as addresses of Explore have them */
 
 export class AskForm {
-  /** @param {(params: Params) => void} send */
-  constructor(send) {
+  /** @param {(params: Params) => void} send @param {(start: number, end: number) => Promise<any>} events by time, of the question */
+  constructor(send, events) {
     this.send = send;
+    this.events = events;
+    this.newest = Date.now() * 1000; // a moment that the calendar is opened at
     this.params = new URLSearchParams();
     this.box = h("textarea", { id: "box", class: "box", rows: "1", spellcheck: "false", autocapitalize: "off",
       "aria-label": "Statement of LQL", "aria-describedby": "box-error", placeholder: "SELECT FROM … WHERE …",
@@ -26,7 +29,9 @@ export class AskForm {
     this.places = h("div", { class: "ask-box" });
     this.error = h("p", { id: "box-error", class: "error", role: "alert" });
     this.element = h("form", { class: "ask", role: "search", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); this.submit(); } },
-      this.topic, this.places, this.last, h("button", { class: "primary", type: "submit" }, "Search"), this.values);
+      this.topic, this.places, this.last,
+      h("button", { type: "button", class: "calendar", "aria-label": "Choose a time", title: "Choose a time", onclick: () => this.openCalendar() }, calendarIcon()),
+      h("button", { class: "primary", type: "submit" }, "Search"), this.values);
     /** @type {string[]} */
     this.topics = [];
     this.types = /** @type {Record<string, string>} */ ({});
@@ -109,6 +114,15 @@ export class AskForm {
     if (this.last.value !== "between") this.submit();
   }
 
+  openCalendar() {
+    const { start, end } = span(this.params);
+    const [from, to] = [start, end].map((us) => (us === null ? null : Number(us)));
+    new TimeDialog({ from, to }, to === null ? this.newest : to - 1, this.events, (times) => {
+      const [low, high] = [times.from, times.to].map((us) => (us === null ? null : String(us)));
+      this.send({ ...Object.fromEntries(this.params), from: low, to: high, last: "" });
+    });
+  }
+
   /** @returns {Params} */
   time() {
     if (this.last.value !== "between") return { last: this.last.value };
@@ -117,11 +131,12 @@ export class AskForm {
 
   submit() {
     const topic = this.topic.value.slice(1);
-    const { order, by, cols } = Object.fromEntries(this.params);
-    if (!topic) return this.send({ lql: this.box.value.trim() || "SELECT", ...this.time(), order, by, cols });
+    const looks = shown(this.params);
+    if (!topic) return this.send({ lql: this.box.value.trim() || "SELECT", ...looks, ...this.time() });
     const index = this.value.value !== "" ? this.index.value : "";
     const type = /^u?int|^bool/.test(this.types[index] ?? "") ? (this.types[index] === "bool" ? "boolean" : "integer") : "";
-    this.send({ topic, space: this.space.value, index, value: index && this.value.value, type, ...this.time(), order, by, cols });
+    const same = topic === this.params.get("topic") && this.space.value === (this.params.get("space") ?? "");
+    this.send({ topic, space: this.space.value, grouping: same ? this.params.get("grouping") : "", index, value: index && this.value.value, type, ...looks, ...this.time() });
   }
 
   /** @param {KeyboardEvent} event */

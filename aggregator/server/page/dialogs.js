@@ -30,18 +30,19 @@ export function tokenDialog(then) {
 }
 
 /**
- * Ask whether something is to be done that cannot be undone.
+ * Ask whether something is to be done.
  * @param {string} question @param {string} told @param {string} action what the button says
+ * @param {string} [kind] of button: `danger` where it cannot be undone
  * @returns {Promise<boolean>}
  */
-export function confirmed(question, told, action) {
+export function confirmed(question, told, action, kind = "danger") {
   return new Promise((resolve) => {
     const dialog = h("dialog", { class: "dialog", "aria-labelledby": "confirm-title" },
       h("form", { method: "dialog" },
         h("h2", { id: "confirm-title" }, question), h("p", {}, told),
         h("div", { class: "dialog-acts" },
           h("button", { type: "submit", autofocus: true }, "Cancel"),
-          h("button", { type: "submit", class: "danger", value: "yes" }, action))));
+          h("button", { type: "submit", class: kind, value: "yes" }, action))));
     dialog.addEventListener("close", () => {
       dialog.remove();
       resolve(dialog.returnValue === "yes");

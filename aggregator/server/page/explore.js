@@ -8,7 +8,8 @@ import { h, replace } from "./dom.js";
 import { explainPicture, isExplain } from "./explain.js";
 import { exportMenu } from "./export.js";
 import { count, seconds } from "./format.js";
-import { drawHistogram, layersOf } from "./histogram.js";
+import { WIDTHS, bucketsFor, drawHistogram, layersOf } from "./histogram.js";
+import { drawLanes, groupingsOf } from "./lanes.js";
 import { Live } from "./live.js";
 import { namesIn } from "./names.js";
 import { Pages } from "./paging.js";
@@ -17,19 +18,27 @@ import { RowList } from "./row_list.js";
 import { resultTable } from "./result_table.js";
 import { session } from "./session.js";
 import { readTags } from "./tags.js";
-import { span } from "./time_range.js";
+import { shown, span } from "./time_range.js";
+
+const MOST_FACETS = 4;
 
 /** @typedef {import("./question.js").TopicQuestion | import("./question.js").LqlQuestion} Question */
 
 export class Explore {
   constructor() {
-    this.form = new AskForm((params) => go(link("explore", "", params)));
+    this.form = new AskForm((params) => go(link("explore", "", params)), (start, end) =>
+      this.question.histogram({ start: BigInt(start), end: BigInt(end) }, "", this.asked.signal));
     this.chart = h("div", { class: "chart-box" });
     this.legend = h("p", { class: "legend", hidden: true });
+    this.lanes = h("div", { class: "lanes", hidden: true });
+    /** @type {import("./lanes.js").Grouping[]} of the space that is asked for */
+    this.groupings = [];
     this.columns = h("span", {});
     /** @type {string[]} that the first rows have */
     this.names = [];
-    this.stack = h("select", { "aria-label": "Stack by", onchange: () => this.change({ by: this.stack.value }) });
+    this.stack = h("select", { "aria-label": "Break down by", onchange: () => this.change({ by: this.stack.value }) });
+    this.bars = h("select", { "aria-label": "Width of bars", onchange: () => this.change({ bars: this.bars.value }) },
+      ...[["", "Bars that fit"], ...WIDTHS.map(([value, , name]) => [value, name])].map(([value, name]) => h("option", { value }, name)));
     this.status = h("p", { class: "status", role: "status" });
     this.acts = h("div", { class: "acts" });
     this.facets = h("div", { class: "facets", hidden: true });
@@ -41,7 +50,7 @@ export class Explore {
       binary: false,
     }, (error) => this.fail(error));
     this.table = h("div", { class: "result", hidden: true });
-    this.element = h("div", { class: "explore" }, this.form.element, this.form.error, this.warnings, this.facets, this.chart, this.legend,
+    this.element = h("div", { class: "explore" }, this.form.element, this.form.error, this.warnings, this.facets, this.chart, this.legend, this.lanes,
       h("div", { class: "bar-line" }, this.status, this.acts), this.rows.head, this.rows.element, this.table);
     /** @type {Live | null} */
     this.live = null;
@@ -50,7 +59,10 @@ export class Explore {
     this.question = new LqlQuestion("SELECT");
     this.asked = new AbortController();
     this.counted = /** @type {import("./histogram.js").Counted | null} */ (null);
-    window.addEventListener("resize", () => this.drawChart());
+    window.addEventListener("resize", () => {
+      this.drawChart();
+      this.drawLanes();
+    });
   }
 
   title() {
@@ -110,7 +122,8 @@ export class Explore {
     if (!records) this.rows.head.hidden = true;
     this.chart.hidden = !records;
     this.table.hidden = records;
-    this.legend.hidden = true;
+    this.legend.hidden = this.lanes.hidden = true;
+    this.groupings = [];
     this.offer(records, told.pages);
     const signal = this.asked.signal;
     if (!records) return this.showTable(told, signal);
@@ -125,7 +138,8 @@ export class Explore {
       this.form.completion.names = this.names;
       this.listNames();
     });
-    await Promise.all([rows, this.count(signal), this.listFacets(signal)]);
+    await Promise.all([rows, this.count(signal), this.listGroupings(signal), this.listFacets(signal)]);
+    this.drawLanes();
   }
 
   /** @param {import("./question.js").Told} told @param {AbortSignal} signal */
@@ -140,11 +154,25 @@ export class Explore {
   /** @param {AbortSignal} signal */
   async count(signal) {
     const began = performance.now();
-    const counted = await this.question.histogram(span(this.params), this.by, signal);
+    const counted = await this.counts(signal);
     this.counted = counted;
+    if (counted.counts.length) this.form.newest = counted.start_us + counted.width_us * counted.counts.length - 1;
     this.drawChart();
     this.status.textContent = `${count(counted.events)} ${counted.events === 1 ? "event" : "events"}, counted in ` +
       seconds(performance.now() - began);
+  }
+
+  /** Events by time, in bars as wide as was asked for, if they are not too many. @param {AbortSignal} signal */
+  async counts(signal) {
+    const asked = span(this.params);
+    const [, width] = WIDTHS.find(([value]) => value === this.params.get("bars")) ?? ["", 0];
+    if (!width) return this.question.histogram(asked, this.by, signal);
+    let length = Number((asked.end ?? 0n) - (asked.start ?? 0n));
+    if (asked.start === null || asked.end === null) {
+      const found = await this.question.histogram(asked, "", signal);
+      length = found.width_us * found.counts.length;
+    }
+    return this.question.histogram(asked, this.by, signal, bucketsFor(length, width));
   }
 
   /** Whether the question may be put as LQL, which reads no binary keys and needs a token for all topics. */
@@ -157,6 +185,22 @@ export class Explore {
     return this.lql ? (this.params.get("by") ?? "") : "";
   }
 
+  /** Of one space, how its groupings lie in time. @param {AbortSignal} signal */
+  async listGroupings(signal) {
+    if (!(this.question instanceof TopicQuestion) || !this.question.space || !this.lql) return;
+    this.groupings = groupingsOf(await this.question.groupings(span(this.params), signal), this.newest);
+  }
+
+  drawLanes() {
+    const any = this.groupings.some(({ name }) => name);
+    this.lanes.hidden = !any || !this.counted?.counts.length;
+    if (!any || !this.counted?.counts.length) return;
+    const { start_us: start, width_us: width, counts } = this.counted;
+    const chosen = this.params.get("grouping") ?? "";
+    drawLanes(this.lanes, this.groupings, { start, end: start + width * counts.length }, chosen,
+      (name) => this.change({ grouping: name === chosen ? "" : name }));
+  }
+
   drawChart() {
     if (!this.counted || this.chart.hidden) return;
     drawHistogram(this.chart, this.counted, (from, to) => this.change({ from: String(from), to: String(to), last: "" }));
@@ -165,15 +209,18 @@ export class Explore {
       const shown = [h("span", { class: `swatch ${kind}` }), h("bdi", {}, name.slice(0, 60)), h("span", { class: "n" }, count(events))];
       if (value === null || value === undefined) return h("span", { class: "legend-entry" }, ...shown);
       const condition = `${named(this.by)} = ${typeof value === "string" ? quoted(value) : value}`;
-      return h("button", { type: "button", class: "legend-entry", title: "Only with this value", onclick: () => void this.narrow(condition, false) }, ...shown);
+      const whose = this.by === "space" && this.params.get("topic"); // a space of a topic is asked for by its key
+      const choose = () => (whose ? this.change({ space: String(value), by: "" }) : void this.narrow(condition, false));
+      return h("button", { type: "button", class: "legend-entry", title: "Only with this value", onclick: choose }, ...shown);
     }));
   }
 
   /** Offer names to stack by, and to show as columns. */
   listNames() {
-    const all = [...new Set([...(this.by ? [this.by] : []), ...this.names])].sort();
-    replace(this.stack, h("option", { value: "" }, "Not stacked"), ...all.map((name) => h("option", { value: name }, `By ${name}`)));
+    const all = [...new Set([...(this.by ? [this.by] : []), ...(this.params.get("topic") ? ["space"] : []), ...this.names])].sort();
+    replace(this.stack, h("option", { value: "" }, "Break down by …"), ...all.map((name) => h("option", { value: name }, `By ${name}`)));
     this.stack.value = this.by;
+    this.bars.value = this.params.get("bars") ?? "";
     const chosen = columnsOf(this.params);
     const menu = columnsMenu(chosen, [...this.names, "data"], (columns) => this.change({ cols: columns.length ? JSON.stringify(columns) : "" }));
     menu.open = this.columns.querySelector("details")?.open ?? false; // several are chosen one after the other
@@ -190,34 +237,42 @@ export class Explore {
     const orders = this.newest ? ["oldest", "Oldest first"] : ["", "Newest first"];
     replace(this.acts,
       records && this.lql && this.stack,
+      records && this.bars,
       records && this.columns,
       records && pages && this.lql && !session.fixed && h("button", { type: "button", class: "live", "aria-pressed": "false", onclick: () => this.toggleLive() }, "Live"),
       records && pages && h("button", { type: "button", onclick: () => this.change({ order: orders[0] }) }, orders[1]),
       records && this.lql && h("button", { type: "button", class: "explain", onclick: () => this.explain() }, "Explain"),
-      exportMenu((accept, signal) => this.question.file(span(this.params), this.newest, accept, signal), (error) => this.fail(error)));
+      exportMenu(records, (accept, signal) => this.question.file(span(this.params), this.newest, accept, signal), (error) => this.fail(error)));
   }
 
-  /** The values of the topic's index, with how many events have each. @param {AbortSignal} signal */
+  /** The values of the topic's indexes, with how many events have each. @param {AbortSignal} signal */
   async listFacets(signal) {
     const topic = this.params.get("topic");
     this.facets.hidden = true;
     if (!topic || this.params.get("space") || this.params.get("space64")) return;
-    const facts = await askJson(`v1/topics/${encodeURIComponent(topic)}`, { signal });
-    const index = this.params.get("index") || facts.indexes[0];
-    if (!index) return;
-    const path = `v1/topics/${encodeURIComponent(topic)}/values/${encodeURIComponent(index)}?limit=12`;
-    const { values, different } = await askJson(path, { signal });
-    const chosen = this.params.get("value");
+    const path = `v1/topics/${encodeURIComponent(topic)}`;
+    const { indexes } = await askJson(path, { signal });
+    const first = this.params.get("index") ?? "";
+    const shown = [...new Set([...(indexes.includes(first) ? [first] : []), ...indexes])].slice(0, MOST_FACETS);
+    const found = await Promise.all(shown.map((index) => askJson(`${path}/values/${encodeURIComponent(index)}?limit=12`, { signal })));
+    replace(this.facets, ...shown.map((index, i) => this.facet(index, found[i])).filter(Boolean));
+    this.facets.hidden = !this.facets.childElementCount;
+  }
+
+  /** The values of an index, and how many events of the topic have each. @param {string} index @param {{values: {value: any, events: number}[], different: number}} found */
+  facet(index, { values, different }) {
+    if (!values.length) return null;
+    const chosen = index === this.params.get("index") ? this.params.get("value") : null;
     const type = (/** @type {any} */ value) => (typeof value === "string" ? "" : typeof value === "boolean" ? "boolean" : "integer");
-    const chips = values.map((/** @type {{value: any, events: number}} */ { value, events }) => {
+    const chips = values.map(({ value, events }) => {
       const on = String(value) === chosen;
       const to = on ? { index: "", value: "", type: "" } : { index, value: String(value), type: type(value) };
       return h("button", { type: "button", class: "chip", "aria-pressed": String(on), onclick: () => this.change(to) },
         h("bdi", {}, String(value).slice(0, 60)), h("span", { class: "n" }, count(events)));
     });
     const rest = different - values.length;
-    replace(this.facets, h("span", { class: "facet-name" }, index), ...chips, rest > 0 && h("span", { class: "aside" }, `and ${count(rest)} others`));
-    this.facets.hidden = !values.length;
+    return h("div", { class: "facet", role: "group", "aria-label": `Values of ${index}, with their events in the whole topic` },
+      h("span", { class: "facet-name" }, index), ...chips, rest > 0 && h("span", { class: "aside" }, `and ${count(rest)} others`));
   }
 
   /** What asking reads, and what it need not. */
@@ -230,8 +285,8 @@ export class Explore {
   async narrow(condition, without) {
     try {
       const lql = await narrowed(this.question.lql(), condition, without);
-      const { last, from, to, order, by, cols } = Object.fromEntries(this.params);
-      go(link("explore", "", { lql, last, from, to, order, by, cols }));
+      const { last, from, to } = Object.fromEntries(this.params);
+      go(link("explore", "", { lql, last, from, to, ...shown(this.params) }));
     } catch (error) {
       this.fail(error);
     }
@@ -244,8 +299,7 @@ export class Explore {
     if (topic) return go(link("explore", "", { topic, ...key }));
     const tags = new Map(readTags(String(row.space)));
     const [of, space] = [tags.get("topic"), tags.get("space")];
-    const from = of !== undefined && space !== undefined ? `topic = ${quoted(of)} AND space = ${quoted(space)}` : row.space;
-    return go(link("explore", "", { lql: `SELECT FROM ${from}` }));
+    return go(link("explore", "", of !== undefined && space !== undefined ? { topic: of, space } : { lql: `SELECT FROM ${row.space}` }));
   }
 
   toggleLive() {
@@ -264,7 +318,7 @@ export class Explore {
   }
 
   goLive() {
-    this.chart.hidden = this.legend.hidden = true;
+    this.chart.hidden = this.legend.hidden = this.lanes.hidden = true;
     const live = new Live(this.question.lql(), {
       shown: (added) => this.rows.shifted(added),
       told: (text) => { this.status.textContent = `Live: ${text}`; },
@@ -281,7 +335,7 @@ export class Explore {
     this.live?.stop();
     this.status.textContent = "";
     this.counted = null;
-    for (const part of [this.chart, this.legend, this.table, this.facets, this.rows.head, this.rows.element]) part.hidden = true;
+    for (const part of [this.chart, this.legend, this.lanes, this.table, this.facets, this.rows.head, this.rows.element]) part.hidden = true;
     replace(this.acts);
     this.rows.empty();
     this.form.fail(error);

@@ -6,16 +6,21 @@ import { FILES } from "./question.js";
 
 /** @typedef {(accept: string, signal: AbortSignal) => Promise<Response>} Get */
 
-/** @param {Get} get @param {(error: unknown) => void} failed */
-export function exportMenu(get, failed) {
+/**
+ * @param {boolean} events not rows of a table @param {Get} get @param {(error: unknown) => void} failed
+ * @param {() => Promise<boolean>} [may] asks whether it is meant
+ */
+export function exportMenu(events, get, failed, may = async () => true) {
   const told = h("span", { role: "status" });
-  const choices = Object.entries(FILES).map(([name, [media, ending]]) =>
+  const choices = Object.entries(FILES).filter(([, [, ending]]) => events || ending !== "esdb").map(([name, [media, ending]]) =>
     h("button", { type: "button", onclick: () => void run(media, ending) }, name));
   const menu = h("details", { class: "menu" }, h("summary", {}, "Export"), h("div", { class: "menu-box" },
     ...choices, told));
   /** @param {string} media @param {string} ending */
   async function run(media, ending) {
+    if (!(await may())) return;
     const stopping = new AbortController();
+    replace(told, "Reading … ");
     const stop = h("button", { type: "button", onclick: () => stopping.abort() }, "Stop");
     try {
       const answer = await get(media, stopping.signal);

@@ -6,8 +6,10 @@ const short = new Intl.NumberFormat("en-US", { notation: "compact", maximumFract
 /** @param {number} value */
 export const count = (value) => whole.format(value);
 
+const fine = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
+
 /** @param {number} value */
-export const rough = (value) => (value < 10_000 ? whole.format(Math.round(value)) : short.format(value));
+export const rough = (value) => (value < 100 ? fine.format(value) : value < 10_000 ? whole.format(Math.round(value)) : short.format(value));
 
 /** @param {number} value */
 export function bytes(value) {
@@ -83,6 +85,28 @@ function parts(us) {
     time: `${two(get("Hours"))}:${two(get("Minutes"))}:${two(get("Seconds"))}`,
     fraction: two(us - Math.floor(us / 1e6) * 1e6, 6),
   };
+}
+
+/**
+ * The day that a moment lies in.
+ * @param {number} us
+ * @returns {[number, number, number]} year, month from 0, day; in the zone that was chosen
+ */
+export function dateOf(us) {
+  const at = new Date(Math.floor(us / 1000));
+  return zone.isLocal() ? [at.getFullYear(), at.getMonth(), at.getDate()] : [at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate()];
+}
+
+/** The beginning of a day in µs; days before the first and behind the last of a month count on. @param {number} year @param {number} month @param {number} day */
+export const midnight = (year, month, day) => 1000 * (zone.isLocal() ? new Date(year, month, day).getTime() : Date.UTC(year, month, day));
+
+/** A moment as fields for times have it. @param {number} us */
+export const toField = (us) => moment(us).replace(" ", "T");
+
+/** @param {string} text of such a field @returns {number | null} */
+export function fromField(text) {
+  const ms = Date.parse(zone.isLocal() ? text : `${text}Z`);
+  return Number.isNaN(ms) ? null : ms * 1000;
 }
 
 /** @param {number} us a moment, to the second */

@@ -1,10 +1,19 @@
 /** Hits over time as bars, in colours where a name was chosen. A drag, or a click on a bar, asks for that time. */
 
 import { h, replace, svg } from "./dom.js";
-import { count, duration, moment, tick } from "./format.js";
+import { count, duration, moment, rough, tick } from "./format.js";
 
 const HEIGHT = 104, FLOOR = 84, TOP = 16;
 const STEPS = [1, 2, 5, 10, 15, 20, 30, 60];
+const MOST_BARS = 1_000;
+
+/** Widths that bars can be given: in the address, in µs, in words. */
+export const WIDTHS = /** @type {[string, number, string][]} */ ([
+  ["m", 60e6, "A minute a bar"], ["h", 3_600e6, "An hour a bar"], ["d", 86_400e6, "A day a bar"], ["w", 7 * 86_400e6, "A week a bar"],
+]);
+
+/** So many bars that each is as wide as was asked for, or wider where they would be too many. @param {number} length @param {number} width in µs */
+export const bucketsFor = (length, width) => Math.max(2, Math.min(MOST_BARS, Math.floor(length / width) + 2));
 
 /** @typedef {{value: any, events: number, counts: number[]}} Series @typedef {{kind: string, name: string, series: Series}} Layer */
 /** @typedef {{start_us: number, width_us: number, events: number, counts: number[], series?: Series[]}} Counted */
@@ -46,7 +55,7 @@ export function drawHistogram(box, counted, choose) {
       "aria-label": `${count(events)} events from ${moment(start)} to ${moment(start + width * counts.length)}, ` +
         `at most ${count(most)} in ${duration(width)}` },
     svg("line", { class: "axis", x1: 0, x2: across, y1: FLOOR, y2: FLOOR }), chosen, ...bars, ...ticks(start, width, counts.length, across));
-  const top = h("span", { class: "chart-most" }, `${count(most)} in ${duration(width)}`);
+  const top = h("span", { class: "chart-most" }, `at most ${count(most)} in ${duration(width)}, ${rough(events / counts.length)} on average`);
   replace(box, top, picture, told);
   drag(picture, chosen, told, { start, width, counts, across, choose, layers });
 }

@@ -7,6 +7,7 @@ import { ago, bytes, count, moment, rough } from "./format.js";
 import { retentionMeters } from "./retention.js";
 import { session } from "./session.js";
 import { sparkline } from "./sparkline.js";
+import { Streams } from "./streams.js";
 import { trouble } from "./trouble.js";
 
 const EVERY_MS = 3_000, KEPT = 60;
@@ -18,7 +19,9 @@ export class Overview {
     this.alerts = h("div", { class: "alerts", role: "status" });
     this.figures = h("div", { class: "figures" });
     this.topics = h("div", { class: "topics" });
-    this.element = h("div", { class: "page" }, h("h1", {}, session.fixed ? "Files" : "Overview"), this.alerts, this.figures, this.topics);
+    this.streams = new Streams();
+    this.element = h("div", { class: "page" }, h("h1", {}, session.fixed ? "Files" : "Overview"), this.alerts, this.figures, this.topics,
+      this.streams.element);
     /** @type {Map<string, {at: number, end: number, rates: number[]}>} */
     this.seen = new Map();
     this.timer = 0;
@@ -43,6 +46,7 @@ export class Overview {
   async look() {
     try {
       this.draw(...(await facts()));
+      if (!session.fixed && session.topics === null) void this.streams.look();
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       replace(this.alerts, h("p", { class: "alert" }, h("strong", {}, `${error.message} `), error.hint));

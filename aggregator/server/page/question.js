@@ -11,7 +11,11 @@ export const FILES = /** @type {Record<string, [string, string]>} */ ({
   "JSON lines": ["application/x-ndjson", "jsonl"],
   CSV: ["text/csv", "csv"],
   Arrow: ["application/vnd.apache.arrow.stream", "arrows"],
+  Parquet: ["application/vnd.apache.parquet", "parquet"],
+  ".esdb": ["application/vnd.esdb", "esdb"], // of events alone
 });
+
+const BUCKETS = 80;
 
 /** A text as LQL writes it. @param {string} text */
 export const quoted = (text) =>
@@ -28,6 +32,7 @@ export class TopicQuestion {
     this.params = params;
     this.space = params.get("space") ?? "";
     this.space64 = params.get("space64") ?? ""; // of a topic with binary keys
+    this.grouping = params.get("grouping") ?? "";
     this.index = params.get("index") ?? "";
     this.value = params.get("value") ?? "";
   }
@@ -39,8 +44,14 @@ export class TopicQuestion {
 
   /** The same as a statement. */
   lql() {
-    const from = `FROM topic = ${quoted(this.topic)}${this.space ? ` AND space = ${quoted(this.space)}` : ""}`;
-    return `SELECT ${from}${this.hasValue() ? ` WHERE ${named(this.index)} = ${this.number() ? this.value : quoted(this.value)}` : ""}`;
+    return `SELECT ${this.chosen(this.grouping)}`;
+  }
+
+  /** @param {string} grouping "" for all */
+  chosen(grouping) {
+    const keys = Object.entries({ topic: this.topic, space: this.space, grouping }).filter(([, key]) => key);
+    const from = `FROM ${keys.map(([name, key]) => `${name} = ${quoted(key)}`).join(" AND ")}`;
+    return `${from}${this.hasValue() ? ` WHERE ${named(this.index)} = ${this.number() ? this.value : quoted(this.value)}` : ""}`;
   }
 
   number() {
@@ -56,6 +67,7 @@ export class TopicQuestion {
     const asked = new URLSearchParams(more);
     if (this.space) asked.set("space", this.space);
     if (this.space64) asked.set("space_base64", this.space64);
+    if (this.grouping) asked.set("grouping", this.grouping);
     if (this.hasValue()) {
       asked.set("value", this.value);
       const type = this.params.get("type");
@@ -72,10 +84,15 @@ export class TopicQuestion {
     return askLines(this.path({ ...bounds(span), reverse: String(newest), limit: String(limit) }), { signal });
   }
 
-  /** @param {Span} span @param {string} by a name, or "" @param {AbortSignal} signal */
-  histogram(span, by, signal) {
-    if (by) return new LqlQuestion(this.lql()).histogram(span, by, signal);
-    return askJson(this.path({ ...bounds(span), buckets: "80" }, true), { signal });
+  /** @param {Span} span @param {string} by a name, or "" @param {AbortSignal} signal @param {number} [buckets] at most */
+  histogram(span, by, signal, buckets = BUCKETS) {
+    if (by) return new LqlQuestion(this.lql()).histogram(span, by, signal, buckets);
+    return askJson(this.path({ ...bounds(span), buckets: String(buckets) }, true), { signal });
+  }
+
+  /** The groupings of the space, with their number of events and first and last times. @param {Span} span @param {AbortSignal} signal */
+  groupings(span, signal) {
+    return new LqlQuestion(`SELECT COUNT, MIN(ts), MAX(ts) ${this.chosen("")} GROUP BY grouping`).rows(span, false, 0, signal);
   }
 
   /** @param {Span} span @param {boolean} newest @param {string} accept @param {AbortSignal} signal */
@@ -127,9 +144,9 @@ export class LqlQuestion {
     return askLines("v1/query", { body: this.body(this.narrowed(span), this.order(newest, limit)), signal });
   }
 
-  /** @param {Span} span @param {string} by a name, or "" @param {AbortSignal} signal */
-  histogram(span, by, signal) {
-    return askJson("v1/histogram", { body: this.body(bounds(span), { buckets: 80, ...(by ? { by: named(by) } : {}) }), signal });
+  /** @param {Span} span @param {string} by a name, or "" @param {AbortSignal} signal @param {number} [buckets] at most */
+  histogram(span, by, signal, buckets = BUCKETS) {
+    return askJson("v1/histogram", { body: this.body(bounds(span), { buckets, ...(by ? { by: named(by) } : {}) }), signal });
   }
 
   /** @param {Span} span @param {boolean} newest @param {string} accept @param {AbortSignal} signal */

@@ -26,7 +26,7 @@ function meter(name, used, limit, told) {
   bar.style.inlineSize = `${(part * 100).toFixed(1)}%`;
   return h("div", { class: "meter" },
     h("span", { class: "meter-name" }, name),
-    h("span", { class: "meter-told" }, `${told(used)} of ${told(limit)}`),
+    h("span", { class: "meter-told" }, `${told(used)} of ${told(limit)}, ${used < limit ? `${told(limit - used)} left` : "full"}`),
     h("span", { class: "meter-track", role: "meter", "aria-label": name, "aria-valuemin": 0, "aria-valuemax": 100,
       "aria-valuenow": Math.round(part * 100) }, bar));
 }

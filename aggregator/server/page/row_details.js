@@ -8,7 +8,8 @@ import { bytesOf } from "./row_summary.js";
 import { readTags } from "./tags.js";
 
 const MOST = 20_000; // characters of a text, and
-const MOST_PARTS = 2_000; // parts of JSON, that are shown before somebody asks for all
+const MOST_PARTS = 2_000; // parts of JSON, and
+const MOST_FIELDS = 300; // fields, that are shown before somebody asks for all
 
 /**
  * What can be done from a row. `narrow` takes a condition of LQL. `tagged`: rows have tags in the place of the space.
@@ -23,21 +24,34 @@ const MOST_PARTS = 2_000; // parts of JSON, that are shown before somebody asks 
  * @returns {HTMLElement}
  */
 export function details(row, acts) {
-  const lines = Object.entries(row).flatMap(([name, value]) => {
-    if (name === "space" && acts.tagged)
-      return (readTags(String(value)) ?? []).map(([tag, of]) => field(tag, of, acts, named(tag)));
-    if (name === "fields" && value !== null && typeof value === "object" && !bytesOf(value))
-      return Object.entries(value).map(([key, of]) => field(key, of, acts, named(key)));
-    if (name === "grouping" && !value) return [];
-    if (acts.binary) return [field(name, value, acts, "")]; // LQL does not ask topics with binary keys
-    return [field(name, value, acts, name === "timestamp" || name === "data" ? "" : named(name))];
-  });
+  const lines = fieldsIn(row, acts);
+  const shown = (/** @type {typeof lines} */ of) => of.map(([name, value, operand]) => field(name, value, acts, operand));
+  const rest = lines.length - MOST_FIELDS;
+  const list = h("dl", {}, ...shown(lines.slice(0, MOST_FIELDS)));
+  const more = h("button", { type: "button", class: "act", hidden: rest <= 0, onclick: () => {
+    list.append(...shown(lines.slice(MOST_FIELDS)));
+    more.hidden = true;
+  } }, `Show ${count(rest)} more fields`);
   return h("div", { class: "row-details" },
     h("div", { class: "row-acts" },
       h("button", { type: "button", class: "act", onclick: () => acts.history(row) }, "History of this space"),
       "clipboard" in navigator && h("button", { type: "button", class: "act", onclick: () => copy(row) }, "Copy as JSON")),
-    h("dl", {}, ...lines));
+    list, more);
 }
+
+/** What a row has, each with the name that LQL asks for it by, or "". @param {Record<string, any>} row @param {Acts} acts @returns {[string, any, string][]} */
+function fieldsIn(row, acts) {
+  return Object.entries(row).flatMap(([name, value]) => {
+    if (name === "space" && acts.tagged) return (readTags(String(value)) ?? []).map(([tag, of]) => inLql(tag, of));
+    if (name === "fields" && value !== null && typeof value === "object" && !bytesOf(value)) return Object.entries(value).map(([key, of]) => inLql(key, of));
+    if (name === "grouping" && !value) return [];
+    const nameless = acts.binary || name === "timestamp" || name === "data"; // LQL does not ask topics with binary keys
+    return [nameless ? [name, value, ""] : inLql(name, value)];
+  });
+}
+
+/** @param {string} name @param {any} value @returns {[string, any, string]} */
+const inLql = (name, value) => [name, value, named(name)];
 
 /** @param {string} name @param {any} value @param {Acts} acts @param {string} operand of LQL; "" where none asks for it */
 function field(name, value, acts, operand) {

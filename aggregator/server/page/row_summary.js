@@ -5,7 +5,8 @@ import { stamp } from "./format.js";
 import { fieldsOf, valueOf } from "./names.js";
 import { readTags } from "./tags.js";
 
-const MOST = 400; // characters of a value that a line shows
+const MOST = 400; // characters of a value that a line shows, and
+const MOST_PAIRS = 24; // values
 const APART = new Set(["timestamp", "space", "grouping", "data", "fields"]);
 
 /**
@@ -28,9 +29,11 @@ export function summary(row, columns) {
 
 /** @param {Record<string, any>} row @param {HTMLElement} line */
 function inFull(row, line) {
-  for (const [name, value] of Object.entries(row)) if (!APART.has(name) && isShown(value)) line.append(pair(name, value));
+  const own = Object.entries(row).filter(([name, value]) => !APART.has(name) && isShown(value));
+  const pairs = (/** @type {[string, any][]} */ of) => of.slice(0, MOST_PAIRS).map(([name, value]) => pair(name, value));
+  line.append(...pairs(own));
   if (isShown(row.data)) line.append(h("span", { class: "msg" }, cut(plain(row.data))));
-  for (const [name, value] of Object.entries(fieldsOf(row))) line.append(pair(name, value));
+  line.append(...pairs(Object.entries(fieldsOf(row))));
 }
 
 /** Whose event it is; one of a topic by its space, though an answer of LQL has all its tags. @param {Record<string, any>} row */

@@ -5,6 +5,7 @@ import { ApiError, askJson } from "./api.js";
 import { h, replace, svg } from "./dom.js";
 import { bytes, count, moment } from "./format.js";
 import { figure } from "./overview.js";
+import { resultTable } from "./result_table.js";
 import { session } from "./session.js";
 import { drawTreemap, rove } from "./treemap.js";
 
@@ -50,9 +51,23 @@ export class SegmentView {
       ...(found ? sections(found, map, strip) : [h("p", { class: "error", role: "alert" }, this.trouble)]));
     this.redraw = () => found && draw(found, map, strip);
     this.redraw();
+    if (found) void this.holds(path);
   }
 
   trouble = "";
+
+  /** What its columns hold, below, when it is there. @param {string} path */
+  async holds(path) {
+    const box = h("section", {}, h("h2", {}, "What its columns hold"), h("p", { class: "aside" }, "Reading …"));
+    this.element.append(box);
+    try {
+      const { columns } = await askJson(`${path}/columns`);
+      replace(box, h("h2", {}, "What its columns hold"), h("div", { class: "result held" }, resultTable(columns.map(held))));
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      replace(box, h("p", { class: "aside" }, `What its columns hold is not told: ${error.message}`));
+    }
+  }
 
   /** What its bytes are; null where they do not tell. @param {string} path @returns {Promise<Facts | null>} */
   async look(path) {
@@ -83,6 +98,12 @@ export class SegmentView {
     button.disabled = false;
   }
 }
+
+/** A column as a row of a table. @param {Facts} column */
+const held = ({ name, type, nulls, least, greatest, different, mean_bytes: mean }) => ({
+  Column: name, Type: type, Empty: count(nulls), Different: different === null ? "" : count(different),
+  Least: least, Greatest: greatest, "Mean length": mean === null ? "" : bytes(mean),
+});
 
 /** @param {Facts} found @param {HTMLElement} map @param {HTMLElement} strip */
 function sections(found, map, strip) {

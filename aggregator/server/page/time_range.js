@@ -1,21 +1,34 @@
-/** The time that is asked for: `-1h` and the like, everything, or between two moments. */
+/** The time that is asked for: the last hour and the like, a day, everything, or between two moments. */
+
+import { dateOf, midnight } from "./format.js";
 
 /** @type {[string, string][]} */
 export const QUICK = [
   ["", "All time"], ["15m", "Last 15 minutes"], ["1h", "Last hour"], ["6h", "Last 6 hours"], ["24h", "Last 24 hours"],
-  ["7d", "Last 7 days"], ["30d", "Last 30 days"], ["365d", "Last year"],
+  ["today", "Today"], ["yesterday", "Yesterday"], ["7d", "Last 7 days"], ["30d", "Last 30 days"], ["365d", "Last year"],
 ];
 
 const UNITS = /** @type {Record<string, number>} */ ({ m: 60e6, h: 3_600e6, d: 86_400e6 });
 
+/** What of an address says how answers are shown, whatever is asked. @param {URLSearchParams} params */
+export function shown(params) {
+  const { order, by, cols, bars } = Object.fromEntries(params);
+  return { order, by, cols, bars };
+}
+
 /** @typedef {{start: bigint | null, end: bigint | null}} Span in µs, the end outside; null is open */
 
 /**
- * The time that an address names: `last`, or `from` and `to` in µs.
+ * The time that an address names: `last`, which may be a day, or `from` and `to` in µs.
  * @param {URLSearchParams} params
  * @returns {Span}
  */
 export function span(params) {
+  const days = { today: 0, yesterday: 1 }[params.get("last") ?? ""];
+  if (days !== undefined) {
+    const [year, month, day] = dateOf(Date.now() * 1000);
+    return { start: BigInt(midnight(year, month, day - days)), end: BigInt(midnight(year, month, day - days + 1)) };
+  }
   const last = /^(\d{1,6})([mhd])$/.exec(params.get("last") ?? "");
   if (last) return { start: BigInt(Math.round(Date.now() * 1000 - Number(last[1]) * UNITS[last[2]])), end: null };
   return { start: number(params.get("from")), end: number(params.get("to")) };

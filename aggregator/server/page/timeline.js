@@ -7,6 +7,7 @@ import { session } from "./session.js";
 import { rove } from "./treemap.js";
 
 const BAR = 12, GAP = 3, LANE_GAP = 12, MOST_ROWS = 24, MOST_BARS = 4_000;
+const STATES = /** @type {Record<string, string>} */ ({ merging: "Being merged", erasing: "May hold events that were erased" });
 const LEVELS = ["New", "Merged once", "Merged twice", "Merged more often"];
 
 /** @typedef {Record<string, any>} Facts */
@@ -25,7 +26,8 @@ export function drawTimeline(box, segments, facts) {
   const across = Math.max(280, box.clientWidth);
   const x = (/** @type {number} */ us) => 4 + ((us - start) / (end - start)) * (across - 8);
   const told = h("p", { class: "timeline-told", role: "status" }, `Point at a ${session.fixed ? "file" : "segment"} to read about it; click on it to see what it is made of.`);
-  const { bars, height } = lanes(shown, x, told, facts.topic);
+  const next = session.fixed ? new Set() : nextToGo(segments, facts.retention);
+  const { bars, height } = lanes(shown, x, told, facts, next);
   const labels = axis(start, end, x, height);
   const cut = facts.retention.age_us === null ? null : Date.now() * 1000 - facts.retention.age_us;
   const line = cut !== null && cut > start && cut < end
@@ -34,16 +36,35 @@ export function drawTimeline(box, segments, facts) {
     "aria-label": `${count(segments.length)} segments from ${moment(start)} to ${moment(end)}` },
     svg("line", { class: "axis", x1: 0, x2: across, y1: height, y2: height }), ...bars, ...line, ...labels);
   rove(picture, bars.filter((each) => each.tagName === "a"));
-  replace(box, !session.fixed && legend(shown), picture, told,
+  replace(box, !session.fixed && legend(shown, next.size > 0), picture, told,
     segments.length > MOST_BARS && h("p", { class: "aside" }, `The newest ${count(MOST_BARS)} of ${count(segments.length)} segments.`));
 }
 
 /** Unsealed events are known by when they came, which may be later than their own times. @param {Facts} each */
 const clipped = (each) => Object.assign({}, each, { min_timestamp: Math.min(each.min_timestamp, each.max_timestamp) });
 
+/** The segments that limits by size or number remove first. @param {Facts[]} segments @param {Facts} retention */
+function nextToGo(segments, { bytes: all, segments: most, partition_bytes: each, partition_segments: mostEach }) {
+  const sealed = (/** @type {Facts} */ one) => [one.created_us, one.first_index, one.segment];
+  const before = (/** @type {Facts} */ a, /** @type {Facts} */ b) => {
+    const place = sealed(a).findIndex((value, i) => value !== sealed(b)[i]);
+    return place >= 0 && sealed(a)[place] < sealed(b)[place];
+  };
+  /** @type {Map<string, Facts>} the first by partition, or of all */
+  const first = new Map();
+  if ([all, most, each, mostEach].every((limit) => limit === null)) return new Set();
+  const apart = all === null && most === null;
+  for (const one of segments) {
+    const of = apart ? one.partition : "";
+    const known = first.get(of);
+    if (!known || before(one, known)) first.set(of, one);
+  }
+  return new Set(first.values());
+}
+
 /** Bars in lanes; those of a partition that overlap lie below each other.
- * @param {Facts[]} shown @param {(us: number) => number} x @param {HTMLElement} told @param {string} topic */
-function lanes(shown, x, told, topic) {
+ * @param {Facts[]} shown @param {(us: number) => number} x @param {HTMLElement} told @param {Facts} facts @param {Set<any>} next */
+function lanes(shown, x, told, facts, next) {
   const names = [...new Set(shown.map((each) => each.partition))].sort(new Intl.Collator("en", { numeric: true }).compare);
   const bars = [];
   let y = 16;
@@ -54,34 +75,37 @@ function lanes(shown, x, told, topic) {
     for (const each of shown.filter((one) => one.partition === name)) {
       const left = x(each.min_timestamp);
       const width = Math.max(2, x(each.max_timestamp) - left);
-      let row = ends.findIndex((end) => end <= left);
+      let row = ends.findIndex((end) => end <= left + 1); // those that follow each other lie beside each other
       if (row < 0) row = Math.min(ends.length, MOST_ROWS - 1);
-      ends[row] = left + width + 1;
-      bars.push(bar(each, left, width, y + row * (BAR + GAP), told, topic));
+      ends[row] = left + width;
+      bars.push(bar(each, { x: left, y: y + row * (BAR + GAP), width }, told, facts, next.has(each)));
     }
     y += ends.length * (BAR + GAP) + LANE_GAP + (names.length > 1 ? 8 : 0);
   }
   return { bars, height: y };
 }
 
-/** @param {Facts} each @param {number} x @param {number} width @param {number} y @param {HTMLElement} told @param {string} topic */
-function bar(each, x, width, y, told, topic) {
+/** @param {Facts} each @param {{x: number, y: number, width: number}} at @param {HTMLElement} told @param {Facts} facts @param {boolean} goes next */
+function bar(each, { x, y, width }, told, { topic, indexes }, goes) {
+  const more = [STATES[each.state]?.toLowerCase(), indexes.length > 0 && `indexes on ${indexes.join(", ")}`, goes && "goes next, when a limit is reached"].filter(Boolean);
   const times = `${moment(each.min_timestamp)} to ${moment(each.max_timestamp)}`;
   const text = each.unsealed ? `Unsealed: ${count(each.rows)} events, the newest of ${moment(each.max_timestamp)}`
     : session.fixed ? `${count(each.rows)} events, ${times}`
-    : `Segment ${each.segment}: ${count(each.rows)} events, ${bytes(each.bytes)}, ${times}, record indexes ${count(each.first_index)} to ${count(each.last_index)}`;
-  const kind = each.unsealed ? "unsealed" : `level-${Math.min(each.level, LEVELS.length - 1)}`;
+    : `Segment ${each.segment}: ${count(each.rows)} events, ${bytes(each.bytes)}, ${times}, record indexes ${count(each.first_index)} to ${count(each.last_index)}${more.map((text) => `, ${text}`).join("")}`;
+  const kind = each.unsealed ? "unsealed" : each.state in STATES ? each.state : `level-${Math.min(each.level, LEVELS.length - 1)}`;
   const tells = () => { told.textContent = text; };
-  const drawn = svg("rect", { class: `segment ${kind}`, x, y, width, height: BAR, rx: 2, onpointerenter: tells }, svg("title", {}, text));
+  const drawn = svg("rect", { class: `segment ${kind}${goes ? " next" : ""}`, x, y, width, height: BAR, rx: 2, onpointerenter: tells }, svg("title", {}, text));
   if (each.unsealed) return drawn;
   return svg("a", { href: link("segment", `${topic}/${each.segment}`), "aria-label": text, tabindex: -1, onfocus: tells }, drawn);
 }
 
-/** @param {Facts[]} shown */
-function legend(shown) {
-  const levels = [...new Set(shown.filter((each) => !each.unsealed).map((each) => Math.min(each.level, LEVELS.length - 1)))].sort();
+/** @param {Facts[]} shown @param {boolean} goes whether one goes next */
+function legend(shown, goes) {
+  const levels = [...new Set(shown.filter((each) => !each.unsealed && !(each.state in STATES)).map((each) => Math.min(each.level, LEVELS.length - 1)))].sort();
   const entry = (/** @type {string} */ kind, /** @type {string} */ name) => h("span", { class: "legend-entry" }, h("span", { class: `swatch ${kind}` }), name);
-  return h("p", { class: "legend" }, ...levels.map((level) => entry(`level-${level}`, LEVELS[level])), shown.some((each) => each.unsealed) && entry("unsealed", "Unsealed"));
+  return h("p", { class: "legend" }, ...levels.map((level) => entry(`level-${level}`, LEVELS[level])), ...Object.keys(STATES).filter((state) => shown.some((each) => each.state === state)).map((state) => entry(state, STATES[state])),
+    shown.some((each) => each.unsealed) && entry("unsealed", "Unsealed"),
+    goes && entry("next", "Goes next, when a limit is reached"));
 }
 
 /** @param {number} start @param {number} end @param {(us: number) => number} x @param {number} y */

@@ -1,14 +1,16 @@
 /** A topic: its figures, its segments on a time line, its policies, its columns; and upkeep, for those who may. */
 
 import { link } from "./address.js";
-import { askJson } from "./api.js";
+import { ApiError, ask, askJson } from "./api.js";
+import { confirmed } from "./dialogs.js";
 import { h, replace } from "./dom.js";
+import { exportMenu } from "./export.js";
 import { bytes, count, duration, moment } from "./format.js";
 import { figure } from "./overview.js";
 import { retentionMeters } from "./retention.js";
 import { session } from "./session.js";
 import { drawTimeline } from "./timeline.js";
-import { retentionForm, upkeep } from "./upkeep.js";
+import { retentionForm, rollForm, upkeep } from "./upkeep.js";
 
 const SHOWN = 8; // values of an index
 
@@ -47,7 +49,8 @@ export class TopicView {
     replace(this.element,
       h("p", { class: "crumbs" }, h("a", { href: "#/overview" }, session.fixed ? "Files" : "Overview")),
       h("header", { class: "topic-head" }, h("h1", {}, h("bdi", {}, name)),
-        h("a", { class: "button primary", href: link("explore", "", { topic: name }) }, "Explore its events")),
+        h("div", { class: "acts" }, this.exports(path, facts),
+          h("a", { class: "button primary", href: link("explore", "", { topic: name }) }, "Explore its events"))),
       this.notice && h("p", { class: "sound", role: "status" }, this.notice),
       h("div", { class: "figures" },
         figure("Events", count(facts.rows), session.fixed ? "" : `${count(facts.unsealed_rows)} unsealed`),
@@ -57,11 +60,21 @@ export class TopicView {
       h("section", {}, h("h2", {}, `${session.fixed ? "Files" : "Segments"} by time`), line),
       !session.fixed && h("div", { class: "columns" },
         h("section", {}, h("h2", {}, "What is kept"), ...retentionMeters(facts), may && retentionForm(path, facts, changed)),
-        h("section", {}, h("h2", {}, "When events become a segment"), policies(facts),
+        h("section", {}, h("h2", {}, "When events become a segment"), may ? rollForm(path, facts, changed) : policies(facts),
           ...(may ? [h("h2", {}, "Upkeep"), ...upkeep(path, facts, changed)] : []))),
       h("section", {}, h("h2", {}, "Columns"), columns(facts), h("div", { class: "indexes" }, ...facts.indexes.map((/** @type {string} */ index) => this.index(path, index)))));
     this.redraw = () => drawTimeline(line, segments, facts);
     this.redraw();
+  }
+
+  /** All its events as a file, after a question. @param {string} path @param {Facts} facts */
+  exports(path, facts) {
+    const told = h("span", { class: "error", role: "alert" });
+    const menu = exportMenu(true, (accept, signal) => ask(`${path}/events`, { accept, signal }), (error) => {
+      if (!(error instanceof ApiError)) throw error;
+      replace(told, error.message);
+    }, () => confirmed(`Export all ${count(facts.rows)} events?`, `They take ${bytes(facts.bytes)} here; as text they are several times as large, and the browser holds them until they are complete. Explore exports some of them.`, "Export", "primary"));
+    return h("span", {}, menu, told);
   }
 
   /** The values of an index with their events, filled in when they come. @param {string} path @param {string} index */

@@ -36,16 +36,44 @@ export function wouldGo(removed) {
       h("li", {}, `${count(each.rows)} events from ${moment(each.min_timestamp)} to ${moment(each.max_timestamp)}, by ${each.reason}`)))];
 }
 
+/** @param {string} label @param {string} value @param {string} example */
+const field = (label, value, example) =>
+  h("input", { type: "text", value, placeholder: "no limit", "aria-label": label, title: `such as ${example}, or nothing` });
+
+/** @param {[string, HTMLElement][]} fields */
+const labelled = (fields) => fields.map(([name, input]) => h("label", {}, name, input));
+
+/** @param {number | null} us */
+const inSpans = (us) => inUnits(us && Math.floor(us / 1e6) * 1e6, SPANS, "s");
+
+/**
+ * When unsealed events become a segment, to be changed: nothing that is stored goes by that.
+ * @param {string} path of the topic @param {Facts} facts @param {(told: string) => void} changed
+ */
+export function rollForm(path, { roll }, changed) {
+  const rows = field("Events of a segment", String(roll.rows), "500000"), size = field("Bytes of a segment", inUnits(roll.bytes, UNITS, ""), "64 MiB");
+  const age = field("Age of unsealed events", inSpans(roll.age_us), "5 m");
+  const told = h("div", { class: "removal", role: "status" });
+  const change = () => trying(told, async () => {
+    const frames = roll.frame_bytes === null ? {} : { frame_bytes: roll.frame_bytes };
+    const policy = { ...frames, rows: number(rows.value), bytes: number(size.value), age: age.value.trim() };
+    const given = Object.fromEntries(Object.entries(policy).filter(([, value]) => value));
+    if (!(await confirmed("Seal by these limits from now on?", "Whichever is reached first. Nothing that is stored changes; limits that are left out become the defaults.", "Change", "primary"))) return;
+    await askJson(path, { method: "PATCH", body: JSON.stringify({ roll: given }) });
+    changed("From now on events become segments by these limits.");
+  });
+  return h("form", { class: "policy", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); void change(); } },
+    ...labelled([["Events", rows], ["Size", size], ["Age", age]]), h("button", { type: "submit" }, "Change …"), told);
+}
+
 /**
  * How much is kept, to be changed: first it is told what would go.
  * @param {string} path of the topic @param {Facts} facts @param {(told: string) => void} changed
  */
 export function retentionForm(path, { retention }, changed) {
-  const field = (/** @type {string} */ name, /** @type {string} */ value, /** @type {string} */ example) =>
-    h("input", { type: "text", value, placeholder: "no limit", "aria-label": `Keep at most, by ${name}`, title: `such as ${example}, or nothing` });
-  const age = field("age", inUnits(retention.age_us && Math.floor(retention.age_us / 1e6) * 1e6, SPANS, "s"), "30 d");
-  const size = field("size", inUnits(retention.bytes, UNITS, ""), "10 GiB");
-  const segments = field("segments", inUnits(retention.segments, [], ""), "100");
+  const age = field("Keep at most, by age", inSpans(retention.age_us), "30 d");
+  const size = field("Keep at most, by size", inUnits(retention.bytes, UNITS, ""), "10 GiB");
+  const segments = field("Keep at most, by segments", inUnits(retention.segments, [], ""), "100");
   const told = h("div", { class: "removal", role: "status" });
   const asked = () => ({
     age: age.value.trim() || null, bytes: number(size.value), segments: number(segments.value),
@@ -62,7 +90,7 @@ export function retentionForm(path, { retention }, changed) {
   });
   return h("form", { class: "policy", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); void look(); },
     oninput: () => replace(told) },
-  ...[["Age", age], ["Size", size], ["Segments", segments]].map(([name, input]) => h("label", {}, name, input)),
+  ...labelled([["Age", age], ["Size", size], ["Segments", segments]]),
   h("button", { type: "submit" }, "What would go?"), told);
 }
 

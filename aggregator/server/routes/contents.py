@@ -30,7 +30,7 @@ _COLUMN = parameter("column", "Name of an index", where="path", example="type", 
 _SEGMENT = {
     "segment": 7, "partition": "0", "level": 1, "rows": 500_000, "bytes": 13_000_000, "first_index": 0,
     "last_index": 499_999, "created_us": 1_772_352_100_000_000, "min_timestamp": 1_772_352_000_000_000,
-    "max_timestamp": 1_772_352_060_000_000,
+    "max_timestamp": 1_772_352_060_000_000, "state": "sealed",
 }  # fmt: skip
 
 
@@ -65,6 +65,8 @@ async def topic_histogram(context: Context, request: Request) -> Response:
 
 @operation(
     "read", "The segments of a topic, by time", tag="topics", parameters=(TOPIC,),
+    description="`state`: `merging` while another is made of it, `erasing` where it may hold events that are hidden "
+    "and not gone yet.",
     answers={"200": json_answer("of each what the manifest knows; times are µs since 1970, both ends included",
                                 ref("Segments"), {"segments": [_SEGMENT]}),
              "404": {"description": "no such topic"}},

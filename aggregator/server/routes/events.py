@@ -13,7 +13,17 @@ from starlette.routing import Route
 
 from aggregator import Receipt, Scan, Topic
 from aggregator.server.bodies.formats import read_events
-from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, INPUTS, JSON, LINES, media_of
+from aggregator.server.bodies.shared.media import (
+    ARROW_STREAM,
+    CSV,
+    ESDB,
+    INPUTS,
+    JSON,
+    LINES,
+    OUTPUTS,
+    PARQUET,
+    media_of,
+)
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.schemas import BINARY, json_answer, ref, text
 from aggregator.server.bodies.shared.times import TIME_UNITS, TimeReader
@@ -22,6 +32,7 @@ from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.answers import media_for, stream_scan
 from aggregator.server.http.body import read_body
 from aggregator.server.http.params import Params, idempotency_key, names_in, wrong
+from aggregator.server.services.segment_file import stream_segment
 
 _KEYS_AND_PAYLOAD = ("space", "grouping", "timestamp", "data")
 _LINE = '{"space": "customer-1", "timestamp": "2026-03-01T08:00:00Z", "data": "{\\"url\\": \\"/\\"}", "type": "page"}\n'
@@ -62,7 +73,13 @@ RECEIPT: dict[str, Any] = {
 EVENTS: dict[str, Any] = {
     "200": {
         "description": "the events, streamed. A connection that breaks means that something went wrong",
-        "content": {LINES: {"example": _LINE}, CSV: {"example": _CSV}, ARROW_STREAM: BINARY},
+        "content": {
+            LINES: {"example": _LINE},
+            CSV: {"example": _CSV},
+            ARROW_STREAM: BINARY,
+            PARQUET: BINARY,
+            ESDB: BINARY,
+        },
     },
     "400": {"description": "a parameter that makes no sense"},
     "404": {"description": "no such topic, or index"},
@@ -211,7 +228,10 @@ async def _scan(context: Context, request: Request, facts: Mapping[str, str]) ->
         "reverse": params.flag("reverse"), "limit": params.number("limit"), "columns": params.names("columns"),
     }  # fmt: skip
     make = chosen(context, request, params, facts.get("index"), options)
-    return await stream_scan(context.reads, make, media_for(request))
+    media = media_for(request, (*OUTPUTS, ESDB))
+    if media != ESDB:
+        return await stream_scan(context.reads, make, media)
+    return await stream_segment(context.reads, make, lambda: context.catalog.topic(request.path_params["topic"]))
 
 
 def chosen(

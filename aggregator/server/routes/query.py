@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from aggregator.lql import parse_statement, to_text
 from aggregator.lql.parse.tree import CreatePipe, DeletePipe, Select, Truncate
-from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, JSON, LINES, OUTPUTS, TEXT, media_of
+from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, ESDB, JSON, LINES, OUTPUTS, PARQUET, TEXT, media_of
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.schemas import BINARY, shape
 from aggregator.server.context import Context
@@ -36,6 +36,7 @@ from aggregator.server.http.body import read_plain
 from aggregator.server.http.params import Params, wrong
 from aggregator.server.services.narrowing import BETWEEN, Between, newest_first, read_between, without_place
 from aggregator.server.services.paging import Page, limited, parse_select, read_page, select_at
+from aggregator.server.services.segment_file import stream_segment
 from aggregator.streams.selection import Selection
 
 POSITION = "Aggregator-Position"
@@ -64,7 +65,8 @@ _ANSWERS: dict[str, Any] = {
             _GONE: {"description": "records behind the position that are gone",
                     "schema": {"type": "integer"}},
         },
-        "content": {LINES: {"example": _RECORD}, CSV: {}, ARROW_STREAM: BINARY, TEXT: {"example": "ERROR: no disk\n"}},
+        "content": {LINES: {"example": _RECORD}, CSV: {}, ARROW_STREAM: BINARY, PARQUET: BINARY, ESDB: BINARY,
+                    TEXT: {"example": "ERROR: no disk\n"}},
     },
     "400": {"description": "a statement or position that is wrong, the hint shows the place; or one that takes more "
             "time or memory than it may"},
@@ -111,7 +113,7 @@ async def query(context: Context, arrived: Arrived, request: Request) -> Respons
     asked = await _question(request, context)
     if asked.position is not None:
         return await _page(context, arrived, request, asked, media_for(request))
-    media = media_for(request, (*OUTPUTS, TEXT))
+    media = media_for(request, (*OUTPUTS, TEXT, ESDB))
     if asked.wait_s:
         raise wrong("wait needs a position", "give position: tail, or one that came before")
     start, end = asked.between
@@ -132,6 +134,8 @@ async def query(context: Context, arrived: Arrived, request: Request) -> Respons
     pool = context.appends if changes else context.reads
     if media == TEXT:
         return await answer_of(pool.pull(lambda: _text(make())), TEXT)
+    if media == ESDB:
+        return await stream_segment(pool, make)
     return await stream_scan(pool, make, media)
 
 

@@ -20,6 +20,7 @@ from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.params import Params
 from aggregator.server.routes.events import TOPIC
+from aggregator.server.services.column_facts import column_facts
 from esformat.parts import anatomy
 
 _SEGMENT = parameter("segment", "Number of a segment", where="path", kind="integer", example=1, minimum=0)
@@ -27,12 +28,18 @@ _NONE = {"404": {"description": "no such topic, or segment: it may have been mer
 _PART = {"kind": "index", "name": "type", "bytes": 397, "blocks": 2, "facts": {"values": 5, "events": 200_000}}
 _COLUMN = {"name": "type", "type": "string", "bytes": 53_961, "sampled": True}
 
+_HELD = {
+    "name": "type", "type": "string", "nulls": 0, "least": "click", "greatest": "signup", "mean_bytes": 5.1,
+    "different": 5,
+}  # fmt: skip
+
 
 def routes(context: Context) -> list[Route]:
-    """`/v1/topics/{topic}/segments/{segment}` and its `verify`."""
+    """`/v1/topics/{topic}/segments/{segment}` and its `columns` and `verify`."""
     path = "/v1/topics/{topic}/segments/{segment}"
     return [
         Route(path, bound(segment_anatomy, context), methods=["GET"]),
+        Route(f"{path}/columns", bound(segment_columns, context), methods=["GET"]),
         Route(f"{path}/verify", bound(verify_segment, context), methods=["POST"]),
     ]
 
@@ -78,6 +85,26 @@ async def verify_segment(context: Context, request: Request) -> Response:
         return {**facts, "problems": [asdict(problem) for problem in report.problems]}
 
     return await _of_file(context, request, verify)
+
+
+@operation(
+    "read", "What the columns of a segment hold", tag="topics", parameters=(TOPIC, _SEGMENT),
+    description="Nulls, the least and the greatest value as text, the mean length of texts, and how many values are "
+    "different, where an index tells. Reads all of it. Not told of a segment with events that are being erased.",
+    answers={"200": json_answer("each column", ref("ColumnFacts"), {"segment": 1, "columns": [_HELD]}),
+             "409": {"description": "it may hold events that are being erased"}, **_NONE},
+)  # fmt: skip
+async def segment_columns(context: Context, request: Request) -> Response:
+    Params(request, [])
+
+    def look(topic: Topic, number: int, path: Path) -> dict[str, Any]:
+        if any(each["state"] == "erasing" for each in topic.segments() if each["segment"] == number):
+            raise ProblemError(409, "segment-erasing", "the segment may hold events that are being erased",
+                               "look again when they are gone")  # fmt: skip
+        with esformat.open(path, cache_bytes=0) as segment:
+            return {"segment": number, "columns": column_facts(segment, check)}
+
+    return await _of_file(context, request, look)
 
 
 async def _of_file(context: Context, request: Request, look: Callable[[Topic, int, Path], dict[str, Any]]) -> Response:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, JSON, LINES, TEXT, media_of
+from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, JSON, LINES, PARQUET, TEXT, media_of
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.schemas import BINARY, shape
 from aggregator.server.config.settings import Work
@@ -34,7 +34,8 @@ _ASKED = shape({"query": _SQL}, {
 _ANSWERS: dict[str, Any] = {
     "200": {
         "description": "the rows, streamed",
-        "content": {LINES: {"example": '{"type": "page", "events": 17}\n'}, CSV: {}, ARROW_STREAM: BINARY},
+        "content": {LINES: {"example": '{"type": "page", "events": 17}\n'}, CSV: {}, ARROW_STREAM: BINARY,
+                    PARQUET: BINARY},
     },
     "400": {"description": "a statement that is wrong, that does more than ask, or that takes more time or memory than "
             "it may"},

@@ -288,6 +288,9 @@ def _erase(topic: Topic, body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _mapping(asked: Mapping[str, Any], name: str) -> Any:
     found = asked.get(name)
+    if isinstance(found, dict):  # 5.0 is a whole number in JSON
+        whole = {key for key, value in found.items() if type(value) is float and value.is_integer()}
+        found = {key: int(value) if key in whole else value for key, value in found.items()}
     plain = isinstance(found, dict) and all(value is None or type(value) in (int, str) for value in found.values())
     if found is not None and not plain:
         raise InvalidRequestError(f"{name} must be an object of numbers and texts")

@@ -73,6 +73,7 @@ class Layout:
         self.quarantine = root / "quarantine"
         self.reserve = root / "reserve"
         self.cache = root / "cache"
+        self.following = root / "following.json"
 
     def segment(self, number: int) -> Path:
         """Where a segment lies."""

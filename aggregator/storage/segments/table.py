@@ -146,6 +146,11 @@ class SegmentTable:
     def __contains__(self, number: int) -> bool:
         return number in self._places
 
+    def get(self, number: int) -> SegmentInfo | None:
+        """The segment of that number."""
+        place = self._places.get(number)
+        return None if place is None else self._infos[place]
+
     def view(self) -> SegmentView:
         """The segments now."""
         return SegmentView(

@@ -104,6 +104,7 @@ class Topic:
     segments: SegmentTable = field(default_factory=SegmentTable)
     tombstones: dict[tuple[int, bytes], tuple[Cut, ...]] = field(default_factory=dict)  # by partition and space
     leaving: bool = False  # it is deleted, or about to be: it takes nothing more
+    rewriting: set[int] = field(default_factory=set)  # numbers of segments of which others are being made
     _schema_set: SchemaSet | None = None
 
     def check_there(self) -> None:

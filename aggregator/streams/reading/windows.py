@@ -138,9 +138,10 @@ def read_unordered(
 ) -> Iterator[pa.RecordBatch]:
     """The same records in any order, which takes no sorting, with `names` and perhaps other columns: for counting."""
     target = _target(material, where, names)
+    kept = frozenset([*names, "grouping"] if "space" in names else names)  # tags of a topic's event need both
     for part in material.parts:
         sources = _sources(
-            part, around, where, _narrowed(span, around), target, pool, material.tally, False, None, frozenset(names)
+            part, around, where, _narrowed(span, around), target, pool, material.tally, False, None, kept
         )
         for source in sources:
             check()
@@ -295,7 +296,7 @@ def _fresh(snapshot: Snapshot, question: Question) -> list[Piece] | None:
 def _by_schema(pieces: list[Piece]) -> list[list[Piece]]:
     groups: dict[int, list[Piece]] = {}
     for piece in pieces:
-        groups.setdefault(piece.schema.number, []).append(piece)
+        groups.setdefault(id(piece.schema), []).append(piece)  # those of several catalogs can have one number
     return list(groups.values())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -12,10 +13,13 @@ from pathlib import Path
 import pytest
 from effort import ALL
 from plain_commits import PlainCommits
+from still import still
 
 import aggregator
 import esformat
 from aggregator.storage.files.pins import Pins
+from aggregator.storage.log.file import encode_mark
+from aggregator.storage.manifest.copying import take_copy
 
 ROOT = Path(__file__).parents[3]
 WAIT_S = 60
@@ -299,3 +303,31 @@ def test_a_segment_that_comes_again_as_another_file(root):
         (root / "less.esdb").replace(path)
         aggregator.open(root).close()
         assert times(reader.topic("t")) == [1]
+
+
+def test_a_log_that_is_ahead_of_the_manifest(writer, root, tmp_path):
+    """As in a copy of a catalog: topics, partitions and columns that only the log tells of are there, and stay what
+    they are when the manifest tells of them, too.
+    """
+    copy = tmp_path / "copy"
+    writer.create_topic("t").append(rows(1))
+    copy.mkdir()
+    take_copy(root / "manifest.sqlite", copy / "manifest.sqlite")
+    noted = writer._backend.manifest.change()
+    writer.create_topic("later").append(rows(2), "p")
+    writer.topic("t").append([{"space": "a", "timestamp": 3, "more": 1}])
+    shutil.copytree(still(writer).path / "log", copy / "log")
+    mark = (copy / "log" / "acknowledged").read_bytes()
+    (copy / "log" / "acknowledged").write_bytes(mark[:16] + encode_mark(noted))
+    with aggregator.open(copy, read_only=True) as early:
+        assert early.topics() == ("t", "later")
+        assert times(early.topic("later")) == [2]
+        assert early.topic("t").scan().to_table()["more"].to_pylist() == [None, 1]
+        writer.rename_topic("later", "renamed")
+        take_copy(root / "manifest.sqlite", copy / "next")
+        (copy / "next").replace(copy / "manifest.sqlite")
+        mark = (root / "log" / "acknowledged").read_bytes()
+        (copy / "log" / "acknowledged").write_bytes(mark)
+        assert early.topics() == ("t", "renamed")
+        assert times(early.topic("renamed")) == [2]
+        assert times(early.topic("t")) == [1, 3]

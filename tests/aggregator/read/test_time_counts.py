@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from effort import share_of
+from still import no_background
 
 import aggregator
 from aggregator import InvalidRequestError
+from aggregator.engine.upkeep.rewrite import Rewriter
 from aggregator.read import time_counts
 
 SPAN = 10_000_000
@@ -137,3 +141,28 @@ def test_segment_facts(catalog):
     assert [each["min_timestamp"] for each in segments] == sorted(each["min_timestamp"] for each in segments)
     assert {each["partition"] for each in segments} == {"0", "1"}
     assert all(each["bytes"] > 0 and each["first_index"] <= each["last_index"] for each in segments)
+    assert {each["state"] for each in segments} == {"sealed"}
+
+
+def test_states_of_segments(tmp_path):
+    """Those that may hold an erased space say so until it is gone, and those of which another is made meanwhile."""
+    with no_background(), aggregator.open(tmp_path / "data") as catalog:
+        topic = catalog.create_topic("t")
+        for n in range(4):
+            topic.append([{"space": f"{'abab'[n]}{m}", "timestamp": n} for m in range(9)])
+            catalog.seal("t")
+        topic.erase("a5")
+        assert [each["state"] for each in topic.segments()] == ["erasing", "sealed"] * 2
+        topic.append([{"space": "a5", "timestamp": 9}])  # which is not erased
+        catalog.seal("t")
+        assert [each["state"] for each in topic.segments()] == [*["erasing", "sealed"] * 2, "sealed"]
+        seen = []
+        made = Rewriter._progress
+        with mock.patch.object(Rewriter, "_progress", lambda *given: (seen.append(states(topic)), made(*given))):
+            topic.compact()
+        assert any(state.count("merging") > 1 for state in seen)
+        assert {each["state"] for each in topic.segments()} == {"sealed"}
+
+
+def states(topic):
+    return [each["state"] for each in topic.segments()]

@@ -11,10 +11,12 @@ CSV = "text/csv"
 TEXT = "text/plain"
 JSON = "application/json"
 PROTOBUF = "application/x-protobuf"
+PARQUET = "application/vnd.apache.parquet"
+ESDB = "application/vnd.esdb"
 
 INPUTS = (ARROW_STREAM, ARROW_FILE, LINES, CSV, JSON)
 """Bodies of events."""
-OUTPUTS = (LINES, ARROW_STREAM, CSV)
+OUTPUTS = (LINES, ARROW_STREAM, CSV, PARQUET)
 """Streamed answers; the first where nothing is asked for."""
 _OTHER_NAMES = {
     "application/ndjson": LINES, "application/jsonl": LINES, "application/jsonlines": LINES,

@@ -76,6 +76,7 @@ _SEGMENT = shape(
     {
         **each("segment level rows bytes first_index last_index created_us", WHOLE),
         **each("min_timestamp max_timestamp", {"type": "integer"}), "partition": _TEXT,
+        "state": {"enum": ["sealed", "merging", "erasing"]},
     }
 )  # fmt: skip
 
@@ -109,6 +110,7 @@ SCHEMAS: Mapping[str, Schema] = {
             **each("disk clock memory log scans since_open", by_name({"type": ["number", "boolean", "null"]})),
             "topics": by_name(shape({"topic": _TEXT, **_FIGURES, "segments_to_merge": WHOLE})),
             "pipes": many({"type": "object"}), "background": {"type": ["string", "null"]}, "swept": _TEXTS,
+            "follows": {"type": ["object", "null"]},
         }
     ),
     "Histogram": shape(
@@ -126,6 +128,12 @@ SCHEMAS: Mapping[str, Schema] = {
             "segment": WHOLE, "file": _TEXT, **each("events spaces size_bytes", WHOLE), "codec": _TEXT,
             "parts": many(_PART), "columns": many(_COLUMN_BYTES),
         }
+    ),
+    "ColumnFacts": shape(
+        {"segment": WHOLE, "columns": many(shape({
+            **each("name type", _TEXT), "nulls": WHOLE, **each("least greatest", _TEXT_OR_NONE),
+            "mean_bytes": {"type": ["number", "null"]}, "different": _NUMBER_OR_NONE,
+        }))}
     ),
     "Verification": shape(
         {"ok": _FLAG, **each("events blocks size_bytes", WHOLE),

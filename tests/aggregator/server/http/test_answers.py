@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import io
+import random
 import socket
 import threading
 import time
 
 import httpx
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 import uvicorn
 from served import served
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, LINES, OUTPUTS
+from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, LINES, OUTPUTS, PARQUET
 from aggregator.server.control.thread_pools import WorkPool
 from aggregator.server.http.answers import CHUNK_BYTES, encode, stream_scan
 
 ROWS = 1_000
-BATCH = pa.record_batch({"n": pa.array(range(ROWS)), "data": pa.array([b"x" * 1_000] * ROWS)})
+_RANDOM = random.Random(1)  # what Parquet does not compress
+DATA = [base64.b64encode(_RANDOM.randbytes(750)) for _ in range(ROWS)]
+BATCH = pa.record_batch({"n": pa.array(range(ROWS)), "data": pa.array(DATA)})
 
 
 class Source:
@@ -101,7 +107,7 @@ def test_a_slow_reader_sets_the_pace_and_its_leaving_ends_the_scan(media):
 @pytest.mark.parametrize("media", OUTPUTS)
 def test_a_failure_breaks_the_connection(media):
     """A scan that fails in the middle never looks like one that ended."""
-    with answering(Source(fails_after=3)) as address:
+    with answering(Source(fails_after=30)) as address:
         url = "http://{}:{}/".format(*address)
         with httpx.stream("GET", url, params={"media": media}) as answer, pytest.raises(httpx.RemoteProtocolError):
             answer.read()
@@ -120,6 +126,8 @@ def test_chunks(media):
     expected = {LINES: b"", CSV: b'"n","data"\n'}
     if media == ARROW_STREAM:
         assert pa.ipc.open_stream(empty).read_all().schema == BATCH.schema
+    elif media == PARQUET:
+        assert pyarrow.parquet.read_table(io.BytesIO(empty)).schema == BATCH.schema
     else:
         assert empty == expected[media]
 

@@ -53,6 +53,8 @@ def test_what_it_found(web):
     for roll in ({"age": None}, {"rows": None}, {"bytes": None}):
         answer = web.put("/v1/topics/t", json={"roll": roll})
         assert (answer.status_code, answer.json()["detail"]) == (400, "roll limits are at least 1")
+    for limit, status in ((5.0, 201), (5.5, 400), (True, 400)):
+        assert web.put(f"/v1/topics/t{limit}", json={"retention": {"bytes": limit}}).status_code == status
     asked = {"query": "SELECT", "position": "head"}
     for wait, status in (({}, 400), ([], 400), ("", 400), (False, 400), (None, 200), (0, 200)):
         assert web.post("/v1/query", json=asked | {"wait": wait}).status_code == status

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
+from datetime import UTC, datetime
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from browsing import saved
 from effort import long
 
+from examples.demo.clickstream import generate
 from tests.aggregator.server.page.conftest import HOSTILE, TIED
 
 FITS = "['html', 'main', '.rows'].every((name) => document.querySelector(name).scrollWidth <= innerWidth)"
 LQL = "SELECT FROM {app=shop,zone=eu}"
+HOUR, DAY = 3_600_000_000, 86_400_000_000
 
 
 def events(web, topic="clicks", **params):
@@ -27,6 +35,15 @@ def records(web, query, **more):
 
 def shown_time(event):
     return event["timestamp"].replace("T", " ").rstrip("Z").removesuffix("000").removesuffix(".000")
+
+
+def spread(server):
+    """A topic over three days, 48, 72 and 96 events in each; the first day."""
+    first = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp()) * 1_000_000
+    if "spread" not in server.catalog.topics():
+        times = [first + day * DAY + n * (HOUR // (day + 2)) for day in range(3) for n in range(24 * (day + 2))]
+        server.catalog.create_topic("spread").append(pa.table({"space": ["a"] * len(times), "timestamp": times}))
+    return first
 
 
 QUESTIONS = [{}, {"space": "customer-1"}, {"index": "type", "value": "purchase"}, {"order": "oldest"}]
@@ -58,7 +75,7 @@ STACKED = [({"topic": "clicks"}, "SELECT FROM topic = clicks", "type"), ({"lql":
 def test_bars_in_colours(tab, web, asked, query, by):
     """Stacked by an index, or by a field, as the API counts each value; a value of the legend is asked for alone."""
     page = tab.explore(**asked)
-    page.get_by_label("Stack by").select_option(f"By {by}")
+    page.get_by_label("Break down by").select_option(f"By {by}")
     tab.until("location.hash.includes('by=')")
     tab.settled()
     found = web.post("/v1/histogram", json={"query": query, "buckets": 80, "by": by}).json()
@@ -83,7 +100,7 @@ def test_bars_in_colours(tab, web, asked, query, by):
     tab.until("document.querySelector('#box')?.value.includes('WHERE')")
     tab.settled()
     assert page.locator(".status").inner_text().startswith(f"{second['events']:,} events")
-    assert page.get_by_label("Stack by").input_value() == by
+    assert page.get_by_label("Break down by").input_value() == by
 
 
 def test_columns_are_chosen_and_ordered(tab, web):
@@ -288,9 +305,41 @@ def test_history_of_a_space(tab, web):
     tab.explore(lql="SELECT FROM topic = clicks")
     page.locator(".row-head").first.click()
     page.get_by_role("button", name="History of this space").click()
-    tab.until("document.querySelector('#box').value.includes('AND space =')")
+    tab.until("location.hash.includes('topic=clicks&space=')")
     tab.settled()
     assert page.locator(".status").inner_text().startswith(f"{len(events(web, space=space)):,} event")
+
+
+def test_groupings_of_a_space_over_time(tab, server, web):
+    """A lane for each, from its first event to its last, the newest on top; one that is chosen is asked for alone."""
+    page = tab.explore(topic="clicks", space="customer-1")
+    found = {}
+    for event in events(web, space="customer-1"):
+        found.setdefault(event["grouping"], []).append(event)
+    lanes = page.locator(".lane")
+    names = lanes.locator(".lane-name").evaluate_all("names => names.map((name) => name.textContent)")
+    newest = sorted(found, key=lambda name: found[name][0]["timestamp"], reverse=True)
+    assert names == [f"{name or 'no grouping'}  {len(found[name])}" for name in newest]
+    bars = lanes.locator(".lane-bar").evaluate_all(
+        "bars => bars.map(({ x, width }) => x.baseVal.value + width.baseVal.value)"
+    )
+    assert bars == sorted(bars, reverse=True)
+    place = names.index(f"web  {len(found['web'])}")
+    lanes.nth(place).focus()
+    page.keyboard.press("Enter")
+    tab.until("location.hash.includes('grouping=web')")
+    tab.settled()
+    assert page.locator(".status").inner_text().startswith(f"{len(found['web']):,} event")
+    assert page.locator(".lane.current").count() == 1
+    assert lanes.count() == len(found)
+    page.locator(".lane.current").click()
+    tab.until("!location.hash.includes('grouping=')")
+    tab.settled()
+    tab.explore(topic="clicks", space="customer-1", order="oldest", **{"from": "0"})
+    firsts = page.locator(".lane-bar").evaluate_all("bars => bars.map(({ x }) => x.baseVal.value)")
+    assert firsts == sorted(firsts)
+    tab.explore(topic="many", space="s")  # which has no groupings
+    assert page.locator(".lanes").is_hidden()
 
 
 def test_history_of_a_binary_space(tab, server, web):
@@ -337,6 +386,65 @@ def test_hostile_contents_are_text(tab, web):
     ]
 
 
+def test_questions_of_a_new_user(tab, server):
+    """Who did most yesterday, what she did last, how many refunds there were in an hour, what retention has left."""
+    midnight = int(datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()) * 1_000_000
+    shop = server.catalog.create_topic("shop", indexes=["type", "country"], retention={"bytes": "8 MiB"})
+    table = generate(10_000)
+    table = table.set_column(1, "timestamp", pa.array(midnight - (np.arange(10_000) - 1_000) * 20_000_000))
+    shop.append(table)
+    server.catalog.seal("shop")
+    yesterday = table.filter((pc.field("timestamp") < midnight) & (pc.field("timestamp") >= midnight - DAY))
+    (most, count), *_ = Counter(yesterday["space"].to_pylist()).most_common(1)
+    page = tab.open("overview")
+    left = (8 << 20) - shop.stats()["sealed_bytes"]
+    page.get_by_text(re.compile(rf"of 8.0 MiB, {left / (1 << 20):.1f} MiB left")).wait_for()
+    page.locator("[data-topic=shop]").get_by_role("link", name="Explore").click()
+    page.get_by_label("Time", exact=True).select_option(label="Yesterday")
+    tab.until("location.hash.includes('yesterday')")
+    tab.settled()
+    page.get_by_label("Break down by").select_option(label="By space")
+    tab.until("location.hash.includes('by=space')")
+    tab.settled()
+    assert page.locator(".legend-entry").first.inner_text().split("\n") == [most, f"{count}"]
+    page.locator("button.legend-entry").first.click()
+    tab.until("location.hash.includes('space=customer')")
+    tab.settled()
+    hers = yesterday.filter(pc.field("space") == most).sort_by([("timestamp", "descending")]).slice(0, 1).to_pylist()[0]
+    assert json.loads(hers["data"])["session"] in tab.rows()[0]
+    page.go_back()
+    tab.until("document.querySelector('[aria-label=Space]').value === ''")
+    page.locator(".chip", has_text="refund").click()
+    tab.until("location.hash.includes('value=refund')")
+    tab.settled()
+    page.get_by_label("Width of bars").select_option(label="An hour a bar")
+    tab.until("location.hash.includes('bars=h')")
+    tab.settled()
+    refunds = yesterday.filter(pc.field("type") == "refund")["timestamp"].to_numpy()
+    hours = Counter((refunds // HOUR).tolist())
+    assert page.locator(".chart-most").inner_text().startswith(f"at most {max(hours.values())} in 1 hour")
+    assert page.locator(".status").inner_text().startswith(f"{len(refunds)} event")
+
+
+def test_ten_thousand_columns(tab, server, web):
+    """A row of so many fields, or of all that a topic may have, is as high as others, shows some, and opens to all."""
+    names = [f"c{n}" for n in range(10_000)]
+    wide = server.catalog.create_topic("wide", exist_ok=True)
+    wide.append(pa.table({"space": ["a"], "timestamp": [1], **{name: [7] for name in names[:4_000]}}))
+    server.catalog.write({"app": "wide"}, [{"msg": "m", **dict.fromkeys(names, "7")}])
+    for count, asked in ((4_000, {"topic": "wide"}), (10_000, {"lql": "SELECT FROM {app=wide}"})):
+        page = tab.explore(**asked)
+        assert page.locator(".row-head").evaluate_all("heads => heads.map(head => head.offsetHeight)") == [30]
+        assert page.locator(".row-head *").count() < 120
+        assert page.evaluate(FITS)
+        page.locator(".row-head").click()
+        assert page.locator(".row-details dt").count() == 300
+        page.get_by_role("button", name=re.compile(r"Show [\d,]+ more fields")).click()
+        tab.until(f"document.querySelectorAll('.row-details dt').length > {count}")
+        page.locator(".row-head").click()
+        page.locator(".row-details").wait_for(state="detached")
+
+
 def test_live(tab, server):
     """What arrives shows by itself; nothing is lost while it pauses."""
     page = tab.explore(lql="SELECT FROM {app=live}")
@@ -359,15 +467,16 @@ def test_export(tab, web):
     page = tab.explore(topic="clicks", index="type", value="cart")
     accept = {
         "JSON lines": "application/x-ndjson", "CSV": "text/csv", "Arrow": "application/vnd.apache.arrow.stream",
+        "Parquet": "application/vnd.apache.parquet", ".esdb": "application/vnd.esdb",
     }  # fmt: skip
     for name, media in accept.items():
         page.locator("summary", has_text="Export").click()
         with page.expect_download() as download:
-            page.get_by_role("button", name=name).click()
+            page.get_by_role("button", name=name, exact=True).click()
         params = {"value": "cart", "reverse": "true"}
         answer = web.get("/v1/topics/clicks/index/type", params=params, headers={"accept": media})
         assert saved(download.value) == answer.content
-        assert len(answer.content) > 10_000
+        assert len(answer.content) > 5_000
 
 
 def test_time_is_chosen_on_the_chart(tab, web):
@@ -389,6 +498,71 @@ def test_time_is_chosen_on_the_chart(tab, web):
     page.locator("[aria-label=Time]").select_option("1h")
     tab.until("location.hash.includes('last=1h')")
     page.get_by_text("No events. Another time may have some.").wait_for()
+
+
+def test_time_is_chosen_in_a_calendar(tab_of, server):
+    """A day, several, or moments to the second, in the zone that was chosen; days tell how many events they have."""
+    tab = tab_of(server.url, timezone_id="America/New_York")
+    first = spread(server) + 2 * DAY
+    page = tab.explore(topic="spread")
+    page.get_by_role("button", name="Choose a time").click()
+    page.get_by_role("button", name="2026-03-04, 96 events").click()
+    assert page.get_by_label("From", exact=True).input_value() == "2026-03-04T00:00"
+    page.get_by_role("button", name="Show").click()
+    tab.until(f"location.hash.includes('from={first}')")
+    tab.settled()
+    assert page.locator(".status").inner_text().startswith("96 events")
+    page.get_by_role("button", name="Choose a time").click()
+    assert page.locator(".days [aria-pressed=true]").count() == 1
+    page.locator(f"[data-at='{first - DAY}']").click()
+    page.locator(f"[data-at='{first - DAY}']").press("ArrowRight")
+    page.keyboard.press("Enter")
+    assert page.locator(".days [aria-pressed=true]").count() == 2
+    page.get_by_role("button", name="Show").click()
+    tab.until(f"location.hash.includes('from={first - DAY}')")
+    tab.settled()
+    assert page.locator(".status").inner_text().startswith("168 events")
+    page.get_by_role("button", name="Times are in UTC").click()
+    page.get_by_role("button", name="Choose a time").click()
+    page.get_by_label("From", exact=True).fill("2026-03-04T00:00:01")
+    page.get_by_label("To, not included").fill("")
+    page.get_by_role("button", name="Show").click()
+    tab.until(f"location.hash.includes('from={first + 5 * HOUR + 1_000_000}')")
+    tab.until("!location.hash.includes('to=')")
+    page.get_by_role("button", name="Choose a time").click()
+    page.get_by_role("button", name="The month before").click()
+    assert page.locator(".month strong").inner_text() == "February 2026"
+    page.keyboard.press("Escape")
+    assert page.get_by_role("dialog").count() == 0
+
+
+def test_days_by_name(tab, server, web):
+    """Yesterday and today begin and end at midnight."""
+    topic = server.catalog.create_topic("days", exist_ok=True)
+    midnight = int(datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()) * 1_000_000
+    topic.append([{"space": "a", "timestamp": midnight + n} for n in (-DAY - 1, -DAY, -1, 0)])
+    for last, count in (("today", 1), ("yesterday", 2), ("24h", 2)):
+        page = tab.explore(topic="days", last=last)
+        assert page.locator(".status").inner_text().startswith(f"{count} event")
+        assert page.locator("[aria-label=Time]").input_value() == last
+
+
+def test_bars_as_wide_as_was_asked_for(tab, server):
+    """An hour a bar, for events per hour; also in colours, over all time or a part; and wider rather than too many."""
+    first = spread(server)
+    page = tab.explore(topic="spread", **{"from": str(first + 2 * DAY), "to": str(first + 3 * DAY)})
+    page.get_by_label("Width of bars").select_option("h")
+    tab.until("location.hash.includes('bars=h')")
+    tab.settled()
+    assert page.locator(".chart-most").inner_text() == "at most 4 in 1 hour, 4 on average"
+    assert page.locator(".chart .bar").count() == 24
+    page = tab.explore(topic="spread", bars="d", by="space")
+    assert page.locator(".chart-most").inner_text() == "at most 96 in 1 day, 72 on average"
+    assert page.locator(".chart .s0").count() == 3
+    assert page.get_by_label("Width of bars").input_value() == "d"
+    page = tab.explore(topic="spread", bars="m")
+    assert "in 5 minutes," in page.locator(".chart-most").inner_text()
+    assert page.locator(".chart .bar").count() <= 1_000
 
 
 def test_facets(tab, web):

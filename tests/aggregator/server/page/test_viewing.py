@@ -90,6 +90,11 @@ def test_anatomy_of_a_file(tab_of, address, files):
     page.keyboard.press("ArrowRight")
     assert page.locator(".area-told").first.inner_text() == page.locator(".treemap g.area title").nth(1).text_content()
     assert page.locator("rect.area").count() == sum(part.kind == "data" for part in found.parts)
+    page.locator(".held tbody tr").first.wait_for()
+    with esformat.open(path) as segment:
+        expected = {name: f"{len(segment.index_values(name))}" for name in segment.indexes}
+    cells = [row.split("\t") for row in page.locator(".held tbody tr").all_inner_texts()]
+    assert {cell[0]: cell[3] for cell in cells if cell[0] in expected} == expected
     page.get_by_role("button", name="Verify").click()
     page.get_by_text("blocks with 2,000 events are as they must be").wait_for()
 

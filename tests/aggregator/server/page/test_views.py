@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browsing import PHONE, WIDE, Tab
+from browsing import PHONE, WIDE, Tab, saved
 from effort import share_of
 from served import served
 from waiting import until
@@ -86,6 +88,31 @@ def test_overview(tab, server, web):
     tab.until(f"document.querySelector('[data-topic=logs] dd').textContent === '{before + 7:,}'")
 
 
+def test_groups_of_streams(browser, tab_of, tmp_path):
+    """Streams by the tag that tells them apart best, with their records as the API lists them, and a way to these."""
+    with served(tmp_path / "data") as running:
+        streams = {"a": 5, "b": 7, "<i>": 2}
+        for name, records in streams.items():
+            for host in range(2):
+                for more in ({}, {"zone": "eu"}):
+                    running.catalog.write({"app": name, "host": f"h{name}{host}", **more}, [{"msg": "x"}] * records)
+        tab = tab_of(running.url)
+        page = tab.open("overview")
+        page.locator(".streams tbody tr").first.wait_for()
+        cells = [row.split("\t") for row in page.locator(".streams tbody tr").all_inner_texts()]
+        assert [row[:3] for row in cells] == [["b", "4", "28"], ["a", "4", "20"], ["<i>", "4", "8"]]
+        listed = httpx.post(
+            f"{running.url}/v1/query", content="SHOW PARTITIONS", headers={"content-type": "text/plain"}
+        )
+        assert sum(json.loads(line)["records"] for line in listed.text.splitlines()) == 56
+        running.catalog.write({"app": "a", "host": "ha0"}, [{"msg": "y"}] * 100)
+        tab.until("document.querySelector('.streams tbody tr').innerText.startsWith('a\\t4\\t120')")
+        page.get_by_role("link", name="<i>", exact=True).click()
+        tab.settled()
+        assert page.locator(".status").inner_text().startswith("8 events")
+        tab.leave()
+
+
 def test_trouble_is_told_in_words(browser, tab_of, tmp_path):
     """What is wrong with the catalog stands on top, and so does a server that cannot be reached, until it can."""
     with served(tmp_path / "data") as running:
@@ -153,6 +180,67 @@ def test_retention_is_changed_after_a_dry_run(browser, tab_of, tmp_path):
         page.get_by_label("Keep at most, by size").fill("much")
         page.get_by_role("button", name="What would go?").click()
         page.locator(".removal .error").wait_for()
+        tab.leave()
+
+
+def test_limits_of_segments_are_changed(browser, tab_of, tmp_path):
+    """When events become a segment, after a question; what is left out becomes the default, frames stay."""
+    with served(tmp_path / "data") as running:
+        topic = running.catalog.create_topic("t", roll={"rows": 7_000, "frame_bytes": 65_536})
+        tab = tab_of(running.url)
+        page = tab.open("topic/t")
+        assert page.get_by_label("Events of a segment").input_value() == "7000"
+        page.get_by_label("Events of a segment").fill("9000")
+        page.get_by_label("Age of unsealed events").fill("2m")
+        page.get_by_label("Bytes of a segment").fill("")
+        page.get_by_role("button", name="Change …").click()
+        page.get_by_role("button", name="Cancel").click()
+        assert topic.roll.rows == 7_000
+        page.get_by_role("button", name="Change …").click()
+        page.get_by_role("button", name="Change", exact=True).click()
+        page.get_by_text("From now on events become segments by these limits.").wait_for()
+        expected = {"rows": 9_000, "bytes": 64 << 20, "age_us": 120_000_000, "frame_bytes": 65_536}
+        assert topic.roll.to_json() == expected
+        tab.leave()
+
+
+def test_a_topic_is_exported(tab, web):
+    """All of its events as a file, when somebody has said yes."""
+    page = tab.open("topic/clicks")
+    page.locator("summary", has_text="Export").click()
+    page.get_by_role("button", name="CSV").click()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="CSV").click()
+    with page.expect_download() as download:
+        page.get_by_role("dialog").get_by_role("button", name="Export").click()
+    accept = {"accept": "text/csv"}
+    assert saved(download.value) == web.get("/v1/topics/clicks/events", headers=accept).content
+
+
+def test_what_goes_next(browser, tab_of, tmp_path):
+    """Limits by size mark the segment that goes first, of all or of each partition; without any, none is marked."""
+    with served(tmp_path / "data") as running:
+        topic = running.catalog.create_topic("t", indexes=["n"])
+        for n in range(4):
+            topic.append([{"space": "a", "timestamp": (4 - n) * 1_000_000, "n": n}], str(n % 2))
+            running.catalog.seal("t")
+        tab = tab_of(running.url)
+        page = tab.open("topic/t")
+        page.locator(".segment").first.wait_for()
+        for policy, expected in (({}, []), ({"bytes": "1 GiB"}, [0]), ({"partition_segments": 9}, [0, 1])):
+            topic.set_policy(retention=policy)
+            page.reload()
+            page.locator(".segment").first.wait_for()
+            titles = page.locator(".segment.next title").evaluate_all("all => all.map((each) => each.textContent)")
+            assert sorted(int(re.search("record indexes (\\d)", title)[1]) for title in titles) == [0] * len(expected)
+            assert all("indexes on n, goes next" in title for title in titles)
+            assert [f"Segment {n + 1}:" in " ".join(titles) for n in expected] == [True] * len(expected)
+        running.catalog._backend.scheduler.stop()
+        topic.erase("a")
+        page.reload()
+        page.locator(".segment").first.wait_for()
+        assert page.locator(".segment.erasing").count() == 4
+        assert "May hold events that were erased" in page.locator(".timeline .legend").inner_text()
         tab.leave()
 
 
@@ -234,7 +322,7 @@ def test_tokens(browser, tab_of, tmp_path):
         tab.explore(topic="mine")
         assert len(tab.rows()) == 1
         page.locator(".row-head").click()
-        assert page.locator(".live, .explain, .narrow, [aria-label='Stack by']").count() == 0  # they are LQL
+        assert page.locator(".live, .explain, .narrow, [aria-label='Break down by']").count() == 0  # they are LQL
         tab.explore(lql="SELECT")
         assert "for some topics only" in page.locator("#box-error").inner_text()
         page.reload()
@@ -246,6 +334,33 @@ def test_tokens(browser, tab_of, tmp_path):
         other.page.get_by_text("This server asks for a token").wait_for()
         for each in (tab, other):
             each.leave()
+
+
+def test_a_token_that_expires(browser, tab_of, tmp_path):
+    """The overview and a live tail say so and ask for another one; what the old one saw is not shown any more."""
+    with served(tmp_path / "data") as running:
+        running.catalog.write({"app": "web"}, [{"msg": "secret"}])
+        file = running.catalog.path / FILE
+        ends = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+        short, long = create(file, "short", ["read"], expires=ends), create(file, "long", ["read"])
+        until(lambda: httpx.get(f"{running.url}/v1/stats").status_code == 401)
+        overview, live = tab_of(running.url), tab_of(running.url)
+        for tab in (overview, live):
+            tab.expected |= {401}
+            tab.page.goto(f"{running.url}/#token={short}")
+            tab.page.locator(".topic-card").wait_for()
+        page = live.explore(lql="SELECT FROM app = web")
+        page.get_by_role("button", name="Live").click()
+        over = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=1)
+        file.write_text(file.read_text().replace(ends.isoformat(), over.isoformat()))
+        for tab in (overview, live):
+            tab.page.get_by_text("This token is not taken").wait_for()
+        overview.page.locator("#token").fill(long)
+        overview.page.get_by_role("button", name="Use it").click()
+        overview.page.locator(".topic-card").wait_for()
+        assert "secret" not in live.page.locator("main").inner_text()
+        for tab in (overview, live):
+            tab.leave()
 
 
 @pytest.mark.parametrize(("scheme", "size"), [("light", WIDE), ("dark", PHONE)], ids=["wide", "phone"])

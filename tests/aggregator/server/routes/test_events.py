@@ -6,17 +6,21 @@ import gzip
 import io
 import json
 import re
+import threading
 
 import httpx
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet
 import pytest
 import zstandard
 from served import ANY_PORT
 
 import aggregator
+import esformat
 from aggregator.server import RunningServer, Settings
 from aggregator.server.config.settings import Http
+from aggregator.server.services import segment_file
 
 ROWS = [
     {"space": "ada", "timestamp": "2026-03-01T08:00:00Z", "data": "{\"n\": 1}", "type": "page", "n": 1},
@@ -34,6 +38,7 @@ CSV = (
     '1772352005000000,bob,"ä\n",page,2\n2026-03-01T09:01:00+01:00,ada,"",purchase,\n'
 ).encode()
 STREAM, FILE = "application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file"
+PARQUET, ESDB = "application/vnd.apache.parquet", "application/vnd.esdb"
 
 
 def arrow(table: pa.Table, media: str = STREAM) -> bytes:
@@ -148,7 +153,38 @@ def test_any_format_out(topic):
     assert pa.csv.read_csv(io.BytesIO(csv.content), parse_options=pa.csv.ParseOptions(newlines_in_values=True))[
         "n"
     ].to_pylist() == [1, 2, None]
+    parquet = pyarrow.parquet.read_table(io.BytesIO(topic.get("/events", headers={"accept": PARQUET}).content))
+    assert parquet.select(TABLE.column_names).cast(TABLE.schema).equals(TABLE)
     assert topic.get("/events", headers={"accept": "text/html"}).status_code == 406
+
+
+def test_a_file_of_ours_out(topic, tmp_path):
+    """Events as a segment, with the topic's indexes; what was chosen of them, too; rows without keys are refused."""
+    append(topic)
+    path = tmp_path / "events.esdb"
+    for query, spaces in (("/events", ["ada", "ada", "bob"]), ("/index/type?value=page&space=bob", ["bob"])):
+        answer = topic.get(query, headers={"accept": ESDB})
+        assert answer.headers["content-type"] == ESDB
+        path.write_bytes(answer.content)
+        with esformat.open(path) as segment:
+            assert [event.space for event in segment.scan()] == spaces
+            assert list(segment.indexes) == ["type"]
+            assert segment.scan_index("type", "page").count() == len(set(spaces))
+        assert esformat.verify(path).ok
+    refused = topic.get("/events?columns=type", headers={"accept": ESDB})
+    assert (refused.status_code, refused.json()["detail"]) == (
+        406, "these rows are no events: they have no space and no timestamp",
+    )  # fmt: skip
+
+
+def test_few_files_of_ours_at_once(topic, monkeypatch):
+    """Each lies on the disk while it is sent, so more are refused, and told when to come again."""
+    append(topic)
+    monkeypatch.setattr(segment_file, "_places", threading.BoundedSemaphore(1))
+    with segment_file._place():
+        answer = topic.get("/events", headers={"accept": ESDB})
+    assert (answer.status_code, "retry-after" in answer.headers) == (429, True)
+    assert topic.get("/events", headers={"accept": ESDB}).status_code == 200
 
 
 @pytest.mark.parametrize("accept", ["application/x-ndjson", STREAM])

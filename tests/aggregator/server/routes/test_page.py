@@ -69,3 +69,9 @@ def test_modules_are_there():
         if name.endswith(".js"):
             imported |= set(re.findall(r"from \"\./([\w.]+)\"", (FOLDER / name).read_text("utf-8")))
     assert imported == {name for name in FILES if name.endswith(".js")}
+
+
+def test_modules_are_fetched_at_once():
+    """Not one after the other, as each names the next: the page names them all."""
+    named = re.findall(r'rel="modulepreload" href="page/([\w.]+)"', (FOLDER / "index.html").read_text("utf-8"))
+    assert sorted(named) == sorted({name for name in FILES if name.endswith(".js")} - {"app.js"})

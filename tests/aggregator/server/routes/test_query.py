@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import shutil
@@ -10,11 +11,13 @@ import time
 
 import httpx
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from served import ANY_PORT, served
 from still import still
 
 import aggregator
+import esformat
 from aggregator.server import RunningServer, Settings
 from aggregator.server.config.settings import Http
 
@@ -54,6 +57,9 @@ def test_whole_answers(shop):
     assert messages(plain) == ["m7"]
     arrow = web.post("/v1/query", json={"query": ALL}, headers={"accept": "application/vnd.apache.arrow.stream"})
     assert pa.ipc.open_stream(arrow.content).read_all()["data"].to_pylist()[9] == b"m9"
+    accept = {"accept": "application/vnd.apache.parquet"}
+    parquet = web.post("/v1/query", json={"query": ALL}, headers=accept)
+    assert pyarrow.parquet.read_table(io.BytesIO(parquet.content))["data"].to_pylist()[9] == b"m9"
     text = {"accept": "text/plain"}
     formatted = web.post("/v1/query", json={"query": 'SELECT "{vars:app}: {msg}" FROM {} LIMIT 2'}, headers=text)
     assert formatted.text.splitlines() == ["web: m0", "web: m1"]
@@ -62,6 +68,21 @@ def test_whole_answers(shop):
     assert web.post("/v1/query", json={"query": "SHOW PARTITIONS"}, headers=text).status_code == 406
     assert ask(web, query="SELECT COUNT FROM {}").json()["count"] == 10
     assert ask(web, query="SHOW PARTITIONS").json()["tags"] == "{app=web}"
+
+
+def test_records_as_a_file_of_ours(shop, tmp_path):
+    """Records of streams are events of a segment, their tags the space, with their fields; tables are refused."""
+    catalog, web = shop
+    catalog.write({"app": "web"}, [{"msg": "with fields", "level": "info"}])
+    esdb = {"accept": "application/vnd.esdb"}
+    answer = web.post("/v1/query", json={"query": ALL, "reverse": True, "limit": 2}, headers=esdb)
+    (tmp_path / "records.esdb").write_bytes(answer.content)
+    with esformat.open(tmp_path / "records.esdb") as segment:
+        (space,) = segment.spaces()
+        assert (space, segment[space].scan().count()) == ("{app=web}", 2)
+        assert list(segment.scan())[-1].data == b"with fields"
+        assert dict(segment.scan().to_table()["fields"][-1].as_py()) == {"level": "info"}
+    assert web.post("/v1/query", json={"query": "SHOW PARTITIONS"}, headers=esdb).status_code == 406
 
 
 @pytest.mark.parametrize("question", [

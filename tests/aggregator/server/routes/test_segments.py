@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import httpx
+import pyarrow as pa
 import pytest
 from clicks import click_table
 from served import served
@@ -41,6 +42,30 @@ def test_anatomy(server, web):
     server.catalog._backend.scheduler.stop()
     server.catalog.topic("clicks").erase(space)
     assert "first_space" not in web.get(f"{PATH}/{number}").json()["parts"][0]["facts"]
+
+
+def test_what_columns_hold(server, web):
+    """Nulls, ends and lengths as the events have them; nothing of a segment whose events are being erased."""
+    odd = server.catalog.create_topic("odd", indexes=["n"])
+    rows = {"f": [1.5, None, -2.0], "n": [7, 7, 2**60], "t": ["b", None, "a" * 300], "l": [[1], None, [2, 3]],
+            "d": [b"\xff", b"", b"x"], "b": [True, False, None]}  # fmt: skip
+    odd.append(pa.table({"space": ["u", "v", "u"], "timestamp": [5, 6, 7], **rows}))
+    server.catalog.seal("odd")
+    (segment,) = odd.segments()
+    path = f"/v1/topics/odd/segments/{segment['segment']}/columns"
+    found = {each.pop("name"): each for each in web.get(path).json()["columns"]}
+    ends = {name: (each["least"], each["greatest"]) for name, each in found.items()}
+    assert ends == {
+        "space": ("u", "v"), "grouping": ("", ""), "record_index": ("0", "2"), "f": ("-2", "1.5"),
+        "timestamp": ("1970-01-01T00:00:00.000005Z", "1970-01-01T00:00:00.000007Z"), "n": ("7", str(2**60)),
+        "t": ("a" * 120, "b"), "l": (None, None), "d": ("", "\ufffd"), "b": ("false", "true"),
+    }  # fmt: skip
+    assert {name for name, each in found.items() if each["nulls"] == 1} == {"f", "t", "l", "b"}
+    assert (found["n"]["different"], found["space"]["different"], found["f"]["different"]) == (2, 2, None)
+    assert (found["t"]["mean_bytes"], found["n"]["mean_bytes"]) == (150.5, None)
+    server.catalog._backend.scheduler.stop()
+    odd.erase("u")
+    assert web.get(path).status_code == 409
 
 
 def test_verification(server, web):

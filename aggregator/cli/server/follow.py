@@ -1,0 +1,50 @@
+"""`aggregator follow`: keep a directory as the catalog behind a server is."""
+
+from __future__ import annotations
+
+import logging
+from threading import Event
+
+import click
+
+from aggregator.cli.events.collect import ended_by_signals
+from aggregator.cli.shared.opened import access, catalog_or_server, is_address
+from esformat.cli.parts import json_option, say, say_json, size
+
+_EXAMPLES = """\b
+Examples:
+  aggregator follow http://127.0.0.1:3030 copy --token-file token
+  aggregator follow http://127.0.0.1:3030 copy --once
+  aggregator serve copy --follow http://127.0.0.1:3030 --bind 127.0.0.1:3031
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@catalog_or_server
+@click.argument("directory", type=click.Path())
+@click.option("--once", is_flag=True, help="Exit when the copy has what the server had at some moment.")
+@json_option
+def follow(catalog: str, directory: str, once: bool, as_json: bool) -> None:
+    """Copy the catalog of the server at URL into DIRECTORY, and keep it so until SIGTERM or Ctrl-C.
+
+    The copy is a catalog that can be read meanwhile: topics, events with their record indexes, erasures, producers and
+    pipes are as there. It goes on where it was, whichever side was stopped or killed. The token must have the scope
+    admin. `aggregator stats DIRECTORY` tells how far behind it is; `aggregator promote DIRECTORY` makes it a catalog of
+    its own when the server is gone.
+    """
+    if not is_address(catalog):
+        raise click.UsageError(f"{catalog} is not the address of a server, such as http://127.0.0.1:3030")
+    from aggregator.client.following import Follower  # needs the extra `client`
+
+    logging.basicConfig(format="aggregator: %(message)s", level=logging.WARNING)
+    token, ca = access()
+    with Follower(catalog, directory, token=token, ca_file=ca) as follower, ended_by_signals(Event(), follower.stop):
+        if once:
+            follower.wait_until_caught_up()
+        else:
+            follower.wait()
+        told = follower.lag
+    if as_json:
+        say_json(told)
+    else:
+        say(f"{directory}: at position {told['position']:,} of the log, {size(told['lag_bytes'])} behind")

@@ -1,0 +1,355 @@
+"""`Follower`: a directory kept as the catalog behind a server is.
+
+Two threads. One copies the log, which is what is new; its bytes can be read as soon as they are synced. The other
+copies the manifest when that has changed, after the segments that it names. What the log lacks, because it was sealed
+and deleted meanwhile, is in a manifest that was asked for later: so where bytes of the log were missed, it is begun
+anew behind them, and counts with that manifest. Everything that is needed to go on after a crash is in the directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import Any
+
+from aggregator.base.result import Closing
+from aggregator.client.following.source import LogBytes, Source
+from aggregator.client.http.connection import Connection, Options
+from aggregator.client.http.errors import TruncatedAnswerError, UnavailableError
+from aggregator.client.http.retry import Retry
+from aggregator.engine.seal.quarantine_file import batch_files, batch_path
+from aggregator.engine.writer import now_us
+from aggregator.errors import (
+    CorruptLogError,
+    CorruptManifestError,
+    InvalidRequestError,
+    OverloadedError,
+    SegmentMissingError,
+)
+from aggregator.storage.files.following import Following, read_following, write_following
+from aggregator.storage.files.layout import Layout, make_directory, partial_of, replaced, segment_files
+from aggregator.storage.files.lock import WriterLock
+from aggregator.storage.files.modes import create_directory, create_file
+from aggregator.storage.files.pins import Pins
+from aggregator.storage.log.copying import LogCopy
+from aggregator.storage.manifest import IDENTITY, Manifest, refuse_strangers
+from aggregator.storage.manifest.copying import block_sums
+from aggregator.storage.segments.file import file_checksum
+from esformat.parts import sync_directory, sync_file
+
+logger = logging.getLogger("aggregator")
+_PASSING = (UnavailableError, OverloadedError, TruncatedAnswerError, CorruptLogError, CorruptManifestError, OSError)
+"""What another try may do away with."""
+_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
+_TELL_S = 1.0
+_LOOK_S = 10.0
+"""How often the manifest is asked for though the log tells of no change: some facts are not counted as one."""
+_FILES_AT_ONCE = 4
+_TRIES = 3
+"""So often is a file asked for that the manifest names and the server does not have: then it is lost there as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A file that a manifest names."""
+
+    kind: str
+    number: int
+    checksum: int
+
+
+class Follower(Closing):
+    """Follows a server while it is open. A context manager; reading the directory is anybody's at any time."""
+
+    def __init__(self, url: str, root: str | os.PathLike[str], *, token: str | None = None, **options: Any) -> None:
+        """Begin, or go on. options: `ca_file`, `client_cert` and `timeout_s`, as of `Client`.
+
+        Raises CatalogLockedError (a writer or another follower has it), InvalidRequestError (a directory that holds
+        something else), OSError.
+        """
+        self._options = Options(url, token, retry=Retry(attempts=1), **options)
+        self._layout = Layout(Path(root).absolute())
+        self.arrived: Callable[[], None] = lambda: None
+        """Called when there is more to read."""
+        self._stop, self._wanted, self._whole = Event(), Event(), Event()
+        self._installing = Lock()
+        self._failed: Exception | None = None
+        with ExitStack() as opened:
+            self._open(opened)
+            self._threads = [Thread(target=self._repeat, args=(work,), name=f"follow-{name}", daemon=True)
+                             for name, work in (("log", self._copy_log), ("files", self._copy_files))]  # fmt: skip
+            for thread in self._threads:
+                thread.start()
+            opened.callback(self._join)
+            self._opened = opened.pop_all()
+
+    def _open(self, opened: ExitStack) -> None:
+        layout = self._layout
+        create_directory(layout.root)
+        refuse_strangers(layout)
+        note = read_following(layout.following)
+        if note is None and (layout.manifest.exists() or layout.log.exists() or layout.segments.exists()):
+            raise InvalidRequestError(
+                "the directory holds a catalog of its own", path=str(layout.root), hint="follow into another one"
+            )
+        lock = WriterLock(layout.writer_lock)
+        opened.callback(lock.release)
+        for directory in (layout.log, layout.segments, layout.quarantine):
+            make_directory(directory)
+        self._note = replace(note or Following(""), url=self._options.url, trouble="")
+        write_following(layout.following, self._note)
+        lock.announce(None)
+        self._pins = Pins(layout.reader_locks, read_only=False)
+        opened.callback(self._pins.close)
+        self._log = LogCopy(layout.log)
+        opened.callback(self._log.close)
+        connection = Connection(self._options)
+        opened.callback(connection.close)
+        self._source = Source(connection)
+        self._lacking, self._oldest, self._told = 0, 0, 0.0
+        self._sums = block_sums(layout.manifest) if layout.manifest.exists() else b""
+        self._absent: Counter[tuple[str, int]] = Counter()
+        self._gone: dict[Path, int] = {}
+        self._there = self._found()
+        if self._note.whole:
+            self._whole.set()
+
+    def _found(self) -> dict[tuple[str, int], int]:
+        """The checksums of files that are there. Those that the manifest names were looked at when they came."""
+        layout, known = self._layout, {}
+        if layout.manifest.exists():
+            with contextlib.closing(Manifest(layout.manifest, read_only=True)) as manifest:
+                known = {(each.kind, each.number): each.checksum for each in _named(manifest)}
+        paths = {("segments", number): path for number, path in segment_files(layout).items()}
+        paths |= {("quarantine", number): path for number, path in batch_files(layout).items()}
+        return {key: known[key] if key in known else file_checksum(path) for key, path in paths.items()}
+
+    # ------------------------------------------------------------ what it does again and again
+
+    def _repeat(self, work: Callable[[], None]) -> None:
+        pause = _PAUSE_S
+        while not self._stop.is_set():
+            try:
+                work()
+                pause = _PAUSE_S
+            except _PASSING as error:
+                logger.warning("following %s: %s", self._note.url, error)
+                self._tell(trouble=str(error), now=pause == _PAUSE_S)
+                self._stop.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+            except Exception as error:  # noqa: BLE001  `check` raises it
+                logger.error("following %s ended: %s", self._note.url, error)
+                self._failed = error
+                self._tell(trouble=str(error), now=True)
+                self._stop.set()
+                self._wanted.set()
+                self._whole.set()
+
+    def _copy_log(self) -> None:
+        """Take in what the server has acknowledged since."""
+        log = self._log
+        answer = self._source.log(log.position, log.last, self._lacking)
+        self._check_identity(answer.identity)
+        if answer.lost:
+            with self._installing:
+                log.begin_anew()
+                self._note = replace(self._note, whole=False, begin=answer.position)
+                write_following(self._layout.following, self._note)
+            self._whole.clear()
+            self._wanted.set()
+        self._lacking = log.add(answer.file, answer.position, answer.data) if answer.data else 0
+        if answer.oldest > self._oldest:
+            self._wanted.set()
+        self._oldest = answer.oldest
+        with self._installing:
+            if self._note.whole and answer.data:
+                log.acknowledge(self._note.change)
+        if answer.data:
+            self.arrived()
+        if answer.change != self._note.change:
+            self._wanted.set()
+        self._tell_reached(answer)
+
+    def _check_identity(self, identity: str) -> None:
+        if self._note.identity not in ("", identity):
+            raise InvalidRequestError(
+                "the server has another catalog than the one that is followed here", path=self._note.url,
+                hint="follow it into another directory",
+            )  # fmt: skip
+
+    def _copy_files(self) -> None:
+        """Take in the manifest, and the files that it names."""
+        self._wanted.wait(_LOOK_S if self._note.whole else _PAUSE_S)
+        asked = self._wanted.is_set()
+        self._wanted.clear()
+        if self._stop.is_set() or self._log.position is None:
+            self._stop.wait(_PAUSE_S)
+            return
+        begin, oldest = self._note.begin, self._oldest
+        base = self._layout.manifest if self._sums else None
+        partial = partial_of(self._layout.manifest)
+        partial.unlink(missing_ok=True)
+        with open(create_file(partial, 2), "r+b") as file:  # noqa: PTH123  a descriptor; 2: O_RDWR
+            sums = self._source.manifest(file, base, self._sums)
+            file.flush()
+            sync_file(file.fileno())
+        if sums == self._sums and self._note.whole:
+            self._log.drop_before(oldest)
+            return
+        with contextlib.closing(Manifest(partial, read_only=True)) as manifest:
+            change, identity = manifest.change(), manifest.get(IDENTITY) or ""
+            named = _named(manifest)
+        self._check_identity(identity)
+        if change < self._note.change:
+            raise InvalidRequestError(
+                f"the server's manifest ends with change {change}, before {self._note.change}, which it had come to",
+                hint="it is an old copy: promote this follower, or follow into an empty directory",
+            )
+        try:
+            self._fetch(named)
+        except SegmentMissingError:  # it was merged or removed meanwhile: the manifest has changed
+            self._wanted.set()
+            self._stop.wait(_PAUSE_S / 10)
+            return
+        self._install(partial, sums, replace(self._note, identity=identity, change=change), begin, oldest)
+        self._sweep(named, change)
+        if asked:
+            self._stop.wait(_PAUSE_S)  # many changes in a row are taken in together
+
+    def _fetch(self, named: Iterable[_Wanted]) -> None:
+        missing = [each for each in named if self._there.get((each.kind, each.number)) != each.checksum]
+        missing = [each for each in missing if self._absent[each.kind, each.number] < _TRIES]
+        if not missing:
+            return
+        with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+            for _ in pool.map(self._fetch_one, missing):
+                pass
+
+    def _fetch_one(self, wanted: _Wanted) -> None:
+        if self._stop.is_set():
+            raise TruncatedAnswerError("the follower was stopped")
+        key = (wanted.kind, wanted.number)
+        path = self._path(*key)
+        make_directory(path.parent)
+        try:
+            with replaced(path) as file:
+                self._source.file(wanted.kind, wanted.number, file, wanted.checksum)
+        except SegmentMissingError:
+            self._absent[key] += 1
+            raise
+        self._there[key] = wanted.checksum
+        self._absent.pop(key, None)
+
+    def _path(self, kind: str, number: int) -> Path:
+        return self._layout.segment(number) if kind == "segments" else batch_path(self._layout, number)
+
+    def _install(self, partial: Path, sums: bytes, note: Following, begin: int, oldest: int) -> None:
+        """Let readers see the manifest, and drop what of the log its segments hold."""
+        layout = self._layout
+        with self._installing:
+            partial.replace(layout.manifest)
+            sync_directory(layout.root)
+            self._sums = sums
+            completes = not self._note.whole and self._note.begin == begin
+            self._note = replace(
+                self._note, identity=note.identity, change=note.change, whole=self._note.whole or completes
+            )
+            if completes:
+                self._log.drop_before(begin)
+            if self._note.whole:
+                self._log.acknowledge(note.change)
+                self._log.drop_before(oldest)
+            if completes:
+                write_following(layout.following, self._note)
+                self._whole.set()
+        self.arrived()
+
+    def _sweep(self, named: Iterable[_Wanted], change: int) -> None:
+        """Delete files that no manifest names any more, and no scan reads."""
+        keep = {(each.kind, each.number) for each in named}
+        for key in [key for key in self._there if key not in keep]:
+            del self._there[key]
+            self._gone[self._path(*key)] = change
+        self._pins.keep_file()
+        for path, since in list(self._gone.items()):
+            if not self._pins.holds_before(since):
+                path.unlink(missing_ok=True)
+                del self._gone[path]
+
+    # ------------------------------------------------------------ how far it is
+
+    def _tell_reached(self, answer: LogBytes) -> None:
+        position = self._log.position or 0
+        reached = position >= answer.end and self._note.whole and self._note.change == answer.change
+        now = now_us()
+        caught_up = now if reached else self._note.caught_up_us
+        with self._installing:
+            self._note = replace(
+                self._note, identity=answer.identity, position=position, end=answer.end, heard_us=now,
+                caught_up_us=caught_up,
+            )  # fmt: skip
+        self._tell(trouble="")
+
+    def _tell(self, *, trouble: str, now: bool = False) -> None:
+        with self._installing, contextlib.suppress(OSError):
+            changed, self._note = trouble != self._note.trouble, replace(self._note, trouble=trouble)
+            if now or changed or time.monotonic() - self._told > _TELL_S:
+                self._told = time.monotonic()
+                write_following(self._layout.following, self._note)
+
+    @property
+    def lag(self) -> dict[str, Any]:
+        """How far behind it is: `lag_bytes` of the log, `lag_seconds`, and more. See `Catalog.stats`."""
+        return self._note.lag(now_us())
+
+    def check(self) -> None:
+        """Raises what it cannot go on after: AccessDeniedError, InvalidRequestError …"""
+        if self._failed is not None:
+            raise self._failed
+
+    def wait_until_whole(self, timeout_s: float | None = None) -> bool:
+        """Wait until the directory is a catalog. Raises as `check`."""
+        found = self._whole.wait(timeout_s)
+        self.check()
+        return found and self._note.whole
+
+    def wait_until_caught_up(self) -> None:
+        """Wait until it has what the server had when it was asked, or is stopped. Raises as `check`."""
+        began_us = now_us()
+        while not self.wait(_PAUSE_S / 10):
+            if self._note.caught_up_us > began_us:
+                return
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until it was stopped, or cannot go on. Raises as `check`."""
+        found = self._stop.wait(timeout_s)
+        self.check()
+        return found
+
+    def stop(self) -> None:
+        """End soon; `close` waits for that. From any thread, and from handlers of signals."""
+        self._stop.set()
+
+    def _join(self) -> None:
+        self._stop.set()
+        self._wanted.set()
+        for thread in self._threads:
+            thread.join()
+
+    def close(self) -> None:
+        """Stop. What was copied stays, and the next one goes on there."""
+        self._opened.close()
+
+
+def _named(manifest: Manifest) -> list[_Wanted]:
+    found = [_Wanted("segments", segment.number, segment.checksum) for segment in manifest.load().segments]
+    return found + [_Wanted("quarantine", batch.number, batch.checksum) for batch in manifest.quarantined()]

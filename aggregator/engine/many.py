@@ -1,0 +1,270 @@
+"""Several catalogs as one that is only read: their topics by name, their events in one order.
+
+Each catalog's numbers are made different from the others': that of a thing, times how many catalogs there are, plus the
+catalog's place among them. So scans, statements and positions work on all as they do on one. Partitions are called
+`catalog/partition`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+
+import esformat
+from aggregator import lql
+from aggregator.base.forked import Owner
+from aggregator.base.window_budget import WindowBudget
+from aggregator.engine.follower import ReaderEngine
+from aggregator.errors import InvalidRequestError
+from aggregator.model import Problem, SchemaInfo, SegmentInfo
+from aggregator.storage.files.checksum import checksum64
+from aggregator.storage.files.layout import Layout
+from aggregator.storage.files.pins import Pin
+from aggregator.storage.manifest import Contents
+from aggregator.storage.manifest.lineage import Lineage
+from aggregator.storage.segments.pool import SegmentPool
+from aggregator.storage.segments.row_indexes import RowIndexes
+from aggregator.storage.segments.table import SegmentTable, SegmentView
+from aggregator.storage.state.state import CatalogState, Partition, SchemaSet, Snapshot, Topic, UnsealedPart
+from aggregator.storage.state.streams import Stream, StreamIndex
+
+_Mine = list[tuple[int, Topic]]
+"""A topic as those catalogs have it that have it, by their places."""
+
+
+class _Pins(Pin):
+    """Pins of several catalogs, as one."""
+
+    __slots__ = ("_all",)
+
+    def __init__(self, pins: list[Pin]) -> None:
+        self._all = pins
+
+    def release(self) -> None:
+        """Let go of all of them."""
+        while self._all:
+            self._all.pop().release()
+
+
+class _Pool(SegmentPool):
+    """Segments of all catalogs, by the numbers that they have here."""
+
+    def __init__(self, pools: Sequence[SegmentPool]) -> None:
+        self._pools = pools
+        self.windows = WindowBudget()
+
+    def _own(self, info: SegmentInfo) -> tuple[SegmentPool, SegmentInfo]:
+        number, place = divmod(info.number, len(self._pools))
+        return self._pools[place], replace(info, number=number)
+
+    def get(self, info: SegmentInfo) -> esformat.Segment:
+        """An open segment; as that of its catalog."""
+        pool, own = self._own(info)
+        return pool.get(own)
+
+    def row_indexes(self, info: SegmentInfo) -> RowIndexes:
+        """The record index of each row of a segment."""
+        pool, own = self._own(info)
+        return pool.row_indexes(own)
+
+    def close(self) -> None:
+        """Nothing: the catalogs close their own."""
+
+
+class _Streams(StreamIndex):
+    """The streams of all catalogs; one that several have counts once."""
+
+    def __init__(self, indexes: Sequence[StreamIndex]) -> None:
+        self._indexes = indexes
+
+    def select(self, source: lql.Source | None) -> list[Stream]:
+        """The streams that match, in the order of the catalogs."""
+        found = {(stream.topic, stream.name): stream for index in self._indexes for stream in index.select(source)}
+        return list(found.values())
+
+    def names(self, source: lql.Source | None, *, without_tag: str | None = None) -> dict[str, tuple[str, ...]]:
+        """The names of the streams that match and do not have a tag, by topic."""
+        found: dict[str, dict[str, None]] = {}
+        for index in self._indexes:
+            for topic, names in index.names(source, without_tag=without_tag).items():
+                found.setdefault(topic, {}).update(dict.fromkeys(names))
+        return {topic: tuple(names) for topic, names in found.items()}
+
+    def tag_names(self) -> list[str]:
+        """Every tag name, ascending."""
+        return sorted({name for index in self._indexes for name in index.tag_names()})
+
+
+class ManyEngine(ReaderEngine):
+    """What stands behind several catalogs that are read as one. Safe to share between threads.
+
+    It has no manifest: what is asked of that is asked of a catalog alone.
+    """
+
+    def __init__(self, members: Sequence[ReaderEngine]) -> None:
+        """The catalogs, which stay their owner's to close, by the order of their paths."""
+        self._members = members
+        roots = [member.layout.root for member in members]
+        common = Path(os.path.commonpath(roots)) if len(roots) > 1 else roots[0].parent
+        self.names = [root.relative_to(common).as_posix() for root in roots]
+        self.layout = Layout(common)
+        self.owner = Owner(common)
+        self._lock = Lock()
+        self.pool = _Pool([member.pool for member in members])
+        self.streams = _Streams([member.streams for member in members])
+        self.state = CatalogState(Contents(0, [], [], [], [], [], [], 0))
+        identity = b"".join(member.state.lineage.identity for member in members)
+        self.state.lineage = Lineage(checksum64(identity).to_bytes(8, "big"), (b"many",), {})
+        self._seen: list[tuple[int, int]] = []
+        self._arrived = 0
+        self._topics: dict[str, _Mine] = {}
+        self._schemas: dict[tuple[int, int], SchemaInfo] = {}
+        self._views: dict[str, tuple[list[SegmentView], SegmentView]] = {}
+        self.refresh()
+
+    def number(self, place: int, own: int) -> int:
+        """What a catalog's number of something is here."""
+        return own * len(self._members) + place
+
+    def refresh(self) -> None:
+        """Take in what the writers did since the last time."""
+        self.owner.check()
+        for member in self._members:
+            member.refresh()
+        self._look()
+
+    def _look(self) -> bool:
+        """Take in what the catalogs have by now; gives whether topics or partitions came or went."""
+        with self._lock:
+            seen = [(member.state.change, len(member.state.partitions)) for member in self._members]
+            changed = seen != self._seen
+            if changed:
+                self._take_topics()
+                self._seen = seen
+            arrived = sum(member.state.arrivals.count for member in self._members)
+            if arrived != self._arrived:
+                self._arrived = arrived
+                self.state.arrivals.tell()
+            return changed
+
+    def _take_topics(self) -> None:
+        found: dict[str, _Mine] = {}
+        for place, member in enumerate(self._members):
+            for name, topic in list(member.state.topics.items()):
+                found.setdefault(name, []).append((place, topic))
+        topics = {name: self._joined(mine) for name, mine in found.items()}
+        partitions: dict[int, tuple[Topic, Partition]] = {}
+        for name, mine in found.items():
+            for place, topic in mine:
+                for partition in topic.partitions.values():
+                    partitions[self.number(place, partition.number)] = (topics[name], partition)
+        with self.state.view_lock:
+            self._topics, self.state.topics, self.state.partitions = found, topics, partitions
+
+    def _joined(self, mine: _Mine) -> Topic:
+        """A topic with what all catalogs have of it, but its events. Indexes are those that all have."""
+        infos = [topic.info for _, topic in mine]
+        indexes = tuple(name for name in infos[0].indexes if all(name in info.indexes for info in infos))
+        joined = Topic(replace(infos[0], number=self.number(mine[0][0], infos[0].number), indexes=indexes))
+        for place, topic in mine:
+            joined.schemas |= {info.number: info for info in self._schemas_of(place, topic)}
+            for name, partition in topic.partitions.items():
+                joined.partitions[f"{self.names[place]}/{name}"] = partition
+        return joined
+
+    def _schemas_of(self, place: int, topic: Topic) -> list[SchemaInfo]:
+        return [self._schema(place, info) for info in list(topic.schemas.values())]
+
+    def _schema(self, place: int, info: SchemaInfo) -> SchemaInfo:
+        """A schema with its numbers here; each is made once, as others are told apart by what they are."""
+        known = self._schemas.get((place, info.number))
+        if known is None:
+            here = replace(info, number=self.number(place, info.number), family=self.number(place, info.family))
+            known = self._schemas.setdefault((place, info.number), here)
+        return known
+
+    def snapshot(self, topic: Topic, partition: str | None) -> tuple[Snapshot, Pin]:
+        """What of a topic is there now, one catalog after the other."""
+        self.owner.check()
+        while True:  # until no catalog has changed its topics or segments meanwhile
+            snapshot, pin = self._taken(topic, partition)
+            if not self._look():
+                return snapshot, pin
+            pin.release()
+
+    def _taken(self, topic: Topic, partition: str | None) -> tuple[Snapshot, Pin]:
+        """The same, by the topics that are known; every catalog is brought up to date by that."""
+        name = topic.info.name
+        mine = self._topics.get(name, [])
+        others = set(range(len(self._members))).difference(place for place, _ in mine)
+        for place in others:
+            self._members[place].refresh()
+        if len({each.info.keys for _, each in mine}) > 1:
+            raise InvalidRequestError(
+                f"the topic {name!r} has keys of text in one catalog, and of bytes in another", hint="read them apart"
+            )
+        taken: list[tuple[int, Snapshot]] = []
+        pins = _Pins([])
+        try:
+            for place, each in mine:
+                own = self._own_partition(place, partition)
+                if own is None and partition is not None:
+                    self._members[place].refresh()
+                    continue
+                snapshot, pin = self._members[place].snapshot(each, own)
+                pins._all.append(pin)
+                taken.append((place, snapshot))
+        except BaseException:
+            pins.release()
+            raise
+        return self._together(topic, taken), pins
+
+    def _own_partition(self, place: int, partition: str | None) -> str | None:
+        """The name of a partition in a catalog; None: it is of another."""
+        prefix = self.names[place] + "/"
+        return partition.removeprefix(prefix) if partition is not None and partition.startswith(prefix) else None
+
+    def _together(self, topic: Topic, taken: list[tuple[int, Snapshot]]) -> Snapshot:
+        def here(place: int, own: int) -> int:
+            return self.number(place, own)
+
+        schemas = tuple(self._schema(place, info) for place, each in taken for info in each.schemas)
+        return Snapshot(
+            topic.info, SchemaSet(schemas, topic.info.indexes, topic.binary_keys),
+            tuple((here(i, p), f"{self.names[i]}/{name}") for i, each in taken for p, name in each.partitions),
+            self._segments(topic.info.name, taken),
+            tuple(UnsealedPart(here(i, u.partition), u.pieces, u.owner) for i, each in taken for u in each.unsealed),
+            {(here(i, p), space): cuts for i, each in taken for (p, space), cuts in each.tombstones.items()},
+            {here(i, p): holes for i, each in taken for p, holes in each.holes.items()},
+        )  # fmt: skip
+
+    def _segments(self, name: str, taken: list[tuple[int, Snapshot]]) -> SegmentView:
+        """The segments of a topic, as made for the last snapshot where no catalog has others by now."""
+        views = [each.segments for _, each in taken]
+        known = self._views.get(name)
+        if known is not None and len(known[0]) == len(views) and all(map(_same, known[0], views)):
+            return known[1]
+        table = SegmentTable(
+            replace(
+                info, number=self.number(place, info.number), partition=self.number(place, info.partition),
+                schema=self.number(place, info.schema),
+            )
+            for place, each in taken for info in each.segments
+        )  # fmt: skip
+        self._views[name] = (views, table.view())
+        return self._views[name][1]
+
+    def problems(self) -> list[Problem]:
+        """What is known to be wrong with any of them."""
+        return [problem for member in self._members for problem in member.problems()]
+
+    def close(self) -> None:
+        """Let nobody wait; the catalogs are their owner's to close."""
+        self.state.arrivals.end()
+
+
+def _same(known: SegmentView, view: SegmentView) -> bool:
+    return known.alive is view.alive and known.count == view.count

@@ -1,0 +1,70 @@
+"""Answers as `.esdb` files: each is written to the disk first, as its end says where its parts are, and then sent."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from starlette.responses import Response
+
+import esformat
+from aggregator import OverloadedError, Topic
+from aggregator.server.bodies.shared.media import ESDB
+from aggregator.server.bodies.shared.problems import ProblemError
+from aggregator.server.control.thread_pools import WorkPool
+from aggregator.server.http.answers import CHUNK_BYTES, Batches, answer_of, opened
+
+_MEMORY_BYTES = 64 << 20
+_AT_ONCE = 4
+"""So many files are there at a time, however slowly they are fetched: what they take of the disk is bounded."""
+_KEYS = ("space", "grouping", "timestamp")
+_places = threading.BoundedSemaphore(_AT_ONCE)
+
+
+async def stream_segment(
+    pool: WorkPool, make: Callable[[], Batches | pa.Table], topic: Callable[[], Topic] | None = None
+) -> Response:
+    """The answer that sends the events which `make` gives as a file. topic: gives it its indexes, and its kind of keys.
+
+    Raises ProblemError for rows that are no events, OverloadedError while too many such files are being sent.
+    """
+
+    def pieces() -> Iterator[bytes]:
+        with _place(), tempfile.TemporaryDirectory(prefix="aggregator-export-") as folder:
+            path = Path(folder) / "events.esdb"
+            _write(path, make(), None if topic is None else topic())
+            with path.open("rb") as file:
+                while piece := file.read(CHUNK_BYTES):
+                    yield piece
+
+    return await answer_of(pool.pull(pieces), ESDB)
+
+
+@contextlib.contextmanager
+def _place() -> Iterator[None]:
+    if not _places.acquire(blocking=False):
+        raise OverloadedError(f"{_AT_ONCE} .esdb files are being sent", hint="try again later", retry_after_s=5.0)
+    try:
+        yield
+    finally:
+        _places.release()
+
+
+def _write(path: Path, found: Batches | pa.Table, topic: Topic | None) -> None:
+    schema, batches = (found.schema, iter(found.to_batches())) if isinstance(found, pa.Table) else opened(found)
+    if missing := [name for name in ("space", "timestamp") if name not in schema.names]:
+        raise ProblemError(
+            406, "not-acceptable", f"these rows are no events: they have no {' and no '.join(missing)}",
+            "accept another format",
+        )  # fmt: skip
+    columns = pa.schema([field for field in schema if field.name not in _KEYS])
+    possible = {field.name for field in columns if not pa.types.is_decimal(field.type)}
+    indexes = [] if topic is None else [name for name in topic.indexes if name in possible]
+    keys = "text" if topic is None else topic.keys
+    with esformat.create(path, indexes=indexes, schema=columns, keys=keys, memory=_MEMORY_BYTES) as writer:
+        for batch in batches:
+            writer.add_table(batch)

@@ -1,0 +1,206 @@
+"""A log copied from another catalog's, byte by byte: what its owner gives, and what a follower makes of it.
+
+Positions, files and frames are the same on both sides, so the copy is read as any log. Bytes count once the checksums
+of their frames have been seen to match.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from aggregator.errors import CorruptLogError, InvalidRequestError
+from aggregator.storage.files.modes import create_file
+from aggregator.storage.log.file import MARK_NAME, Damage, Marks, encode_mark, file_name, list_files, read_frames
+from aggregator.storage.log.frame import FILE_HEADER_BYTES, FRAME_HEAD_BYTES, FrameHead, decode_file_header, frame_bytes
+from esformat.parts import sync_directory, sync_file
+
+_CHECK_BYTES = 8  # at the end of a frame's head
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What an owner gives: bytes [position, position + length) of the log, of the file that begins at `file`.
+
+    end: up to where the log is acknowledged. oldest: where its oldest file begins. change: of the manifest, the last.
+    lost: whether what was asked for is gone, and these are the oldest that there are.
+    """
+
+    path: Path
+    file: int
+    position: int
+    length: int
+    end: int
+    oldest: int
+    change: int
+    lost: bool
+
+
+def piece_of(directory: Path, position: int | None, most: int) -> Piece:
+    """What follows a position of a log, at most so many bytes, of one file. position: None: the oldest that there are.
+
+    Raises FileNotFoundError where there is no log, or a file was deleted just then; OSError.
+    """
+    marks = Marks.read(directory)
+    files = list_files(directory)
+    if not files:
+        raise FileNotFoundError(str(directory))
+    oldest = files[0][0]
+    # The header of a file is durable before the file is used: followers begin theirs then, and let go of those before.
+    acknowledged = max(marks.position or 0, files[-1][0] + min(FILE_HEADER_BYTES, files[-1][1].stat().st_size))
+    lost = position is None or position < oldest
+    at = oldest if position is None else max(position, oldest)
+    for (start, path), following in zip(files, [*(start for start, _ in files[1:]), None], strict=True):
+        end = start + path.stat().st_size
+        if following is None or at < min(end, following):
+            first = max(at, start)  # what was lost between two files is passed over
+            length = max(0, min(end, acknowledged) - first)
+            return Piece(path, start, first, min(length, most), acknowledged, oldest, marks.change or 0, lost)
+    raise AssertionError("the last file has none that follows")
+
+
+def check_shared(directory: Path, frame: int, check: int) -> None:
+    """Refuse who has at a position another frame than this log: raises InvalidRequestError. One whose file is gone is
+    not looked at.
+    """
+    start, path = next(((start, path) for start, path in reversed(list_files(directory)) if start <= frame), (0, None))
+    stored = b""
+    with contextlib.suppress(FileNotFoundError):
+        if path is None:
+            return
+        with path.open("rb") as file:
+            file.seek(frame - start)
+            stored = file.read(FRAME_HEAD_BYTES)
+        if stored[-_CHECK_BYTES:] != check.to_bytes(_CHECK_BYTES, "little"):
+            raise InvalidRequestError(
+                f"the log has other frames at position {frame}: what was copied is of another past",
+                hint="the server lost what the follower has: promote the follower, or follow into an empty directory",
+            )
+
+
+class LogCopy:
+    """The log of a follower. For one thread at a time.
+
+    Files of a log that was begun anew lie beside the old ones, behind a gap, until `drop_before` deletes those; others
+    see no more than was acknowledged.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Find where the copy ends; what is no whole frame behind it is cut off. Raises OSError, CorruptLogError."""
+        self._directory = directory
+        self.position: int | None = None
+        """Behind the last whole frame; None: there is nothing yet."""
+        self.last: tuple[int, int] | None = None
+        """The last frame: its position, and the checksum of its head; None: it is not known."""
+        self._descriptor, self._start = -1, -1
+        self._mark = create_file(directory / MARK_NAME, os.O_WRONLY)
+        files = list_files(directory)
+        if files and files[-1][1].stat().st_size < FILE_HEADER_BYTES:
+            files.pop()[1].unlink()
+        if files:
+            self._go_on(*files[-1])
+
+    def _go_on(self, start: int, path: Path) -> None:
+        data = memoryview(path.read_bytes())
+        decode_file_header(data)
+        self._descriptor, self._start = os.open(path, os.O_WRONLY | os.O_CLOEXEC), start
+        end = start + FILE_HEADER_BYTES
+        for item in read_frames(data, path, start):
+            if isinstance(item, Damage):
+                break
+            end = item.end
+            self.last = (item.position, _check_of(data, item.position - start))
+        os.ftruncate(self._descriptor, end - start)
+        self.position = end
+
+    def add(self, file: int, position: int, data: bytes) -> int:
+        """Take bytes in that lie at a position, in the file that begins at `file`: whole frames, durably. Gives how
+        many bytes of the next frame are missing, 0: none is there.
+
+        Raises CorruptLogError for bytes that are not what their checksums say; nothing is kept of them. Raises OSError.
+        """
+        held = memoryview(data)
+        begins = position == file and file != self._start
+        if begins:
+            if len(held) < FILE_HEADER_BYTES:
+                return FILE_HEADER_BYTES - len(held)
+            if decode_file_header(held) != file or (self.position is not None and file < self.position):
+                raise CorruptLogError(f"no file of the log begins at {file} behind what was copied")
+        elif file != self._start or position != self.position:
+            raise CorruptLogError(f"bytes at {position} do not follow what was copied, up to {self.position}")
+        whole = FILE_HEADER_BYTES if begins else 0
+        last, lacking = self.last, 0
+        for item in read_frames(held, self._directory / file_name(file), position, at=whole):
+            if isinstance(item, Damage):
+                lacking = _lacking(held, whole, position)
+                break
+            last = (item.position, _check_of(held, whole))
+            whole = item.end - position
+        if begins:
+            self._begin(file, held[:FILE_HEADER_BYTES])
+        self._write(held[FILE_HEADER_BYTES if begins else 0 : whole])
+        self.position, self.last = position + whole, last
+        return lacking
+
+    def _begin(self, file: int, header: memoryview) -> None:
+        descriptor = create_file(self._directory / file_name(file), os.O_WRONLY | os.O_TRUNC)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor, self._start = descriptor, file
+        self.position = file + FILE_HEADER_BYTES
+        self._write(header, at=0)
+        sync_directory(self._directory)
+
+    def _write(self, data: memoryview, at: int | None = None) -> None:
+        """Behind what is there, durably; what an earlier failure left there is written over."""
+        assert self.position is not None
+        at = self.position - self._start if at is None else at
+        while data:
+            written = os.pwrite(self._descriptor, data, at)
+            at, data = at + written, data[written:]
+        sync_file(self._descriptor)
+
+    def begin_anew(self) -> None:
+        """What follows was lost: the next file may begin anywhere behind what others see; newer ones go."""
+        seen = Marks.read(self._directory).position or 0
+        for start, path in list_files(self._directory):
+            if start > seen:
+                path.unlink()
+        self.position, self.last, self._start = None, None, -1
+
+    def acknowledge(self, change: int) -> None:
+        """Let others read all of it, and say which change of the manifest they must see."""
+        position = 0 if self.position is None else self.position
+        os.pwrite(self._mark, encode_mark(position) + encode_mark(change), 0)
+
+    def drop_before(self, position: int) -> None:
+        """Delete files that end at or before a position, but the newest. Raises OSError."""
+        files = list_files(self._directory)
+        for (_, path), (following, _) in pairwise(files):
+            if following <= position:
+                path.unlink()
+        sync_directory(self._directory)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for descriptor in (self._descriptor, self._mark):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._descriptor = self._mark = -1
+
+
+def _check_of(data: memoryview, at: int) -> int:
+    return int.from_bytes(data[at + FRAME_HEAD_BYTES - _CHECK_BYTES : at + FRAME_HEAD_BYTES], "little")
+
+
+def _lacking(data: memoryview, at: int, start: int) -> int:
+    """How many bytes the frame at byte `at` lacks. Raises CorruptLogError where it is whole, and wrong."""
+    if len(data) - at < FRAME_HEAD_BYTES:
+        return FRAME_HEAD_BYTES - (len(data) - at)
+    wanted = frame_bytes(FrameHead.decode(data, at, start + at).body_length)
+    if len(data) - at >= wanted:
+        raise CorruptLogError("the checksum of a frame's body does not match", offset=at)
+    return wanted - (len(data) - at)

@@ -1,0 +1,234 @@
+"""A directory that follows a server: what it has, when, after crashes of either, and when it is promoted."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from served import served
+from waiting import until
+
+import aggregator
+from aggregator import CatalogLockedError, InvalidRequestError
+from aggregator.client.following import Follower
+
+
+def rows(*times, space="a"):
+    return [{"space": space, "timestamp": time, "data": f"{space}{time}".encode()} for time in times]
+
+
+@contextlib.contextmanager
+def following(url, path):
+    with Follower(url, path) as follower:
+        assert follower.wait_until_whole(30)
+        yield follower
+
+
+def caught_up(follower, catalog):
+    """Wait until the follower has what the catalog has now."""
+    end, change = catalog._backend.log.end, catalog._backend.manifest.change()
+
+    def reached():
+        follower.check()
+        return follower._note.position >= end and follower._note.change >= change
+
+    until(reached)
+
+
+def contents(catalog):
+    """What of a catalog a reader sees, record indexes included."""
+    found = {}
+    for name in catalog.topics():
+        topic = catalog.topic(name)
+        for partition in topic.stats()["partitions"]:
+            found[name, partition] = topic.read(partition).to_table().to_pylist()
+    return found
+
+
+def test_a_follower_has_topics_events_and_what_becomes_of_them(tmp_path):
+    """Sealed and unsealed events with their record indexes, policies, renames, deletions and erasures."""
+    with served(tmp_path / "primary") as server, following(server.url, tmp_path / "copy") as follower:
+        catalog = server.catalog
+        topic = catalog.create_topic("t", indexes=["type"], roll={"rows": 1000})
+        topic.append(rows(1, 2, 3))
+        catalog.seal()
+        topic.append(rows(4, 5), "other")
+        caught_up(follower, catalog)
+        with aggregator.open(tmp_path / "copy", read_only=True) as copy:
+            assert contents(copy) == contents(catalog)
+            catalog.create_topic("gone").append(rows(1))
+            catalog.rename_topic("t", "renamed")
+            catalog.topic("renamed").set_policy(retention={"bytes": "1 GiB"})
+            caught_up(follower, catalog)
+            assert copy.topics() == ("renamed", "gone")
+            catalog.delete_topic("gone")
+            topic = catalog.topic("renamed")
+            topic.append(rows(6, space="b"))
+            topic.erase("a")
+            catalog.compact()
+            caught_up(follower, catalog)
+            assert copy.topics() == ("renamed",)
+            assert contents(copy) == contents(catalog)
+            assert [event["space"] for event in contents(copy)["renamed", "0"]] == ["b"]
+            assert copy.topic("renamed").stats()["retention"]["bytes"] == 1 << 30
+            assert copy.stats()["follows"]["lag_bytes"] == 0
+
+
+def test_erased_events_leave_the_disk_of_a_follower(tmp_path):
+    """Their bytes are in no file of the directory once the server's own are gone."""
+    with served(tmp_path / "primary") as server, following(server.url, tmp_path / "copy") as follower:
+        topic = server.catalog.create_topic("t")
+        topic.append([{"space": "secret", "timestamp": 1, "data": b"wanted by nobody"}])
+        topic.append(rows(2))
+        caught_up(follower, server.catalog)
+        topic.erase("secret")
+        server.catalog.compact()
+        caught_up(follower, server.catalog)
+
+        def holds():
+            files = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
+            return [path for path in files if b"wanted by nobody" in path.read_bytes()]
+
+        until(lambda: not holds())
+
+
+def test_only_a_promoted_directory_is_written_to_and_no_index_is_given_twice(tmp_path):
+    """Also those that the server gave when the follower did not hear it any more."""
+    copy = tmp_path / "copy"
+    with served(tmp_path / "primary") as server:
+        topic = server.catalog.create_topic("t")
+        with following(server.url, copy) as follower:
+            topic.append(rows(1, 2), producer="p", sequence=1)
+            caught_up(follower, server.catalog)
+            with pytest.raises(CatalogLockedError):
+                aggregator.promote(copy)
+        lost = topic.append(rows(3, 4))
+        with pytest.raises(CatalogLockedError, match="follows http"):
+            aggregator.open(copy)
+    assert aggregator.promote(copy)["lag_bytes"] == 0
+    with pytest.raises(InvalidRequestError, match="follows nobody"):
+        aggregator.promote(copy)
+    with aggregator.open(copy) as catalog:
+        topic = catalog.topic("t")
+        again = topic.append(rows(1, 2), producer="p", sequence=1)
+        assert (again.first, again.last, again.duplicate) == (0, 1, True)
+        assert topic.append(rows(5)).first > lost.last
+        assert topic.read().to_table()["timestamp"].cast("int64").to_pylist() == [1, 2, 5]
+        assert catalog.problems() == []
+
+
+def test_what_was_missed_of_the_log_is_in_segments(tmp_path):
+    """A follower that was away while the log went on, and lost its oldest files, has all that there is."""
+    copy = tmp_path / "copy"
+    with served(tmp_path / "primary") as server:
+        catalog, topic = server.catalog, server.catalog.create_topic("t")
+        topic.append(rows(1))
+        with following(server.url, copy) as follower:
+            caught_up(follower, catalog)
+        for time_ in range(2, 6):
+            topic.append(rows(time_))
+            catalog._backend.log.roll()
+            catalog.seal()
+        assert catalog._backend.log.start > follower._note.position
+        topic.append(rows(6))
+        with aggregator.open(copy, read_only=True) as reader, following(server.url, copy) as follower:
+            caught_up(follower, catalog)
+            assert contents(reader) == contents(catalog)
+            with aggregator.open(copy, read_only=True) as fresh:
+                assert contents(fresh) == contents(catalog)
+                assert fresh.problems() == []
+
+
+def test_a_follower_outlasts_restarts_of_the_server(tmp_path):
+    """It goes on where it was when another process has the catalog."""
+    copy = tmp_path / "copy"
+    with served(tmp_path / "primary") as server:
+        server.catalog.create_topic("t").append(rows(1))
+        with following(server.url, copy) as follower:
+            caught_up(follower, server.catalog)
+    for number in range(2, 5):
+        with served(tmp_path / "primary") as server, following(server.url, copy) as follower:
+            server.catalog.topic("t").append(rows(number))
+            caught_up(follower, server.catalog)
+            with aggregator.open(copy, read_only=True) as reader:
+                assert contents(reader) == contents(server.catalog)
+
+
+def test_another_catalog_is_not_followed_into_the_same_directory(tmp_path):
+    """Nor is a directory that holds a catalog of its own."""
+    with served(tmp_path / "first") as server, following(server.url, tmp_path / "copy") as follower:
+        caught_up(follower, server.catalog)
+    with served(tmp_path / "second") as server:
+        with Follower(server.url, tmp_path / "copy") as follower, pytest.raises(InvalidRequestError, match="another"):
+            follower.wait(30)
+        with pytest.raises(InvalidRequestError, match="of its own"):
+            Follower(server.url, tmp_path / "first")
+
+
+def test_a_server_that_lost_its_end_is_not_followed(tmp_path):
+    """As after a power cut that took what was not synced: which of the two goes on, somebody must say."""
+    copy, primary = tmp_path / "copy", tmp_path / "primary"
+    with served(primary) as server:
+        topic = server.catalog.create_topic("t")
+        topic.append(rows(1))
+        with following(server.url, copy) as follower:
+            topic.append(rows(2))
+            caught_up(follower, server.catalog)
+        size = server.catalog._backend.log.end - server.catalog._backend.log.newest
+    newest = max((primary / "log").glob("*.log"))
+    assert newest.stat().st_size == size
+    with newest.open("r+b") as file:
+        file.truncate(size - 100)
+    (primary / "log" / "acknowledged").unlink()
+    with served(primary) as server:
+        server.catalog.topic("t").append(rows(3, 4, 5))
+        with Follower(server.url, copy) as follower, pytest.raises(InvalidRequestError, match="another past"):
+            follower.wait(30)
+
+
+def test_lag_is_told(tmp_path):
+    """In figures of the server that has the copy, and in `stats`, also once the follower has stopped."""
+    copy = tmp_path / "copy"
+    with served(tmp_path / "primary") as server, following(server.url, copy) as follower:
+        server.catalog.create_topic("t").append(rows(1))
+        caught_up(follower, server.catalog)
+        until(lambda: follower.lag["lag_seconds"] == 0)
+    with aggregator.open(copy, read_only=True) as reader:
+        told = reader.stats()["follows"]
+        assert told["url"] == server.url
+        assert told["whole"]
+        assert told["lag_bytes"] == 0
+
+
+def test_a_follower_can_be_followed(tmp_path):
+    """A server over a copy gives copies itself."""
+    from aggregator.server import RunningServer, Settings
+    from aggregator.server.config.settings import Http
+
+    with served(tmp_path / "primary") as server, following(server.url, tmp_path / "copy") as first:
+        topic = server.catalog.create_topic("t")
+        topic.append(rows(1))
+        caught_up(first, server.catalog)
+        settings = Settings(http=Http(bind="127.0.0.1:0"))
+        with (
+            aggregator.open(tmp_path / "copy", read_only=True) as copy,
+            RunningServer(copy, settings) as second,
+            following(second.url, tmp_path / "third") as last,
+        ):
+            topic.append(rows(2))
+            server.catalog.seal()
+            topic.append(rows(3))
+            caught_up(last, server.catalog)
+            with aggregator.open(tmp_path / "third", read_only=True) as reader:
+                assert contents(reader) == contents(server.catalog)
+
+
+def test_a_directory_that_is_copied_to_is_left_to_its_owner(tmp_path: Path):
+    """A second follower of it is refused."""
+    with (
+        served(tmp_path / "primary") as server,
+        following(server.url, tmp_path / "copy"),
+        pytest.raises(CatalogLockedError),
+    ):
+        Follower(server.url, tmp_path / "copy")

@@ -1,0 +1,113 @@
+"""Followers and servers that are killed where they stand: nothing is missing, nothing is there twice."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from effort import ALL
+from killing import PATIENT, batch
+from serving import Serving
+from waiting import until
+
+import aggregator
+from aggregator.client import Client
+
+ROOT = Path(__file__).parents[4]
+KILLS = 40 if ALL else 7
+
+
+class Following:
+    """`aggregator follow` as a process of its own."""
+
+    def __init__(self, url: str, copy: Path) -> None:
+        self._command = [sys.executable, "-m", "aggregator", "follow", url, str(copy)]
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self._command, cwd=ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        assert self.process.wait() == -signal.SIGKILL
+
+
+class Writing(threading.Thread):
+    """Appends batch after batch, and keeps the receipts of those that were acknowledged."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(name="writing")
+        self._url = url
+        self.end = threading.Event()
+        self.receipts: dict[int, tuple[int, int]] = {}
+
+    def run(self) -> None:
+        with Client(self._url, retry=PATIENT) as client:
+            sequence = 0
+            while not self.end.is_set():
+                receipt = client.topic("t").append(batch("p", sequence), producer="p", sequence=sequence)
+                self.receipts[sequence] = (receipt.first, receipt.last)
+                sequence += 1
+
+
+def check_promoted(copy: Path, receipts: dict[int, tuple[int, int]], *, whole: bool) -> None:
+    """A promoted copy holds the first batches, each once and under its record indexes; all of them if `whole`."""
+    assert aggregator.promote(copy)["whole"]
+    with aggregator.open(copy) as catalog:
+        assert catalog.problems() == []
+        topic = catalog.topic("t")
+        there = topic.read().to_table()
+        indexes = there["record_index"].to_pylist() if "record_index" in there.column_names else None
+        data, at = there["data"].to_pylist(), 0
+        for sequence in sorted(receipts):
+            rows = batch("p", sequence)["data"].to_pylist()
+            if at == len(data) and not whole:
+                break
+            assert data[at : at + len(rows)] == rows, sequence
+            first, last = receipts[sequence]
+            assert topic.read("0", first, len(rows)).to_table()["data"].to_pylist() == rows
+            assert last - first + 1 == len(rows)
+            at += len(rows)
+        assert indexes is None or len(set(indexes)) == len(indexes)
+        again = topic.append(batch("p", 0), producer="other", sequence=1)
+        assert again.first > max(last for _, last in receipts.values())
+        assert topic.read("0", again.first).to_table()["data"].to_pylist() == batch("p", 0)["data"].to_pylist()
+
+
+def test_kills_on_both_sides(tmp_path, unmeasured):
+    """Each is killed again and again at any moment; copies are promoted in between, and at the end."""
+    chance = random.Random(1)
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    with aggregator.open(data) as catalog:
+        catalog.create_topic("t", roll={"rows": 300})
+    with Serving(data, "--set", "catalog.log_bytes=1MiB") as server:
+        writing = Writing(server.url)
+        writing.start()
+        following = Following(server.url, copy)
+        for number in range(KILLS):
+            time.sleep(chance.uniform(0.3, 1.5))
+            if number % 3 == 2:
+                server.kill()
+                server.start()
+                seen = len(writing.receipts)
+                until(lambda seen=seen: len(writing.receipts) > seen)  # a busy machine takes long for the first one
+                continue
+            following.kill()
+            receipts = dict(writing.receipts)
+            note = copy / "following.json"
+            if note.exists() and b'"whole": true' in note.read_bytes():
+                shutil.copytree(copy, tmp_path / f"promoted-{number}")
+                check_promoted(tmp_path / f"promoted-{number}", {**receipts, **dict(writing.receipts)}, whole=False)
+            following.start()
+        writing.end.set()
+        writing.join()
+        following.kill()
+        command = [sys.executable, "-m", "aggregator", "follow", server.url, str(copy), "--once"]
+        subprocess.run(command, cwd=ROOT, check=True, timeout=120)
+    check_promoted(copy, writing.receipts, whole=True)

@@ -1,0 +1,110 @@
+"""Clients of several servers that have the same catalog: they find the one that does it, and store everything once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+
+import pytest
+from ports import free_port
+from served import served
+
+import aggregator
+from aggregator import InvalidRequestError, ReadOnlyError
+from aggregator.client import AsyncClient, Client, Retry, UnavailableError
+from aggregator.client.following import Follower
+from aggregator.client.http.attempts import Attempts
+from aggregator.server import RunningServer, Settings
+from aggregator.server.config.settings import Http
+
+BRIEF = Retry(deadline_s=0.5, first_s=0.01)
+
+
+def rows(*times):
+    return [{"space": "a", "timestamp": time} for time in times]
+
+
+@contextlib.contextmanager
+def copied(url, path):
+    """A server over a copy of another's catalog, and its follower."""
+    with Follower(url, path) as follower:
+        assert follower.wait_until_whole(60)
+        with (
+            aggregator.open(path, read_only=True) as copy,
+            RunningServer(copy, Settings(http=Http(bind="127.0.0.1:0"))) as server,
+        ):
+            yield server, follower
+
+
+def nobody():
+    return f"http://127.0.0.1:{free_port()}"
+
+
+def test_the_one_that_takes_appends_is_found(tmp_path):
+    """Of one that is gone, one that only follows, and one that takes appends, in any order."""
+    with served(tmp_path / "data") as server, copied(server.url, tmp_path / "copy") as (copy, _):
+        for urls in ([nobody(), copy.url, server.url], [copy.url, server.url], [server.url, copy.url]):
+            with Client(urls) as client:
+                client.create_topic("t")
+                assert len(client.topic("t").append(rows(1))) == 1
+        with Client([copy.url, nobody()], retry=BRIEF) as client:
+            assert client.topics() == ("t",)
+            with pytest.raises((ReadOnlyError, UnavailableError)):
+                client.topic("t").append(rows(1))
+
+    async def asynchronously():
+        async with AsyncClient([nobody(), server.url]) as client:
+            return await client.topic("t").append(rows(2))
+
+    with served(tmp_path / "data") as server:
+        assert len(asyncio.run(asynchronously())) == 1
+        assert server.catalog.topic("t").scan().count() == 4
+
+
+def test_a_writer_goes_on_when_the_follower_was_promoted(tmp_path):
+    """What was acknowledged and copied is there once, and what was not is sent to the new one."""
+    copy, sent = tmp_path / "copy", 400
+    address = f"127.0.0.1:{free_port()}"
+    with contextlib.ExitStack() as first:
+        server = first.enter_context(served(tmp_path / "data"))
+        server.catalog.create_topic("t")
+        follower = first.enter_context(Follower(server.url, copy))
+        assert follower.wait_until_whole(60)
+        with Client([server.url, f"http://{address}"]) as client:
+            writer = client.topic("t").writer(linger_s=0.01, in_flight=1)
+            for time in range(sent // 2):
+                writer.add("a", timestamp=time)
+            writer.flush()
+            follower.wait_until_caught_up()
+            first.close()
+            adding = threading.Thread(target=lambda: [
+                writer.add("a", timestamp=time) for time in range(sent // 2, sent)
+            ])  # fmt: skip
+            adding.start()
+            aggregator.promote(copy)
+            with (
+                aggregator.open(copy) as catalog,
+                RunningServer(catalog, Settings(http=Http(bind=address))),
+            ):
+                adding.join()
+                writer.close()
+                times = catalog.topic("t").read().to_table()["timestamp"].cast("int64").to_pylist()
+    assert times == list(range(sent))
+
+
+def test_attempts_of_one_round_wait_for_nothing():
+    """Then as one server would be waited for."""
+    attempts = Attempts(Retry(first_s=100.0, longest_s=1000.0, deadline_s=None), repeatable=True, servers=3)
+    gone = UnavailableError("gone", status=None, maybe_stored=False)
+    assert [attempts.wait_s(gone) > 0 for _ in range(9)] == [False, False, True] * 3
+    with pytest.raises(ReadOnlyError):
+        Attempts(Retry(), repeatable=True).wait_s(ReadOnlyError("it follows"))
+    with pytest.raises(UnavailableError):
+        Attempts(Retry(), repeatable=False, servers=2).wait_s(UnavailableError("lost", status=None, maybe_stored=True))
+
+
+@pytest.mark.parametrize("urls", [[], ["http://a", "ftp://b"], ["http://a", "http://u:p@b"]])
+def test_each_address_is_checked(urls):
+    with pytest.raises(InvalidRequestError):
+        Client(urls)

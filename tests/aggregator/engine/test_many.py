@@ -1,0 +1,190 @@
+"""Several catalogs read as one: what one catalog with all of the events would say."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import random
+
+import pytest
+
+import aggregator
+from aggregator import CatalogNotFoundError, InvalidRequestError, ReadOnlyError, TopicNotFoundError
+
+NAMES = ("east", "north", "west")
+
+
+def batch(chance, name, number):
+    """Some events, at times of their own, of spaces that the catalogs share."""
+    events = []
+    for row in range(chance.randrange(1, 30)):
+        time = chance.randrange(1000) * 1000 + NAMES.index(name) * 300 + row
+        event = {"space": f"s{chance.randrange(4)}", "timestamp": time, "data": f"{name}/{number}/{row}".encode()}
+        events.append(event | {"type": chance.choice("xyz"), "n": chance.randrange(5)})
+    return events
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    """Three catalogs with writers, and one that has all of their events."""
+    chance, folder = random.Random(5), tmp_path_factory.mktemp("fleet")
+    with contextlib.ExitStack() as opened:
+        whole = opened.enter_context(aggregator.open(folder / "whole"))
+        whole.create_topic("t", indexes=["type"])
+        catalogs = []
+        for name in NAMES:
+            catalogs.append(opened.enter_context(aggregator.open(folder / "fleet" / name)))
+            topic = catalogs[-1].create_topic("t", indexes=["type"])
+            for number in range(12):
+                events = batch(chance, name, number)
+                topic.append(events, str(number % 2))
+                whole.topic("t").append(events, f"{name}/{number % 2}")
+                if chance.random() < 0.4:
+                    catalogs[-1].seal()
+            for number in range(3):
+                records = [{"ts": chance.randrange(10**6), "msg": f"{name} {row}"} for row in range(number + 2)]
+                catalogs[-1].write({"app": "web", "host": name}, records)
+                whole.write({"app": "web", "host": name}, records)
+        with aggregator.open_many(str(folder / "fleet" / "*")) as many:
+            yield many, whole, catalogs
+
+
+def sets(scan):
+    return sorted((event.timestamp, event.space, event.data) for event in scan)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {}, {"space": "s1"}, {"space": "s2", "reverse": True}, {"start": 200_000, "end": 600_000}, {"reverse": True},
+        {"space": "s0", "limit": 7}, {"limit": 11, "reverse": True}, {"space": "none"},
+    ],
+)  # fmt: skip
+def test_scans_are_those_of_one_catalog(fleet, asked):
+    """In order of time, forward and backward, with limits, by events, batches and counts."""
+    many, whole, _ = fleet
+    mine, its = many.topic("t").scan(**asked), whole.topic("t").scan(**asked)
+    table = mine.to_table()
+    times = table["timestamp"].cast("int64").to_pylist()
+    assert times == its.to_table()["timestamp"].cast("int64").to_pylist()
+    assert times == sorted(times, reverse=bool(asked.get("reverse")))
+    assert mine.count() == its.count() == len(times)
+    if "limit" not in asked:
+        assert sets(mine) == sets(its)
+        assert sorted(table.to_pylist(), key=repr) == sorted(its.to_table().to_pylist(), key=repr)
+
+
+def test_indexes_spaces_and_partitions(fleet):
+    """Each partition keeps its record indexes under the name of its catalog."""
+    many, whole, catalogs = fleet
+    mine, its = many.topic("t"), whole.topic("t")
+    assert sets(mine.scan_index("type", "y")) == sets(its.scan_index("type", "y"))
+    assert mine.spaces() == its.spaces()
+    assert mine.index_values("type") == its.index_values("type")
+    assert sorted(mine.partitions) == sorted(its.partitions)
+    for catalog, name in zip(catalogs, NAMES, strict=True):
+        read = mine.read(f"{name}/1", 3, 10).to_table()
+        assert read.equals(catalog.topic("t").read("1", 3, 10).to_table().select(read.column_names))
+        assert mine.scan(partition=f"{name}/0").count() == catalog.topic("t").scan(partition="0").count()
+    assert mine.scan(partition="nobody/0").count() == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT COUNT", "SELECT FROM host = north", "SELECT FROM app = web WHERE msg CONTAINS '1' LIMIT 4",
+        "SELECT COUNT, MAX(n) GROUP BY type", "SELECT ORDER BY ts DESC LIMIT 5",
+    ],
+)  # fmt: skip
+def test_statements_are_those_of_one_catalog(fleet, text):
+    """Measures and groups, too."""
+    many, whole, _ = fleet
+
+    def answer(catalog):
+        try:
+            found = catalog.query(text)
+        except InvalidRequestError as error:
+            return str(error)
+        return (found if hasattr(found, "to_pylist") else found.to_table()).to_pylist()
+
+    mine, its = answer(many), answer(whole)
+    assert isinstance(mine, list), mine
+    assert sorted(mine, key=repr) == sorted(its, key=repr)
+    assert mine
+
+
+def test_positions_and_tails_go_on_over_all(fleet):
+    """Page by page, everything once, and then what any of the writers takes in."""
+    many, _, catalogs = fleet
+    found, position = [], "HEAD"
+    while True:
+        page = many.query(f"SELECT FROM app = web POSITION {position} LIMIT 5")
+        table = page.to_table()
+        if not len(table):
+            break
+        found += table["data"].to_pylist()
+        position = page.position
+    assert sorted(found) == sorted(many.query("SELECT FROM app = web").to_table()["data"].to_pylist())
+    arriving = many.tail("SELECT FROM app = new", timeout_s=30).batches()
+    for catalog, name in zip(catalogs, NAMES, strict=True):
+        catalog.write({"app": "new"}, [{"ts": 1, "msg": name}])
+        assert next(arriving)["data"].to_pylist() == [name.encode()]
+    assert {"app": "new"} in many.streams()
+    assert len(many.streams("app = web")) == len(NAMES)
+
+
+def test_sql_and_copies(fleet):
+    many, whole, _ = fleet
+    statement = "SELECT type, count(*) AS c, sum(n) AS s FROM t GROUP BY type ORDER BY type"
+    assert many.sql(statement).to_table().equals(whole.sql(statement).to_table())
+    with pickle.loads(pickle.dumps(many)) as copy:
+        assert sets(copy.topic("t").scan(space="s1")) == sets(many.topic("t").scan(space="s1"))
+    assert set(many.stats()) == {str(path) for path in many.paths}
+
+
+def test_what_changes_is_seen(tmp_path):
+    """Merges, erasures, deletions and new topics, while a scan that began before goes on."""
+    with aggregator.open(tmp_path / "a") as a, aggregator.open(tmp_path / "b") as b:
+        for catalog in (a, b):
+            topic = catalog.create_topic("t")
+            for time in range(40):
+                topic.append([{"space": f"s{time % 2}", "timestamp": time}])
+                catalog.seal() if time % 8 == 0 else None
+        with aggregator.open_many([tmp_path / "b", tmp_path / "a"]) as many:
+            assert [path.name for path in many.paths] == ["a", "b"]
+            batches = many.topic("t").scan().batches()
+            first = next(batches)
+            a.topic("t").erase("s1")
+            a.compact()
+            b.delete_topic("t")
+            assert len(first) + sum(map(len, batches)) == 80
+            assert many.topic("t").scan().count() == 20
+            a.delete_topic("t")
+            assert many.topics() == ()
+            with pytest.raises(TopicNotFoundError):
+                many.topic("t")
+            b.create_topic("u").append([{"space": "x", "timestamp": 1}])
+            assert many.topic("u").spaces() == {"x": 1}
+
+
+def test_what_is_refused(tmp_path):
+    """Nothing is written, and topics that do not go together are not read together."""
+    with pytest.raises(CatalogNotFoundError):
+        aggregator.open_many(str(tmp_path / "*"))
+    with aggregator.open(tmp_path / "a") as a, aggregator.open(tmp_path / "b") as b:
+        a.create_topic("t")
+        b.create_topic("t", keys="binary")
+        a.create_topic("u", indexes=["x", "y"])
+        b.create_topic("u", indexes=["y"])
+        (tmp_path / "no catalog").mkdir()
+        with aggregator.open_many(f"{tmp_path}/*") as many:
+            assert len(many.paths) == 2
+            with pytest.raises(InvalidRequestError, match="read them apart"):
+                many.topic("t").scan().count()
+            assert many.topic("u").indexes == ("y",)
+            with pytest.raises(ReadOnlyError):
+                many.topic("u").append([{"space": "a", "timestamp": 1}])
+            with pytest.raises((ReadOnlyError, InvalidRequestError)):
+                many.query("CREATE PIPE p")
+            with pytest.raises(InvalidRequestError, match="a catalog's own"):
+                many.query("SHOW PIPES")

@@ -1,0 +1,125 @@
+"""A log that is copied: whatever comes, and however it is cut, the copy holds whole frames of it and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+import aggregator
+from aggregator.errors import CorruptLogError, InvalidRequestError
+from aggregator.storage.log.copying import LogCopy, check_shared, piece_of
+from aggregator.storage.log.file import Marks, list_files
+
+
+@pytest.fixture
+def log(tmp_path):
+    """The directory of a log with three batches in two files."""
+    with aggregator.open(tmp_path / "data") as catalog:
+        topic = catalog.create_topic("t")
+        for time in (1, 2):
+            topic.append([{"space": "a", "timestamp": time}])
+        catalog._backend.log.roll()
+        topic.append([{"space": "a", "timestamp": 3}])
+    return tmp_path / "data" / "log"
+
+
+def held(piece):
+    return piece.path.read_bytes()[piece.position - piece.file :][: piece.length]
+
+
+def copied(log, copy):
+    """Copy all of it; gives what `LogCopy.add` was given."""
+    added = []
+    while True:
+        piece = piece_of(log, copy.position, 1 << 20)
+        if not piece.length:
+            return added
+        added.append((piece.file, piece.position, held(piece)))
+        assert copy.add(*added[-1]) == 0
+
+
+def test_a_copy_has_the_files_of_the_log(log, tmp_path):
+    """Byte for byte, and goes on after it was closed."""
+    (tmp_path / "copy").mkdir()
+    copy = LogCopy(tmp_path / "copy")
+    copied(log, copy)
+    assert copy.position == Marks.read(log).position
+    copy.acknowledge(7)
+    assert Marks.read(tmp_path / "copy") == Marks(copy.position, 7)
+    last = copy.last
+    copy.close()
+    again = LogCopy(tmp_path / "copy")
+    assert (again.position, again.last) == (Marks.read(log).position, last)
+    check_shared(log, *again.last)
+    with pytest.raises(InvalidRequestError, match="another past"):
+        check_shared(log, again.last[0], again.last[1] ^ 1)
+    again.close()
+    for (start, mine), (its, theirs) in zip(list_files(tmp_path / "copy"), list_files(log), strict=True):
+        assert (start, mine.read_bytes()) == (its, theirs.read_bytes())
+
+
+def test_bytes_cut_anywhere_are_added_up_to_the_last_whole_frame(log, tmp_path):
+    """And what is missing is asked for."""
+    piece = piece_of(log, None, 1 << 20)
+    data = held(piece)
+    for cut in range(1, len(data), 7):
+        folder = tmp_path / f"copy-{cut}"
+        folder.mkdir()
+        copy = LogCopy(folder)
+        lacking = copy.add(piece.file, piece.position, data[:cut])
+        position = copy.position or 0
+        assert lacking > 0 or position == piece.file + cut
+        assert position <= piece.file + cut
+        rest = data[position - piece.file :]
+        assert copy.add(piece.file, position, rest) == 0
+        copy.close()
+        assert list_files(folder)[0][1].read_bytes() == data
+
+
+def test_flipped_bytes_are_not_kept(log, tmp_path):
+    """Each byte in turn, but for padding and what of the header says nothing."""
+    piece = piece_of(log, None, 1 << 20)
+    data = held(piece)
+    for place in range(0, len(data), 11):
+        folder = tmp_path / f"copy-{place}"
+        folder.mkdir()
+        copy = LogCopy(folder)
+        flipped = bytearray(data)
+        flipped[place] ^= 0x40
+        try:
+            copy.add(piece.file, piece.position, bytes(flipped))
+            kept = list_files(folder)[0][1].read_bytes()
+        except CorruptLogError:
+            kept = b""
+        copy.close()
+        assert len(kept) <= place or (data[place] == 0 and kept[: len(data)] == bytes(flipped[: len(kept)]))
+
+
+def test_what_a_crash_left_behind_the_last_frame_is_written_over(log, tmp_path):
+    """Also a file of which not even the header is whole."""
+    (tmp_path / "copy").mkdir()
+    copy = LogCopy(tmp_path / "copy")
+    first = piece_of(log, None, 1 << 20)
+    copy.add(first.file, first.position, held(first))
+    position = copy.position
+    copy.close()
+    with (tmp_path / "copy" / first.path.name).open("ab") as file:
+        file.write(b"LFRM" + b"x" * 50)
+    (tmp_path / "copy" / f"{position:016x}.log").write_bytes(b"\x89ES")
+    again = LogCopy(tmp_path / "copy")
+    assert again.position == position
+    copied(log, again)
+    assert again.position == Marks.read(log).position
+    again.close()
+
+
+def test_bytes_that_do_not_follow_are_refused(log, tmp_path):
+    """A copy has no gap but where its log has one."""
+    (tmp_path / "copy").mkdir()
+    copy = LogCopy(tmp_path / "copy")
+    first = piece_of(log, None, 1 << 20)
+    with pytest.raises(CorruptLogError, match="do not follow"):
+        copy.add(first.file, first.position + 32, held(first)[32:])
+    assert piece_of(log, 0, 1 << 20).lost is False
+    list_files(log)[0][1].unlink()
+    assert piece_of(log, 0, 1 << 20).lost
+    copy.close()
