@@ -363,7 +363,7 @@ class Shipper:
 
     def _tell(self, error: Exception) -> None:
         message = f"shipping failed, and will be tried again: {error}"
-        if message != self.trouble:
+        if message != self.trouble and not self._closing:
             logger.warning("%s", message)
         self.trouble = message
 

@@ -281,8 +281,8 @@ def test_a_catalog_gets_a_store_later(tmp_path: Path, address: str):
         catalog.create_topic("t").append(events(0))
         catalog.seal("t")
         catalog.topic("t").append(events(10))
-    with aggregator.open(tmp_path / "a", store=address, **SOON):
-        until(lambda: list(Store(address).list("manifest")))
+    with aggregator.open(tmp_path / "a", store=address, **SOON) as catalog:
+        until(lambda: catalog._backend.shipper._published)
         assert seen_anywhere(address) == list(range(20))
 
 
