@@ -143,6 +143,8 @@ class Limits(_Policy):
         where there is less than half of it.
     disk_bytes: of everything on disk, more than max_bytes: nothing is removed, appends that could pass it are refused.
     min_available_bytes: appends are refused where less is free on the disk; nothing is removed for it.
+
+    Of a catalog with a store, max_bytes and min_free_bytes remove files that lie there as well, and no events.
     """
 
     memory_bytes: int = 256 << 20

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import object_store
 import pytest
+from breaking_proxy import BreakingProxy, Fate
 from waiting import until
 
 import aggregator
+import esformat
 from aggregator import StoreError, StoreUnreachableError
 from aggregator.engine.upkeep import tier as tiers
 from aggregator.errors import InvalidRequestError, SegmentMissingError
 from aggregator.storage.store import objects as stored_objects
 from aggregator.storage.store.objects import object_name
 from esformat import CorruptSegmentError
+from esformat.parts import anatomy
 
 if TYPE_CHECKING:
     from benchmarks.s3_endpoint import S3Endpoint
@@ -202,6 +205,22 @@ def test_limits_of_the_catalog_let_files_go_and_no_events(tmp_path, place):
         assert topic.scan().count() == 9000
 
 
+@pytest.mark.usefixtures("quiet")
+def test_segments_that_are_added(tmp_path, place):
+    """Those of bulk loads go the same way."""
+    with esformat.create(tmp_path / "made.esdb") as writer:
+        for number in range(50):
+            writer.add(f"s{number % 5}", b"x", timestamp=number)
+    with opened(tmp_path, store=place.as_uri()) as catalog:
+        topic = catalog.create_topic("t")
+        topic.add_segments([tmp_path / "made.esdb"])
+        assert catalog.store.push() == 1
+        catalog.store.evict(keep_local={"bytes": 0})
+        assert topic.scan(space="s3").count() == 10
+        (segment,) = topic.segments()
+        assert anatomy(topic.segment_file(segment["segment"])).size_bytes == segment["bytes"]
+
+
 # ------------------------------------------------------------ settings
 
 
@@ -300,6 +319,25 @@ def test_puts_that_sometimes_fail(tmp_path, s3: S3Endpoint, bucket, monkeypatch)
         assert catalog.store.push() == 3
         assert len(catalog.store.evict(keep_local={"bytes": 0})) == 3
         assert topic.scan().to_table().num_rows == 3 * EVENTS
+
+
+@pytest.mark.usefixtures("quiet")
+def test_connections_that_break(tmp_path, s3: S3Endpoint, bucket, monkeypatch):
+    """Cut on the way up or down, or slow: what is asked again comes whole."""
+    monkeypatch.setattr(stored_objects, "PATIENCE_S", 20.0)
+    fates = [Fate(up_bytes=2000), Fate(down_bytes=300), Fate(delay_s=0.05), Fate(down_bytes=5000), Fate()]
+    with BreakingProxy(s3.url, lambda number: fates[number % len(fates)]) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        with opened(tmp_path, store=f"s3://{bucket}/x") as catalog:
+            topic = filled(catalog)
+            before = rows(topic)
+            assert catalog.store.push() == 3
+            assert len(catalog.store.evict(keep_local={"bytes": 0})) == 3
+            catalog._backend.objects.cache.clear()
+            assert rows(topic) == before
+            assert len(catalog.store.fetch()) == 3
+            assert catalog.verify() == []
+        assert proxy.connections > 5
 
 
 class Killed(BaseException):
