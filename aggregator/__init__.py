@@ -8,16 +8,20 @@ if TYPE_CHECKING:
     from aggregator.base.allowance import Allowance
     from aggregator.base.reports import (
         ClockReport,
+        Collected,
         CompactionReport,
         Erasure,
+        Lacking,
         RebuildReport,
         Removed,
+        RestoreReport,
         RetentionReport,
         Traces,
     )
     from aggregator.catalog import Catalog
     from aggregator.engine.bulk_load import Added
     from aggregator.engine.quarantine import Quarantined, QuarantineView
+    from aggregator.engine.store_view import StoreView
     from aggregator.errors import (
         AggregatorError,
         CatalogLockedError,
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
         CorruptLogError,
         CorruptManifestError,
         DiskFullError,
+        FencedError,
         InvalidRequestError,
         LogFailedError,
         ManifestFailedError,
@@ -35,14 +40,16 @@ if TYPE_CHECKING:
         SealingFailedError,
         SegmentMissingError,
         SequenceConflictError,
+        StoreError,
+        StoreUnreachableError,
         TopicExistsError,
         TopicNotFoundError,
         UnknownVersionError,
     )
     from aggregator.model import Problem, Receipt
-    from aggregator.opening import Catalogs, open_many, promote, rebuild_manifest
+    from aggregator.opening import Catalogs, open_many, promote, rebuild_manifest, restore
     from aggregator.opening import open_catalog as open
-    from aggregator.policy import Durability, Limits, Retention, Roll
+    from aggregator.policy import Durability, KeepLocal, Limits, Retention, Roll
     from aggregator.read.scan import Scan
     from aggregator.streams.selection import Selection
     from aggregator.streams.tail import Tail
@@ -56,16 +63,19 @@ else:
             "aggregator.catalog": "Catalog",
             "aggregator.errors": (
                 "AggregatorError CatalogLockedError CatalogNotFoundError CorruptLogError CorruptManifestError "
-                "DiskFullError InvalidRequestError LogFailedError ManifestFailedError OverloadedError "
+                "DiskFullError FencedError InvalidRequestError LogFailedError ManifestFailedError OverloadedError "
                 "QueryCancelledError QueryLimitError ReadOnlyError SealingFailedError SegmentMissingError "
-                "SequenceConflictError TopicExistsError TopicNotFoundError UnknownVersionError"
+                "SequenceConflictError StoreError StoreUnreachableError TopicExistsError TopicNotFoundError "
+                "UnknownVersionError"
             ),
             "aggregator.model": "Problem Receipt",
-            "aggregator.opening": "Catalogs open=open_catalog open_many promote rebuild_manifest",
-            "aggregator.policy": "Durability Limits Retention Roll",
+            "aggregator.opening": "Catalogs open=open_catalog open_many promote rebuild_manifest restore",
+            "aggregator.engine.store_view": "StoreView",
+            "aggregator.policy": "Durability KeepLocal Limits Retention Roll",
             "aggregator.engine.quarantine": "Quarantined QuarantineView",
             "aggregator.base.reports": (
-                "ClockReport CompactionReport Erasure RebuildReport Removed RetentionReport Traces"
+                "ClockReport Collected CompactionReport Erasure Lacking RebuildReport Removed RestoreReport "
+                "RetentionReport Traces"
             ),
             "aggregator.read.scan": "Scan",
             "aggregator.streams.selection": "Selection",
@@ -83,13 +93,17 @@ __all__ = [
     "CatalogNotFoundError",
     "Catalogs",
     "ClockReport",
+    "Collected",
     "CompactionReport",
     "CorruptLogError",
     "CorruptManifestError",
     "DiskFullError",
     "Durability",
     "Erasure",
+    "FencedError",
     "InvalidRequestError",
+    "KeepLocal",
+    "Lacking",
     "Limits",
     "LogFailedError",
     "ManifestFailedError",
@@ -103,6 +117,7 @@ __all__ = [
     "RebuildReport",
     "Receipt",
     "Removed",
+    "RestoreReport",
     "Retention",
     "RetentionReport",
     "Roll",
@@ -111,6 +126,9 @@ __all__ = [
     "SegmentMissingError",
     "Selection",
     "SequenceConflictError",
+    "StoreError",
+    "StoreUnreachableError",
+    "StoreView",
     "Tail",
     "Topic",
     "TopicExistsError",
@@ -121,4 +139,5 @@ __all__ = [
     "open_many",
     "promote",
     "rebuild_manifest",
+    "restore",
 ]

@@ -16,21 +16,21 @@ from aggregator.base.interrupts import uninterrupted
 from aggregator.base.names import check_name
 from aggregator.base.reports import ClockReport, CompactionReport, RetentionReport
 from aggregator.base.result import Closing
-from aggregator.engine.backend import Backend, writer_of
+from aggregator.engine.backend import Backend, reader_of, writer_of
 from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.inspection import damaged_segments, would_remove
 from aggregator.engine.leaving import close_at_exit, closed
 from aggregator.engine.quarantine import QuarantineView
 from aggregator.engine.stats import disk_stats, memory_stats, scan_stats
+from aggregator.engine.store_view import StoreView, store_stats
 from aggregator.engine.upkeep.ages import stored_report
 from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import InvalidRequestError, TopicExistsError, TopicNotFoundError
 from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Problem, Receipt, TopicInfo
 from aggregator.policy import Retention, Roll
 from aggregator.storage.files.following import read_following
-from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.usage import measure
-from aggregator.storage.manifest import PipeRows
+from aggregator.storage.manifest import PipeRows, StoredRows
 from aggregator.storage.state.notify import Arrivals
 from aggregator.storage.state.schema import topic_schema
 from aggregator.storage.state.state import Topic as TopicState
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from esformat.sql import Database, Parameters, Rows, Session
 
 
-def _open_copy(path: str) -> Catalog:
+def _open_copy(address: str) -> Catalog:
     """The catalog that was pickled, for reading only."""
-    return Catalog(ReaderEngine(Layout(Path(path)), now_us))
+    return Catalog(reader_of(address))
 
 
 def many_engine(catalogs: Sequence[Catalog]) -> ManyEngine:
@@ -88,7 +88,7 @@ class Catalog(Closing):
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, as Dask, Ray and multiprocessing make it in other processes, opens the directory for reading only."""
         self._check_open()
-        return _open_copy, (str(self.path),)
+        return _open_copy, (self._backend.address,)
 
     def __repr__(self) -> str:
         return f"<aggregator.Catalog {str(self.path)!r}, {len(self._backend.state.topics)} topics>"
@@ -427,8 +427,9 @@ class Catalog(Closing):
         Times are µs since the epoch, sizes bytes. `background`: what background work last failed at, or None.
         """
         topics = {name: Topic(self._backend, topic).stats() for name, topic in list(self._topics().items())}
-        waiting = sum(size for _, size, _ in self._backend.manifest.retired())
-        segments = sum(facts["sealed_bytes"] for facts in topics.values())
+        waiting = sum(size for _, size, _ in self._backend.manifest.retired_files())
+        _, let_go = StoredRows(self._backend.manifest).let_go()
+        segments = sum(facts["sealed_bytes"] for facts in topics.values()) - let_go
         following = read_following(self._backend.layout.following)
         facts: dict[str, Any] = {
             "path": str(self.path), "rows": sum(mine["rows"] for mine in topics.values()),
@@ -439,6 +440,9 @@ class Catalog(Closing):
             "pipes": tables.pipe_facts(self._backend, self._pipes), "scans": scan_stats(self._backend.pool.windows),
             "follows": None if following is None else following.lag(now_us()),
         }  # fmt: skip
+        stored = store_stats(self._backend)
+        if stored is not None:
+            facts["store"] = stored
         if isinstance(self._backend, WriterEngine):
             budget = self._backend.budget
             facts["memory"] = memory_stats(budget.held_bytes, budget.limit_bytes)
@@ -506,11 +510,15 @@ class Catalog(Closing):
     def accept_losses(self) -> list[Problem]:
         """Go on without segments whose files are missing or set aside: scans pass over them. Gives what was lost.
 
-        The problems stay listed. A file that is put back later is not taken in again.
+        Those that were let go count where the store has no such object. The problems stay listed. A file that is put
+        back later is not taken in again. Raises StoreError.
         """
         self._check_open()
         writing = writer_of(self._backend)
-        return [loss for topic in list(writing.state.topics.values()) for loss in writing.startup.give_up(topic)]
+        missing = {info.number for info in writing.upkeep.tier.missing()}
+        return [
+            loss for topic in list(writing.state.topics.values()) for loss in writing.startup.give_up(topic, missing)
+        ]
 
     # ------------------------------------------------------------ life
 
@@ -524,6 +532,12 @@ class Catalog(Closing):
         """What was set aside: batches that could not be sealed, and damaged files."""
         self._check_open()
         return QuarantineView(self._backend)
+
+    @property
+    def store(self) -> StoreView:
+        """The object store that has the catalog's segments, if there is one."""
+        self._check_open()
+        return StoreView(self._backend)
 
     def close(self) -> None:
         """Stop. What was acknowledged is kept; unsealed events are in the log. Closing twice is fine.

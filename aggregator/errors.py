@@ -13,8 +13,13 @@
     ├── QueryLimitError              the caller: a query needs more time or memory than it may have
     ├── QueryCancelledError          nobody's: a query was told to stop before its end
     ├── LogFailedError               the disk: the log could not be written or synced; says whether to reopen
+    │   └── FencedError              another writer: it took the catalog over in its store
     ├── ManifestFailedError          the disk: the manifest could not be written; nothing changed
     ├── SealingFailedError           the system: the process that writes segments ended; nothing is lost
+    ├── StoreError                   the object store: it refuses; check address and credentials
+    │   ├── StoreUnreachableError    the object store: it does not answer or is busy; try again
+    │   ├── ObjectMissingError       the object store: no such object (also a FileNotFoundError)
+    │   └── ObjectConflictError      another process: it was quicker with a conditional put
     ├── CorruptLogError              the bytes: the log breaks a rule of its format
     ├── SegmentMissingError          the bytes: a segment that the manifest names is not there
     ├── CorruptManifestError         the bytes: the manifest is damaged; run `aggregator rebuild-manifest`
@@ -122,6 +127,28 @@ class SealingFailedError(AggregatorError):
     """The process that writes segments ended before it was done (`ended`), or could not do it. Nothing is lost."""
 
     ended: bool = False
+
+
+class StoreError(AggregatorError):
+    """An object store refused what it was asked, or could not be asked."""
+
+
+class StoreUnreachableError(StoreError):
+    """The store does not answer, or is busy, though it was asked again and again. Later it may."""
+
+
+class ObjectMissingError(StoreError, FileNotFoundError):
+    """The store has no such object."""
+
+    __str__ = EsdbError.__str__
+
+
+class ObjectConflictError(StoreError):
+    """A conditional put found another object than it was to find; nothing was changed."""
+
+
+class FencedError(LogFailedError):
+    """Another writer took over the catalog in the store: this one changes nothing any more, there and here."""
 
 
 class CorruptLogError(AggregatorError):

@@ -99,6 +99,16 @@ class SegmentInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredSegment:
+    """A segment that lies in the catalog's store. local: its file is on the disk as well."""
+
+    number: int
+    checksum: int
+    size_bytes: int
+    local: bool
+
+
+@dataclass(frozen=True, slots=True)
 class QuarantinedBatch:
     """Events that could not be sealed, kept in a file of their own in `quarantine/`; no scan gives them.
 

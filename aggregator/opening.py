@@ -7,22 +7,26 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import cached_property
+from dataclasses import replace
+from datetime import datetime
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from aggregator.base.reports import RebuildReport
+from aggregator.base.reports import RebuildReport, RestoreReport
 from aggregator.base.result import Closing
 from aggregator.catalog import Catalog, many_engine
+from aggregator.engine.backend import is_store, reader_of
 from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import CatalogNotFoundError, InvalidRequestError, TopicNotFoundError
-from aggregator.policy import Durability, Limits, Tuning
+from aggregator.policy import Durability, KeepLocal, Limits, StoreSettings, Tuning, checked_duration, checked_size
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.modes import MANIFEST, create_directory, parse_mode
 from aggregator.topic import Topic
+from esformat.parts import to_microseconds
 
 if TYPE_CHECKING:
     from aggregator.streams.selection import Selection
@@ -41,12 +45,19 @@ def open_catalog(
     read_only: bool = False,
     sealing: str = "thread",
     file_mode: int | None = None,
+    store: str | None = None,
+    keep_local: KeepLocal | Mapping[str, Any] | None = None,
+    store_cache: int | str | None = None,
+    ship_interval: str | None = None,
+    lease: str | None = None,
+    history: str | None = None,
     tuning: Tuning | None = None,
 ) -> Catalog:
     """Open the catalog in the directory `path`; make it where it is absent. One process may write to it.
 
     read_only: only read, beside the process that writes, if there is one: what that acknowledged is seen by the next
-        scan, sealed or not. Nothing is made or changed.
+        scan, sealed or not. Nothing is made or changed. `path` can be the address of the catalog's store then, as
+        "s3://bucket/prefix", on any machine: what has come there is seen by the next scan.
 
     durability: what an acknowledged append survives: "fsync" a power cut, "interval" (or "interval:200ms") and "none"
         a crash of the process; see `Durability`.
@@ -55,11 +66,24 @@ def open_catalog(
         that reads and appends of this one do not wait for the interpreter meanwhile (not on Windows).
     file_mode: of all its files, such as 0o640 for a group that may read them; a directory may be passed by who may read
         its files. None: as the catalog has it, a new one is its owner's alone (0o600), whatever the umask is.
+    store: address of a place in an object store, such as s3://bucket/prefix, where log, manifest and sealed segments go
+        as well: `restore` brings them back. A catalog keeps it, and what follows; None: as it is. Needs the extra
+        `store`.
+    keep_local: which of them stay on the disk, e.g. {"bytes": "50 GiB", "age": "7d"}; the others are read from the
+        store. An empty mapping: all.
+    store_cache: how much of the disk what is read of the store may take, 1 GiB unless set.
+    ship_interval: so often what was acknowledged goes there; a second unless it is set. With durability="store" nothing
+        is acknowledged before.
+    lease: for so long nobody else takes the catalog over from the store, unless it is renewed; ten seconds unless set.
+    history: for so long the store keeps what it needs to restore the catalog as it was; an hour unless set. What was
+        erased stays there as long.
     tuning: sizes and pauses that only tests change.
 
     Raises CatalogLockedError (another process writes to it), CatalogNotFoundError (read_only), CorruptManifestError,
     InvalidRequestError, UnknownVersionError, OSError.
     """
+    if read_only and is_store(path):
+        return Catalog(reader_of(str(path)))
     layout = _layout(path)
     if read_only:
         return Catalog(ReaderEngine(layout, now_us))
@@ -67,8 +91,33 @@ def open_catalog(
         file_mode = parse_mode(file_mode)
     make_directory_tree(layout.root)
     checked = Limits.of(dict(limits) if isinstance(limits, Mapping) else limits)
-    options: dict[str, Any] = {"sealing": sealing, "file_mode": file_mode, "tuning": tuning}
+    chosen = partial(_store_settings, store, keep_local, store_cache, (ship_interval, lease, history))
+    options: dict[str, Any] = {"sealing": sealing, "file_mode": file_mode, "tuning": tuning, "store": chosen}
     return Catalog(WriterEngine(layout, Durability.of(durability), checked, now_us, **options))
+
+
+def restore(
+    address: str,
+    path: AnyPath,
+    *,
+    at: datetime | int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> RestoreReport:
+    """Bring a catalog back from its store into the directory `path`, which is empty or not there; where this was begun
+    there before, it goes on. It is a catalog of its own then, without a store: give it one with another prefix.
+
+    at: as it was at that time (a datetime, or µs since the epoch), if the store still knows; None: as it is now.
+    What of the store is damaged or missing the report tells; the rest comes back.
+    progress: called with the bytes of segments that are there, and of all.
+    Raises CatalogNotFoundError, InvalidRequestError (the directory), StoreError, UnknownVersionError, OSError.
+    """
+    from aggregator.engine.shipping.restoring import restore as run  # here: obstore is of an extra
+    from aggregator.storage.store.client import Store
+
+    layout, store = _layout(path), Store(address)
+    make_directory_tree(layout.root)
+    until_us = None if at is None else to_microseconds(at)
+    return run(store, layout, until_us, progress or (lambda done, total: None))
 
 
 class Catalogs(Closing):
@@ -185,16 +234,49 @@ def _catalogs_at(given: str) -> list[str]:
     return [str(path.absolute()) for path in found if (path / MANIFEST).is_file()]
 
 
-def rebuild_manifest(path: AnyPath, *, progress: Callable[[int, int], None] | None = None) -> RebuildReport:
+def rebuild_manifest(
+    path: AnyPath, *, store: str | None = None, progress: Callable[[int, int], None] | None = None
+) -> RebuildReport:
     """Rebuild a lost or damaged manifest from the catalog's segments. The catalog must be closed everywhere.
 
     Every segment is read from end to end. Damaged ones, and the old manifest, go to `quarantine/`. What was not sealed
     yet comes from the log when the catalog is opened. progress: called with the bytes done and in all.
-    Raises CatalogNotFoundError, CatalogLockedError, OSError.
+    store: address of the store that has segments without files; None: as `catalog.facts` has it.
+    Raises CatalogNotFoundError, CatalogLockedError, StoreError, OSError.
     """
     from aggregator.engine.recovery.rebuild import rebuild  # here: few programs need it
 
-    return rebuild(_layout(path), now_us, progress or (lambda done, total: None))
+    return rebuild(_layout(path), now_us, progress or (lambda done, total: None), store)
+
+
+def _store_settings(
+    address: str | None,
+    keep_local: Any,
+    cache: int | str | None,
+    shipping: tuple[str | None, str | None, str | None],
+    before: StoreSettings | None,
+) -> StoreSettings | None:
+    """The settings of a store that were given, and for the rest those that there were."""
+    if before is None and address is None:
+        if any(given is not None for given in (keep_local, cache, *shipping)):
+            raise InvalidRequestError(
+                "keep_local, store_cache, ship_interval, lease and history are for a catalog with a store",
+                hint="give `store`",
+            )
+        return None
+    settings = before or StoreSettings(address or "")
+    if address is not None:
+        settings = replace(settings, address=address.rstrip("/"))
+    if keep_local is not None:
+        given = dict(keep_local) if isinstance(keep_local, Mapping) else keep_local
+        settings = replace(settings, keep_local=KeepLocal.of(given))
+    if cache is not None:
+        settings = replace(settings, cache_bytes=checked_size(cache, "store_cache"))
+    for name, given in zip(("interval", "lease", "history"), shipping, strict=True):
+        if given is not None:
+            changed = {f"{name}_us": checked_duration(given, name)}
+            settings = replace(settings, shipping=replace(settings.shipping, **changed))
+    return settings
 
 
 def promote(path: AnyPath) -> dict[str, Any]:
@@ -225,7 +307,7 @@ def _layout(path: AnyPath) -> Layout:
         raise InvalidRequestError(f"no directory can be called {given!r}", hint="its name has a NUL in it")
     if _ADDRESS.match(given):
         raise InvalidRequestError(
-            "a catalog is a directory of a local disk, not an address", path=given,
-            hint="segments can lie in object stores: `aggregator export` and `esformat` write them there",
+            "a catalog is written in a directory of a local disk, not at an address", path=given,
+            hint="its store can be one, open(directory, store=address); from there it is read, with read_only=True",
         )  # fmt: skip
     return Layout(Path(given).absolute())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
@@ -31,8 +31,9 @@ def _checked(parse: Callable[[Any], int], given: Any, what: str) -> int:
 class Durability:
     """What an acknowledged append survives.
 
-    fsync: a power cut. interval: a crash of the process; a power cut costs at most the last `interval_us`.
-    none: a crash of the process; a power cut costs what the kernel had not written yet.
+    store: the loss of the machine, of a catalog with a store. fsync: a power cut. interval: a crash of the process; a
+    power cut costs at most the last `interval_us`. none: a crash of the process; a power cut costs what the kernel had
+    not written yet.
     """
 
     mode: str = "fsync"
@@ -44,9 +45,14 @@ class Durability:
         if isinstance(given, cls):
             return given
         mode, _, length = given.partition(":") if isinstance(given, str) else ("", "", "")
-        if mode not in ("fsync", "interval", "none") or (length and mode != "interval"):
-            raise InvalidRequestError(f'durability must be "fsync", "interval" or "none", not {given!r}')
+        if mode not in ("store", "fsync", "interval", "none") or (length and mode != "interval"):
+            raise InvalidRequestError(f'durability must be "store", "fsync", "interval" or "none", not {given!r}')
         return cls(mode, checked_duration(length, "interval")) if length else cls(mode)
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether what is acknowledged is on disk."""
+        return self.mode in ("store", "fsync")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +143,8 @@ class Limits(_Policy):
         where there is less than half of it.
     disk_bytes: of everything on disk, more than max_bytes: nothing is removed, appends that could pass it are refused.
     min_available_bytes: appends are refused where less is free on the disk; nothing is removed for it.
+
+    Of a catalog with a store, max_bytes and min_free_bytes remove files that lie there as well, and no events.
     """
 
     memory_bytes: int = 256 << 20
@@ -145,6 +153,69 @@ class Limits(_Policy):
     min_free_bytes: int | None = None
     disk_bytes: int | None = None
     min_available_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeepLocal(_Policy):
+    """Which sealed segments stay on the disk, of a catalog whose segments lie in a store as well: the newest, in all so
+    many bytes; those with events of the last `age_us`. None is no limit: with neither, all stay.
+    """
+
+    bytes: int | None = None
+    age_us: int | None = None
+
+    def __post_init__(self) -> None:
+        if min(self.bytes or 0, self.age_us or 0) < 0:
+            raise InvalidRequestError("limits of keep_local are not negative")
+
+
+@dataclass(frozen=True, slots=True)
+class Shipping(_Policy):
+    """How the log and the manifest of a catalog go to its store.
+
+    interval_us: so often, what was acknowledged since. lease_us: for so long nobody else may write to the catalog; it
+    is renewed in time. A writer that the store does not answer takes nothing more in when it is over, and another may
+    take over then. history_us: for so long the store knows how it was before; what was erased stays there as long.
+    """
+
+    interval_us: int = 1_000_000
+    lease_us: int = 10_000_000
+    history_us: int = 3600_000_000
+
+    def __post_init__(self) -> None:
+        if self.interval_us < 10_000:
+            raise InvalidRequestError("ship_interval is at least 10 ms")
+        if self.lease_us < 500_000:
+            raise InvalidRequestError("a lease is at least 500 ms long")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Where a catalog keeps its segments besides the disk. address: such as s3://bucket/prefix.
+
+    cache_bytes: of the disk, for what is read of segments that are only there. shipping: how the log goes there.
+    """
+
+    address: str
+    keep_local: KeepLocal = KeepLocal()
+    cache_bytes: int = 1 << 30
+    shipping: Shipping = Shipping()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.cache_bytes, int) or isinstance(self.cache_bytes, bool) or self.cache_bytes < 0:
+            raise InvalidRequestError(f"cache_bytes must be a whole number from 0, not {self.cache_bytes!r}")
+
+    def to_json(self) -> dict[str, Any]:
+        """As the manifest keeps it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """From what `to_json` gave. Raises KeyError, TypeError, ValueError."""
+        if not isinstance(stored["address"], str):
+            raise TypeError("an address is text")
+        shipping = Shipping(**stored.get("shipping", {}))
+        return cls(stored["address"], KeepLocal(**stored["keep_local"]), stored["cache_bytes"], shipping)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from aggregator.storage.files.pins import Pin
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.state import Topic as TopicState
 from aggregator.storage.state.tombstones import erased_spaces
+from esformat import Source
 from esformat.parts import Unpicklable, html_facts, html_time
 
 
@@ -220,7 +221,9 @@ class Topic(Unpicklable, Scans[Scan]):
         visible = self.scan(space=space).count()
         snapshot, pin = self._snap(None)
         try:
-            return look_for(question.space, self._topic, snapshot, backend.layout, backend.manifest, visible)
+            return look_for(
+                question.space, self._topic, snapshot, backend.pool, backend.layout, backend.manifest, visible
+            )
         finally:
             pin.release()
 
@@ -247,10 +250,21 @@ class Topic(Unpicklable, Scans[Scan]):
         self._backend.refresh()
         return segment_facts(self._topic, self._backend.state)
 
-    def segment_file(self, number: int) -> Path | None:
-        """The file of a sealed segment; None where the topic has none of that number. Merging may remove it soon."""
+    def segment_file(self, number: int) -> Path | Source | None:
+        """The file of a sealed segment, or what reads its object where it lies in the store alone; None where the topic
+        has none of that number. Merging may remove it soon.
+        """
         self._backend.refresh()
-        return self._backend.layout.segment(number) if number in self._topic.segments else None
+        if number not in self._topic.segments:
+            return None
+        path = self._backend.layout.segment(number)
+        if not path.exists():
+            with self._backend.state.view_lock:
+                view = self._topic.segments.view()
+            for info in view:
+                if info.number == number:
+                    return self._backend.objects.source(info) or path
+        return path
 
     # ------------------------------------------------------------ reading
 

@@ -65,6 +65,15 @@ class RetentionReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Collected:
+    """Objects in a catalog's store that nobody named: `gc` deleted them, or with `dry_run` would."""
+
+    names: tuple[str, ...]
+    size_bytes: int
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Erasure:
     """A space that was erased and is hidden; gone from disk when `Topic.erasures` no longer lists it.
 
@@ -137,3 +146,27 @@ class RebuildReport:
     pipes: int = 0
     hidden: int = 0
     missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """An object of a store that is damaged or missing: its name there, and what is wrong with it."""
+
+    name: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """What came back from a store. shipped_us: when the last of it had been put there, by the writer's clock.
+
+    segments, size_bytes: that were brought. lacking: objects that are damaged or missing; what they held is not there.
+    complete: whether it is certain that nothing was acknowledged after that; else up to a ship_interval of it may be
+    missing, and record indexes that may have been given to it nobody gets.
+    """
+
+    shipped_us: int
+    segments: int
+    size_bytes: int
+    lacking: tuple[Lacking, ...]
+    complete: bool

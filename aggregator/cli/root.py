@@ -14,7 +14,8 @@ _COMMANDS = (
     "catalog/init", "catalog/topics", "events/append", "events/scan", "events/query", "events/sql", "events/tail",
     "events/shell", "events/collect", "events/forward", "catalog/stats", "events/import", "events/export",
     "catalog/verify", "catalog/quarantine", "catalog/retain", "catalog/clock", "catalog/compact", "catalog/erase",
-    "catalog/rebuild-manifest", "server/serve", "server/follow", "catalog/promote", "server/token", "server/bench",
+    "catalog/store", "catalog/rebuild-manifest", "catalog/restore", "server/serve", "server/follow", "catalog/promote",
+    "server/token", "server/bench",
     "completion",
 )  # fmt: skip
 _WRONG_USAGE = (CatalogNotFoundError, InvalidRequestError, TopicExistsError, TopicNotFoundError)

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from aggregator.engine.follower import ReaderEngine
-from aggregator.engine.writer import WriterEngine
+from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import ReadOnlyError
+from aggregator.storage.files.layout import Layout
 
 Backend = WriterEngine | ReaderEngine
 """What stands behind an open catalog."""
+
+_STORES = re.compile(r"(?:s3|gs|az|file)://")
+
+
+def is_store(place: object) -> bool:
+    """Whether it is the address of a store, and not a path."""
+    return isinstance(place, str) and _STORES.match(place) is not None
+
+
+def reader_of(place: str) -> ReaderEngine:
+    """A catalog for reading only: in a directory, or at the address of its store.
+
+    Raises CatalogNotFoundError, CorruptManifestError, UnknownVersionError, StoreError, OSError.
+    """
+    if not is_store(place):
+        return ReaderEngine(Layout(Path(place).absolute()), now_us)
+    from aggregator.engine.store_follower import TemporaryStoreReader  # here: obstore is of an extra
+    from aggregator.storage.store.client import Store
+
+    return TemporaryStoreReader(Store(place), now_us)
 
 
 def writer_of(backend: Backend) -> WriterEngine:

@@ -20,16 +20,28 @@ from aggregator.storage.files.lock import is_held
 from aggregator.storage.files.pins import Pin, Pins
 from aggregator.storage.log.file import Frame
 from aggregator.storage.log.follow import LogTail
-from aggregator.storage.manifest import REBUILD, RECOVER, Contents, IncarnationRows, Manifest, refuse_strangers
+from aggregator.storage.manifest import (
+    REBUILD,
+    RECOVER,
+    Contents,
+    IncarnationRows,
+    Manifest,
+    StoredRows,
+    refuse_strangers,
+)
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import CatalogState, Snapshot, Topic
 from aggregator.storage.state.streams import StreamIndex
+from aggregator.storage.store.objects import Objects
 
 _TRIES, _PAUSE_S = 50, 0.02  # until a manifest that is being rebuilt has its name: a moment
 
 
 class ReaderEngine:
     """What a reading process has of a catalog. Safe to share between threads."""
+
+    look_s = 0.05
+    """It hears nothing from the writer: whoever waits for events looks so often."""
 
     def __init__(self, layout: Layout, clock: Callable[[], int]) -> None:
         """Raises CatalogNotFoundError, CorruptManifestError, UnknownVersionError."""
@@ -40,11 +52,20 @@ class ReaderEngine:
             undoing.callback(self.manifest.close)
             self.pins = Pins(layout.reader_locks, read_only=True)
             undoing.callback(self.pins.close)
-            self.pool = SegmentPool(layout)
+            self.objects = self._make_objects()
+            self.pool = SegmentPool(layout, self.objects)
             undoing.callback(self.pool.close)
             self._lock = Lock()
             self._start()
             undoing.pop_all()
+
+    @property
+    def address(self) -> str:
+        """What opens it anywhere."""
+        return str(self.layout.root)
+
+    def _make_objects(self) -> Objects:
+        return Objects(StoredRows(self.manifest).settings, self.layout.cache, read_only=True)
 
     def _open_manifest(self) -> Manifest:
         refuse_strangers(self.layout)

@@ -11,19 +11,24 @@ from aggregator.engine.upkeep.retention import expired
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.policy import Retention
 from aggregator.storage.files.usage import measure
+from aggregator.storage.manifest import StoredRows
 from aggregator.storage.segments.file import file_checksum
 from aggregator.storage.state.state import Topic
 
 
 def damaged_segments(following: ReaderEngine, now_us: int) -> Iterator[Problem]:
-    """Read every segment file from end to end. Whoever opens the catalog for writing sets damaged ones aside."""
+    """Read every segment file from end to end. Whoever opens the catalog for writing sets damaged ones aside.
+
+    Those that were let go are looked for by `aggregator store verify`.
+    """
+    stored = {each.number for each in StoredRows(following.manifest).all()}
     for topic in list(following.state.topics.values()):
         for info in _segments(following, topic):
             path = following.layout.segment(info.number)
             try:
                 found = "" if file_checksum(path) == info.checksum else "damaged"
             except FileNotFoundError:
-                found = "missing"
+                found = "" if info.number in stored else "missing"
             if not found:
                 continue
             following.refresh()
@@ -61,7 +66,8 @@ def would_remove(
                 )
             )
     live = sum(info.size_bytes for topic in state.topics.values() for info in _segments(following, topic))
-    waiting = sum(size for _, size, _ in following.manifest.retired())
+    live -= StoredRows(following.manifest).let_go()[1]
+    waiting = sum(size for _, size, _ in following.manifest.retired_files())
     usage = measure(following.layout, segments=live, waiting=waiting)
     return RetentionReport(tuple(removed), usage.total, usage.waiting, dry_run=True)
 

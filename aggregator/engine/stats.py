@@ -110,7 +110,7 @@ def disk_stats(usage: Usage) -> Facts:
     return {
         "total": usage.total, "segments": usage.segments, "waiting_for_scans": usage.waiting, "log": usage.log,
         "manifest": usage.manifest, "quarantine": usage.quarantine, "reserve": usage.reserve,
-        "free": usage.free,
+        "cache": usage.cache, "free": usage.free,
     }  # fmt: skip
 
 

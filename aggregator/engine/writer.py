@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from aggregator.base.forked import Owner
 from aggregator.base.memory_budget import Budget
@@ -24,7 +25,7 @@ from aggregator.engine.upkeep.scheduler import Scheduler
 from aggregator.engine.upkeep.upkeep import LOG_SHARE, Upkeep
 from aggregator.errors import CatalogLockedError, CorruptManifestError, InvalidRequestError
 from aggregator.model import Problem
-from aggregator.policy import Durability, Limits, Tuning
+from aggregator.policy import Durability, Limits, StoreSettings, Tuning
 from aggregator.storage.files.disk_reserve import DiskReserve
 from aggregator.storage.files.following import read_following
 from aggregator.storage.files.layout import Layout, make_directory, segment_files
@@ -33,18 +34,38 @@ from aggregator.storage.files.modes import change_modes
 from aggregator.storage.files.pins import Pin, Pins
 from aggregator.storage.files.staging import sweep
 from aggregator.storage.files.staging import undo as undo_adding
+from aggregator.storage.files.store_note import refuse_followers
 from aggregator.storage.log.file import Marks
 from aggregator.storage.log.log import Log
 from aggregator.storage.log.recovery import Recovered
-from aggregator.storage.manifest import IDENTITY, UNSYNCED, WRITTEN, IncarnationRows, Manifest, refuse_strangers
+from aggregator.storage.manifest import (
+    IDENTITY,
+    LOST,
+    UNSYNCED,
+    WRITTEN,
+    IncarnationRows,
+    Manifest,
+    StoredRows,
+    refuse_strangers,
+)
 from aggregator.storage.manifest.backup import FactsFile
 from aggregator.storage.parts import Storage
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import CatalogState, Snapshot, Topic
 from aggregator.storage.state.streams import StreamIndex
+from aggregator.storage.store.objects import Objects, object_name, open_store, segment_sizes
 from esformat import ClosedError, EsdbError
 
+if TYPE_CHECKING:
+    from aggregator.engine.shipping.shipper import Shipper
+
 MIN_BYTES = 1 << 20
+PUT_AT_CLOSE_BYTES = 256 << 20
+"""So much is brought to the store before a catalog is closed: a few seconds' worth."""
+UNSHIPPED = 1 << 32
+"""So many record indexes of each partition nobody gets after a catalog came back from a store: a writer may have given
+them to events that had not been shipped. Its log would have had to hold more events than that.
+"""
 SEALING = ("thread", "process") if POSSIBLE else ("thread",)
 """Where segments are written."""
 
@@ -121,9 +142,10 @@ class WriterEngine:
         sealing: str = "thread",
         file_mode: int | None = None,
         tuning: Tuning | None = None,
+        store: Callable[[StoreSettings | None], StoreSettings | None] = lambda before: before,
     ) -> None:
         """Open, and bring back what a crash left. sealing: "thread", or "process", which writes segments in another.
-        file_mode: of everything in it; None: as it is.
+        file_mode: of everything in it; None: as it is. store: gives the settings of its store, asked with those before.
 
         Raises CatalogLockedError, CorruptManifestError, InvalidRequestError (a limit), OSError …
         """
@@ -131,7 +153,7 @@ class WriterEngine:
             raise InvalidRequestError(f"sealing must be {' or '.join(SEALING)}, not {sealing!r}")
         _check_limits(limits)
         self.layout, self.limits, self.durability, self._clock = layout, limits, durability, clock
-        self._sealing, self._file_mode, self.tuning = sealing, file_mode, tuning or Tuning()
+        self._sealing, self._file_mode, self.tuning, self._choose_store = sealing, file_mode, tuning or Tuning(), store
         self._closed = False
         self.owner = Owner(layout.root)
         self.reserve = DiskReserve(layout.reserve)
@@ -140,6 +162,7 @@ class WriterEngine:
     def _open(self) -> None:
         layout = self.layout
         refuse_strangers(layout)
+        refuse_followers(layout)
         _refuse_follower(layout)
         with ExitStack() as undoing:  # whatever fails: nothing stays open
             self.lock = WriterLock(layout.writer_lock, lambda: self.manifest.is_mine())
@@ -165,6 +188,8 @@ class WriterEngine:
 
     def _begin(self, undoing: ExitStack) -> None:
         """Make what the catalog consists of, each of what stands before it."""
+        self._settle_store()
+        self.shipper = self._attach()
         recovered, unsealed_bytes = self._recover()
         self._open_files(undoing, recovered)
         self._make_storage(unsealed_bytes)
@@ -175,6 +200,67 @@ class WriterEngine:
         with suppress(OSError):  # maintenance tries again
             self.sealer.release_log()  # of what a crash kept from being deleted
         self._make_intake()
+        if self.shipper is not None:
+            self._begin_shipping(self.shipper)
+
+    def _attach(self) -> Shipper | None:
+        """What brings the catalog to its store, which is this process's to write to from now on; None without one."""
+        in_store, settings = self.durability.mode == "store", self.store
+        if settings is None:
+            if in_store:
+                raise InvalidRequestError('durability="store" needs a store', hint="give its address, as store=…")
+            return None
+        from aggregator.engine.shipping.attached import attach  # here: most catalogs have no store
+        from aggregator.engine.shipping.shipper import Shipper
+
+        if self.manifest.get(IDENTITY) is None:
+            self.manifest.put(IDENTITY, secrets.token_hex(8))
+        make_directory(self.layout.log)
+        lease_s = settings.shipping.lease_us / 1e6
+        store = open_store(settings.address, lease_s)
+        attached = attach(self.layout, store, lease_s, self.manifest.get(IDENTITY) or "", in_store=in_store)
+        return Shipper(attached, settings.shipping, in_store=in_store)
+
+    def _begin_shipping(self, shipper: Shipper) -> None:
+        noted, keep = self.manifest.note_change, self.manifest.keep_facts
+        tier, lease_s = self.upkeep.tier, shipper.lease.terms.length_s
+
+        def note(change: int) -> None:
+            noted(change)
+            shipper.note_change()
+
+        def keep_and_publish() -> None:
+            changed = self.manifest.has_changed
+            keep()
+            if changed:
+                shipper.publish_changed(lease_s)
+
+        self.manifest.note_change, self.manifest.keep_facts = note, keep_and_publish
+        shipper.push = tier.push
+        tier.kept, tier.check_mine = shipper.kept, shipper.check_mine
+        tier.announce = lambda: shipper.publish_changed(lease_s)
+        shipper.start(self)
+        if not self.state.segment_bytes:  # else readers find it as soon as all of them are there
+            shipper.publish_changed(lease_s)
+
+    def _settle_store(self) -> None:
+        """Keep where the catalog's store is. Raises InvalidRequestError where segments lie in another one."""
+        rows = StoredRows(self.manifest)
+        before = rows.settings()
+        self.store = self._choose_store(before)
+        self.objects = Objects(lambda: self.store, self.layout.cache, read_only=False)
+        if self.store is None or self.store == before:
+            return
+        store = self.objects.store  # if that can be one
+        if before is not None and before.address != self.store.address:
+            there = segment_sizes(store)
+            if any(there.get(object_name(each)) != each.size_bytes for each in rows.all()):
+                raise InvalidRequestError(
+                    f"segments of the catalog lie in {before.address}, and not all of them in {self.store.address}",
+                    path=str(self.layout.root),
+                    hint="copy the objects there first, with the store's own tools",
+                )
+        rows.set_settings(self.store)
 
     def _recover(self) -> tuple[Recovered, int]:
         """The state, from the manifest and the log, checked: what the log holds, and bytes of unsealed events."""
@@ -189,7 +275,7 @@ class WriterEngine:
         for entry in manifest.producers():
             self.state.partitions[entry.partition][1].keep_producer(entry)
         undo_adding(layout, {info.number for topic in self.state.topics.values() for info in topic.segments.view()})
-        self.startup = ConsistencyCheck(layout, self.state, manifest, clock, change)
+        self.startup = ConsistencyCheck(layout, self.state, manifest, clock, change, self.objects)
         self.startup.check_manifest(noted)
         self.startup.check_segments()
         replay = Replay(self.state, manifest, clock)
@@ -208,14 +294,14 @@ class WriterEngine:
         layout = self.layout
         self.pins = Pins(layout.reader_locks, read_only=False)
         undoing.callback(self.pins.close)
-        self.pool = SegmentPool(layout)
+        self.pool = SegmentPool(layout, self.objects)
         undoing.callback(self.pool.close)
         file_bytes = min(
             self.tuning.log_file_bytes, _sealing_limits(self.limits).log_bytes // 8
         )  # the last file takes no large part of the budget
         self.log = Log(
             layout.log, self.durability, files=recovered.files, position=recovered.position, file_bytes=file_bytes,
-            guard=self.lock,
+            guard=self.lock, shipping=self.shipper,
         )  # fmt: skip
         undoing.callback(self.log.close)
         self.manifest.note_change = self.log.note_change
@@ -226,8 +312,8 @@ class WriterEngine:
         self.budget = Budget(self.limits.memory_bytes, lambda: self.scheduler.sealing_problem())
         self.budget.take(unsealed_bytes)
         self._storage = Storage(
-            self.layout, self.state, self.manifest, self.log, self.pins, self.pool, self.reserve, self.budget,
-            self.limits, self.durability, self.tuning, self._clock,
+            self.layout, self.state, self.manifest, self.log, self.pins, self.pool, self.objects, self.reserve,
+            self.budget, self.limits, self.durability, self.tuning, self._clock,
         )  # fmt: skip
         self.quota = Quota(self._storage, lambda: self.scheduler.wake())
 
@@ -249,7 +335,7 @@ class WriterEngine:
     def _note_opening(self) -> None:
         """Note in the manifest how the catalog is written, and begin its next incarnation."""
         manifest, layout = self.manifest, self.layout
-        manifest.put(UNSYNCED, str(int(self.durability.mode != "fsync")))
+        manifest.put(UNSYNCED, str(int(not self.durability.is_synced)))
         manifest.put(WRITTEN, where_written(layout.log))
         if manifest.get(IDENTITY) is None:
             manifest.put(IDENTITY, secrets.token_hex(8))
@@ -262,12 +348,17 @@ class WriterEngine:
         """What seals in time, and what takes events."""
         chores = (*self.upkeep.chores(), self.streams.keep, self.facts.try_to_keep)
         self.scheduler = Scheduler(self._storage, self.sealer, limits=_sealing_limits(self.limits), chores=chores)
-        self.ingest = Ingest(self._storage, self.quota, roll_bytes=self.sealer.roll_bytes, wake=self.scheduler.wake)
+        self.ingest = Ingest(
+            self._storage, self.quota, roll_bytes=self.sealer.roll_bytes, wake=self.scheduler.wake, shipper=self.shipper
+        )
 
     def _pass_over_reserved(self, recovered: Recovered) -> None:
         """Where the last run ended without closing and did not sync, events that it acknowledged may be gone: give
         nobody the record indexes that it had reserved for them.
         """
+        if self.manifest.get(LOST):  # it came from a store that may not have all
+            for _, partition in self.state.partitions.values():
+                partition.reserved_index = max(partition.reserved_index, partition.next_index + UNSHIPPED)
         partitions = [partition for _, partition in self.state.partitions.values() if partition.reserved_index]
         holes = {p.number: (p.next_index, p.reserved_index) for p in partitions if p.next_index < p.reserved_index}
         if self._has_all(recovered):
@@ -278,6 +369,8 @@ class WriterEngine:
             partition.reserved_index = 0
             if partition.number in holes:
                 partition.pass_over((*partition.holes, holes[partition.number]))
+        if self.manifest.get(LOST):
+            self.manifest.put(LOST, "")
 
     def _has_all(self, recovered: Recovered) -> bool:
         """Whether the log has all that was acknowledged: the same kernel still tells how far that went."""
@@ -301,8 +394,11 @@ class WriterEngine:
             closing.callback(self.pins.close)
             closing.callback(self.pool.close)
             closing.callback(self._end_process)
+            closing.callback(self._close_shipper)
             closing.callback(self._close_log)
             self.state.arrivals.end()
+            if self.shipper is not None:
+                self.shipper.stop()
             self.rest()
             with suppress(EsdbError, OSError):  # what the manifest lacks is looked up at the next opening
                 self.streams.keep(closing=True)
@@ -315,7 +411,7 @@ class WriterEngine:
     def _close_log(self) -> None:
         try:
             self.log.close()
-            if self.log.failure is None and self.durability.mode != "fsync":
+            if self.log.failure is None and not self.durability.is_synced:
                 with suppress(CatalogLockedError):  # it is another's by now: this run counts as interrupted
                     self.manifest.pass_over({})
                     self.manifest.put(UNSYNCED, "0")
@@ -323,9 +419,22 @@ class WriterEngine:
         finally:
             self._closed = True
 
+    def _close_shipper(self) -> None:
+        """Bring to the store what is not there, unless segments would take long: the next opening goes on then."""
+        if self.shipper is not None:
+            tier = self.upkeep.tier
+            few = sum(info.size_bytes for info in tier.waiting()) <= PUT_AT_CLOSE_BYTES
+            tier.stopping = False
+            self.shipper.close(publish=few)
+
     def _end_process(self) -> None:
         if self.sealing_process is not None:
             self.sealing_process.close()
+
+    @property
+    def address(self) -> str:
+        """What opens it in other processes."""
+        return str(self.layout.root)
 
     def refresh(self) -> None:
         """A writer is up to date. Raises ClosedError."""

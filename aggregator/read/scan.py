@@ -19,6 +19,7 @@ from aggregator.base.merge import Source, merge
 from aggregator.base.result import Answer
 from aggregator.errors import InvalidRequestError
 from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
+from aggregator.read.ahead import begin_ahead
 from aggregator.read.history import Part, merge_history, ties_are_clear
 from aggregator.read.memtable_source import Group, lookup_groups, unsealed_batches
 from aggregator.read.query import Question, check_columns, check_conditions
@@ -152,7 +153,9 @@ class Scan(Answer):
         names = tuple(schema.arrow.names) if question.columns is None else question.columns
         if RECORD_INDEX in names or PARTITION in names:
             return None
-        found = (segment_part(self._pool, info, question, names) for info in self._segments(snapshot))
+        segments = self._segments(snapshot)
+        begin_ahead(self._pool, segments, question)
+        found = (segment_part(self._pool, info, question, names) for info in segments)
         parts = [part for part in found if part is not None]
         parts += self._unsealed_parts(snapshot, schema, names)
         return parts if ties_are_clear(parts) else None
@@ -213,7 +216,9 @@ class Scan(Answer):
         question, pool = self._question, self._pool
         names = dict(snapshot.partitions)
         views = {number: View(question, target, hidden_in(snapshot.tombstones, number)) for number in names}
-        for info in self._segments(snapshot):
+        segments = self._segments(snapshot)
+        begin_ahead(pool, segments, question)
+        for info in segments:
             low, high = info.min_timestamp, info.max_timestamp
             if question.by_index:
                 low, high = info.first_index, info.last_index

@@ -13,7 +13,8 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -25,6 +26,7 @@ import uvloop
 import aggregator
 from aggregator import Catalog, InvalidRequestError
 from aggregator.base.forked import leave_when_forked
+from aggregator.engine.writer import now_us
 from aggregator.server.app import make_app
 from aggregator.server.config.address import is_loopback, split_address
 from aggregator.server.config.settings import Settings
@@ -33,6 +35,7 @@ from aggregator.server.http.admission import Admission
 from aggregator.server.http.connection import connection_type
 from aggregator.server.http.groups import Routes
 from aggregator.server.metrics.logs import set_up, tell_request
+from aggregator.storage.files.layout import Layout
 from esformat import EsdbError
 
 _BACKLOG = 2048
@@ -45,6 +48,8 @@ SWITCH_S = 0.0005
 """How long a thread that computes keeps the event loop from running: Python's own 5 ms add up to slow refusals."""
 SEALED_AT_STOP_BYTES = 8 << 20
 """A start reads so many bytes from the log in some 10 ms; a topic with more is sealed when the server stops."""
+_STANDBY_DRAIN_S = 1.0
+"""What open requests get when a standby takes over."""
 _log = logging.getLogger("aggregator.server")
 
 
@@ -59,6 +64,8 @@ def serve(path: Path, settings: Settings) -> None:
     sys.setswitchinterval(SWITCH_S)
     with contextlib.ExitStack() as listening:
         listeners = [listening.enter_context(each) for each in listen_all(settings)]
+        if settings.catalog.standby and not _follow(path, settings, listeners):
+            return
         with _opened(path, settings) as catalog:
             server = _Server(catalog, settings)
             check_public(settings, server.context)
@@ -71,14 +78,46 @@ def serve(path: Path, settings: Settings) -> None:
         _log.info("stopped")
 
 
+def _duration(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{round(seconds * 1000)}ms"
+
+
+def _follow(path: Path, settings: Settings, listeners: Sequence[socket.socket]) -> bool:
+    """Serve reads of a catalog in a store until its writer is gone; whether the directory is its writer's then, and not
+    a signal came before. Raises FencedError for a directory that was its writer's before another's.
+    """
+    from aggregator.engine.standby import Standby, is_writer  # here: obstore is of an extra
+    from aggregator.storage.store.client import Store
+
+    if settings.catalog.store is None:
+        raise InvalidRequestError("a standby needs the address of a store", hint="give it with --store")
+    store, layout = Store(settings.catalog.store), Layout(path.absolute())
+    hasty = replace(settings, http=replace(settings.http, drain_s=min(settings.http.drain_s, _STANDBY_DRAIN_S)))
+    while not is_writer(store, layout):
+        standby = Standby(store, layout, now_us)
+        server = _Server(Catalog(standby.backend), hasty)
+        check_public(settings, server.context)
+        standby.call_when_free(server.stop)
+        server.run(sockets=[each.dup() for each in listeners])
+        server.context.close()
+        if not standby.may_take.is_set():
+            standby.close()
+            _log.info("stopped")
+            return False
+        standby.take_over()
+    return True
+
+
 @contextlib.contextmanager
 def _opened(path: Path, settings: Settings) -> Iterator[Catalog]:
     """The catalog in a directory: open for writing, or, where it follows another server's, for reading."""
     store, follow = settings.catalog, settings.follow
     if follow.url is None:
         with aggregator.open(
-            path, durability=store.durability, limits=store.limits, sealing=store.sealing, file_mode=store.file_mode
-        ) as catalog:
+            path, durability=store.durability, limits=store.limits, sealing=store.sealing, file_mode=store.file_mode,
+            store=store.store, keep_local=store.keep_local, store_cache=store.store_cache,
+            ship_interval=_duration(store.ship_interval_s), lease=_duration(store.lease_s),
+        ) as catalog:  # fmt: skip
             yield catalog
         return
     from aggregator.client.following import Follower  # needs the extra `client`

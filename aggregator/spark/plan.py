@@ -15,9 +15,10 @@ from pyspark.sql.datasource import Filter
 from aggregator.base.merge import numbers
 from aggregator.errors import SegmentMissingError
 from aggregator.model import PARTITION, RECORD_INDEX, Cut, SchemaInfo, SegmentInfo
+from aggregator.policy import StoreSettings
 from aggregator.read.query import Question
 from aggregator.read.view import View
-from aggregator.spark.replaced import KEY_COLUMNS, RowKey, Share, key_of, opened_now
+from aggregator.spark.replaced import KEY_COLUMNS, RowKey, Share, key_of, opened_now, place_of
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.memtable.piece import Piece
 from aggregator.storage.segments.table import Bounds as TableBounds
@@ -30,6 +31,7 @@ from esformat.parts import EventSchema, default_schema
 from esformat.spark.parts import (
     Bounds,
     Domain,
+    Place,
     RowRange,
     SegmentGoneError,
     bounds_of_filters,
@@ -143,31 +145,32 @@ def plan_tasks(
     indexes: Mapping[int, tuple[int, int]] | None = None,
     partition_bytes: int,
     partitions: int | None = None,
+    store: StoreSettings | None = None,
 ) -> list[Task]:
     """Share what a snapshot holds out among tasks. Its files must stay until they have run, or they will say so.
 
-    indexes: record indexes [first, end) by partition; None: all. Raises SegmentMissingError, EsdbError, OSError.
+    indexes: record indexes [first, end) by partition; None: all. store: where segments are that have no file.
+    Raises SegmentMissingError, EsdbError, OSError.
     """
     names = {number: name for number, name in snapshot.partitions if request.admits(name)}
     spans = {number: indexes.get(number, (0, 0)) if indexes is not None else None for number in names}
     schema = catalog_schema(snapshot.schemas, snapshot.topic.indexes, binary_keys=snapshot.binary_keys)
     bounds = request.bounds(schema)
-    chosen: dict[str, SegmentInfo] = {}
+    chosen: dict[Place, SegmentInfo] = {}
     for number in names:
         for info in _segments(snapshot.segments, number, spans[number], bounds):
-            chosen[str(layout.segment(info.number))] = info
+            chosen[place_of(layout, info, store)] = info
     try:
         candidates = find_candidates(list(chosen), request.bounds)
     except FileNotFoundError as error:
-        raise SegmentMissingError(
-            "a segment is missing", path=error.filename, hint="`aggregator verify` lists what is missing"
-        ) from None
+        what = "a segment is missing" if error.filename else f"a segment is missing: {error}"  # as stores have it
+        raise SegmentMissingError(what, path=error.filename, hint="`aggregator verify` lists what is missing") from None
     tasks: list[Task] = []
     shared_out = share_out(candidates, partition_bytes=partition_bytes, partitions=partitions)
     for ranges, ends in zip(shared_out, _ends(shared_out), strict=True):
         task = []
         for rows, (first, end) in zip(ranges, ends, strict=True):
-            info = chosen[str(rows.place)]
+            info = chosen[rows.place]
             inside = _inside(info, spans[info.partition])
             hidden = _hidden(snapshot, info)
             share = Share(info, first, end)

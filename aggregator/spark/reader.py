@@ -118,6 +118,7 @@ class CatalogReader(DataSourceReader):
                 tasks = plan_tasks(
                     following.layout, snapshot, self._request,
                     partition_bytes=options.partition_bytes, partitions=options.partitions,
+                    store=following.objects.settings,
                 )  # fmt: skip
             finally:
                 pin.release()

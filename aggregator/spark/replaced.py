@@ -17,10 +17,12 @@ import pyarrow.compute as pc
 import esformat
 from aggregator.errors import SegmentMissingError
 from aggregator.model import RECORD_INDEX, SegmentInfo
+from aggregator.policy import StoreSettings
 from aggregator.storage.files.layout import Layout
-from aggregator.storage.manifest import Manifest
+from aggregator.storage.manifest import Manifest, StoredRows
+from aggregator.storage.store.objects import readable_place
 from esformat import Segment, UsageError
-from esformat.spark.parts import RowRange, opened_as_planned, scan_rows
+from esformat.spark.parts import Place, RowRange, locate, opened_as_planned, scan_rows
 
 ATTEMPTS = 10
 """So often the segments in its place may be replaced in turn before they are open."""
@@ -76,6 +78,12 @@ def key_of(rows: RowRange) -> RowKey:
     return space.as_py(), grouping.as_py(), timestamp.value, index.as_py()
 
 
+def place_of(layout: Layout, info: SegmentInfo, store: StoreSettings | None) -> Place:
+    """Where a segment is: its file, or its object in the store where it has none."""
+    path = layout.segment(info.number)
+    return str(path) if store is None or path.exists() else locate(readable_place(store, info))
+
+
 def opened_now(layout: Layout, gone: SegmentInfo, stack: ExitStack) -> list[Segment]:
     """The segments that hold a segment's events now, open until the stack ends; none where retention removed them.
 
@@ -84,10 +92,10 @@ def opened_now(layout: Layout, gone: SegmentInfo, stack: ExitStack) -> list[Segm
     for _ in range(ATTEMPTS):
         manifest = Manifest(layout.manifest, read_only=True)
         try:
-            segments = manifest.load().segments
+            segments, store = manifest.load().segments, StoredRows(manifest).settings()
         finally:
             manifest.close()
-        if any(info.number == gone.number for info in segments):
+        if store is None and any(info.number == gone.number for info in segments):
             raise SegmentMissingError(
                 "a segment is missing", path=str(layout.segment(gone.number)),
                 hint="`aggregator verify` lists what is missing",
@@ -95,7 +103,7 @@ def opened_now(layout: Layout, gone: SegmentInfo, stack: ExitStack) -> list[Segm
         with ExitStack() as opening:
             try:
                 opened = [
-                    opening.enter_context(esformat.open(layout.segment(info.number), cache_bytes=_CACHE_BYTES))
+                    opening.enter_context(esformat.open(place_of(layout, info, store), cache_bytes=_CACHE_BYTES))
                     for info in segments
                     if _holds_of(info, gone)
                 ]

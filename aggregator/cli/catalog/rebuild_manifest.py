@@ -26,16 +26,18 @@ Examples:
 
 @click.command("rebuild-manifest", epilog=_EXAMPLES)
 @catalog_argument
+@click.option("--store", metavar="URL", help="Object store that has segments. Default: as catalog.facts has it.")
 @json_option
-def rebuild_manifest(catalog: str, as_json: bool) -> int:
+def rebuild_manifest(catalog: str, store: str | None, as_json: bool) -> int:
     """Rebuild a lost or damaged manifest from the segments of CATALOG, which must be closed everywhere.
 
-    Every segment is read from end to end. What neither they nor the log can tell (topics without events, policies,
-    pipes, erasures under way, record indexes) comes from the file catalog.facts. What cannot be read goes to
-    quarantine/, the old manifest, too. Exit status 1 if a segment was set aside, or something is not brought back.
+    Every segment is read from end to end, those that are only in its object store as well. What neither they nor the
+    log can tell (topics without events, policies, pipes, erasures under way, record indexes) comes from the file
+    catalog.facts. What cannot be read goes to quarantine/, the old manifest, too. Exit status 1 if a segment was set
+    aside, or something is not brought back.
     """
     with progress("reading") as show:
-        report = aggregator.rebuild_manifest(catalog, progress=show)
+        report = aggregator.rebuild_manifest(catalog, store=store, progress=show)
     damaged = [path for path in report.quarantined if path.endswith(".esdb")]
     if as_json:
         say_json(asdict(report))

@@ -57,6 +57,13 @@ def _of_catalog(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "segments", f"{facts['segments']:,}"
     for name, used in facts["disk"].items():
         yield f"disk, {name.replace('_', ' ')}", size(used)
+    if "store" in facts:
+        stored = facts["store"]
+        yield "in the store", f"{stored['arrived']['segments']:,} segments, {size(stored['arrived']['bytes'])}"
+        yield "only there", f"{stored['let_go']['segments']:,} segments, {size(stored['let_go']['bytes'])}"
+        yield "not there yet", f"{stored['waiting']['segments']:,} segments, {size(stored['waiting']['bytes'])}"
+        if stored.get("problem"):
+            yield "store", stored["problem"]
     if facts.get("follows") is not None:
         follows = facts["follows"]
         yield "follows", follows["url"]

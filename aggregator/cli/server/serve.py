@@ -18,6 +18,8 @@ Examples:
   aggregator serve data
   aggregator serve data --bind 0.0.0.0:3030 --tls-certificate server.pem --tls-key server.key
   aggregator serve data --set partition.retain.max_age=30d --set http.max_append_bytes=32MiB
+  aggregator serve data --store s3://bucket/prefix --durability store
+  aggregator serve standby --store s3://bucket/prefix --standby
   aggregator serve copy --follow http://127.0.0.1:3030 --bind 127.0.0.1:3031
   aggregator serve --config /etc/aggregator.toml --log-format json
   AGGREGATOR__http__bind=127.0.0.1:8080 aggregator serve data
@@ -33,7 +35,9 @@ then from the environment (AGGREGATOR__http__max_page, PLATEAU__http__max_page),
 @click.option("--bind", metavar="HOST:PORT", help="Address to listen on. Default: 127.0.0.1:3030.")
 @click.option("--config", type=click.Path(), metavar="FILE", help="A TOML or YAML file with settings.")
 @click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="Set any setting by its key. Repeatable.")
-@click.option("--durability", metavar="HOW", help="fsync (default), interval, interval:200ms, none.")
+@click.option("--durability", metavar="HOW", help="fsync (default), interval, interval:200ms, none, store.")
+@click.option("--store", metavar="ADDRESS", help="Where log, manifest and segments go as well: s3://bucket/prefix.")
+@click.option("--standby", is_flag=True, help="Follow the store, serve reads, and take over when its writer is gone.")
 @click.option("--tls-certificate", type=click.Path(), metavar="FILE", help="Speak TLS with this certificate.")
 @click.option("--tls-key", type=click.Path(), metavar="FILE", help="Private key of the certificate.")
 @click.option("--client-ca", type=click.Path(), metavar="FILE", help="Require client certificates signed by these CAs.")
@@ -44,6 +48,7 @@ then from the environment (AGGREGATOR__http__max_page, PLATEAU__http__max_page),
 @click.option("--public", is_flag=True, help="Listen on a public address without requiring tokens.")
 @click.option("--settings", "keys", is_flag=True, help="List the keys of all settings, and exit.")
 def serve(directory: str | None, bind: str | None, config: str | None, pairs: tuple[str, ...], durability: str | None,
+          store: str | None, standby: bool,
           tls_certificate: str | None, tls_key: str | None, client_ca: str | None, syslog: str | None,
           syslog_tls: str | None, follow: str | None, log_format: str | None, public: bool,
           keys: bool) -> None:  # fmt: skip
@@ -63,6 +68,7 @@ def serve(directory: str | None, bind: str | None, config: str | None, pairs: tu
         return
     flags = {
         "data_path": directory, "http.bind": bind, "catalog.durability": durability, "syslog": syslog,
+        "catalog.store": store, "catalog.standby": standby or None,
         "syslog_tls": syslog_tls, "follow.url": follow,
         "tls.certificate": tls_certificate, "tls.key": tls_key, "tls.client_ca": client_ca, "log.format": log_format,
         "http.public": public or None,

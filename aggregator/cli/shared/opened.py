@@ -13,6 +13,7 @@ import aggregator
 from aggregator import CatalogLockedError, CatalogNotFoundError
 from aggregator.storage.files.modes import create_directory
 from esformat.cli.parts import Pair
+from esformat.parts import to_bound
 
 if TYPE_CHECKING:
     from aggregator.cli.shared.remote import RemoteCatalog
@@ -165,6 +166,11 @@ def _must_be(path: str) -> None:
         return  # opening says what a catalog is
     if not (root / "manifest.sqlite").exists() and not (root / "log").is_dir() and not (root / "segments").is_dir():
         raise CatalogNotFoundError("no catalog found", path=path, hint=f"`aggregator init {path}` makes one")
+
+
+def parsed_time(given: str | None) -> int | None:
+    """A time that was given, µs since the epoch; ISO 8601 text, in UTC where it names no zone."""
+    return None if given is None else to_bound(given, "at")
 
 
 def state_folder() -> Path:

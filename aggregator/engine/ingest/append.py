@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -15,9 +15,9 @@ from aggregator.base.common_type import magnitudes_at, magnitudes_of, places_of_
 from aggregator.base.names import check_name
 from aggregator.engine.ingest.batch import BatchAdapter, Message
 from aggregator.engine.ingest.event_table import Rows, taken_in, to_table
-from aggregator.engine.ingest.quota import Quota
+from aggregator.engine.ingest.quota import RETRY_S, Quota
 from aggregator.engine.ingest.reserve import Reserve
-from aggregator.errors import SequenceConflictError
+from aggregator.errors import OverloadedError, SequenceConflictError
 from aggregator.model import ProducerEntry, Receipt, SchemaInfo
 from aggregator.storage.log.entry import Entry
 from aggregator.storage.log.frame import EventsPrefix, plain_prefix
@@ -39,6 +39,13 @@ class _Given:
     schema: pa.Schema
     measured: tuple[tuple[int, str], ...]  # the columns that can have a magnitude
     adapters: dict[Any, tuple[SchemaInfo, BatchAdapter]] = field(default_factory=dict)  # by magnitudes
+
+
+class Shipper(Protocol):
+    """Brings the log to a store."""
+
+    def admit(self) -> str | None:
+        """Why nothing may be acknowledged now; None where it may. Raises LogFailedError where it never will be."""
 
 
 class _Batch:
@@ -119,12 +126,16 @@ class Ingest:
         *,
         roll_bytes: Callable[[Topic], int],
         wake: Callable[[], None],
+        shipper: Shipper | None = None,
     ) -> None:
-        """roll_bytes: at how many a partition of a topic is sealed. wake: called when one may be due for that."""
+        """roll_bytes: at how many a partition of a topic is sealed. wake: called when one may be due for that. shipper:
+        what brings the log to a store.
+        """
+        self._shipper = shipper
         self._state, self._manifest, self._log = storage.state, storage.manifest, storage.log
         self._quota, self._roll_bytes, self._clock, self._wake = quota, roll_bytes, storage.clock, wake
         # a crash may lose what was acknowledged, unless every append is synced
-        self._reserve = None if storage.durability.mode == "fsync" else Reserve(storage.manifest)
+        self._reserve = None if storage.durability.is_synced else Reserve(storage.manifest)
         self.appended_rows = self.appended_bytes = (
             0  # since this was made; only the log's leader, one at a time, counts
         )
@@ -204,6 +215,7 @@ class Ingest:
     ) -> Receipt:
         stored, rows, size = message.stored, message.rows, len(message.stored)
         self._quota.check_size(size)
+        self._check_shipping()
         piece = Piece(0, schema, stored, rows, message.min_timestamp, message.max_timestamp, size, self._clock())
         digest = message.fingerprint(schema.schema) if key else 0
         remembered = _remembered(partition, key, digest, rows)
@@ -224,6 +236,14 @@ class Ingest:
             return _receipt(topic, partition, known.first_index, known.count, duplicate=True)
         self._tidy(partition, due=batch.due)
         return _receipt(topic, partition, entry.first_index, entry.count)
+
+    def _check_shipping(self) -> None:
+        """Raises OverloadedError where nothing may be acknowledged now, LogFailedError where nothing ever will be."""
+        refusal = None if self._shipper is None else self._shipper.admit()
+        if refusal is not None:
+            raise OverloadedError(
+                refusal, hint="refused events were not kept; append them again", retry_after_s=RETRY_S
+            )
 
     def _tidy(self, partition: Partition, *, due: bool) -> None:
         """After an append: have small batches put together, and the partition sealed where this one made it due."""

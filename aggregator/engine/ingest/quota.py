@@ -32,11 +32,12 @@ class Quota:
 
     def __init__(self, storage: Storage, wake: Callable[[], None]) -> None:
         """wake: called where something may be due to be sealed: memory or log fill up."""
+        self._objects = storage.objects
         self._layout, self._state, self._manifest = storage.layout, storage.state, storage.manifest
         self._log, self._budget, self._reserve = storage.log, storage.budget, storage.reserve
         self._limits, self._wake = storage.limits, wake
         self._step = max(1, storage.budget.limit_bytes // STEPS)
-        retired = storage.manifest.retired()
+        retired = storage.manifest.retired_files()
         self._waiting: dict[int, tuple[int | None, int]] = {number: (None, size) for number, size, _ in retired}
         self.quarantine_bytes = 0
         """When retention looked last."""
@@ -50,6 +51,7 @@ class Quota:
             "segments": self._state.segment_bytes, "unsealed events": _sealed_bytes(self._budget.held_bytes),
             "the log": self._log.size_bytes, "the manifest": self._manifest.size_bytes + self._manifest.facts_bytes,
             "quarantine": self.quarantine_bytes, "the reserve": self._reserve.size_bytes,
+            "what was read of the store": self._objects.cached_bytes,
             "removed segments that open scans still read": self.waiting(),
         }  # fmt: skip
 
@@ -134,7 +136,8 @@ class Quota:
     def retire(self, topic: Topic, segments: Iterable[SegmentInfo]) -> None:
         """Count segments as waiting for scans; before they leave the count of live ones."""
         for segment in segments:
-            self._waiting[segment.number] = (topic.info.number, segment.size_bytes)
+            if segment.number not in self._state.let_go:
+                self._waiting[segment.number] = (topic.info.number, segment.size_bytes)
 
     def gone(self, numbers: Iterable[int]) -> None:
         """Files of retired segments are deleted."""

@@ -9,21 +9,22 @@ and by `check_contents`.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from pathlib import Path
 
 from aggregator.engine.recovery.replay import Replay, adopt_partition, adopt_schema, adopt_topic
 from aggregator.engine.recovery.restore import restore
-from aggregator.errors import CorruptManifestError, UnknownVersionError
+from aggregator.errors import CorruptManifestError, StoreError, UnknownVersionError
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.storage.files.layout import PARTIAL, Layout, segment_number
 from aggregator.storage.files.set_aside import set_aside
 from aggregator.storage.log.file import told_gap
 from aggregator.storage.log.held import LoggedEvents, Span
 from aggregator.storage.log.recovery import Recovered
-from aggregator.storage.manifest import IDENTITY, Edit, Manifest
+from aggregator.storage.manifest import IDENTITY, Edit, Manifest, StoredRows
 from aggregator.storage.manifest.backup import read_facts
 from aggregator.storage.segments.file import (
     FoundSegment,
@@ -34,6 +35,7 @@ from aggregator.storage.segments.file import (
 )
 from aggregator.storage.segments.table import SegmentView
 from aggregator.storage.state.state import CatalogState, Topic
+from aggregator.storage.store.objects import Objects, object_name, segment_sizes
 from esformat import EsdbError
 
 logger = logging.getLogger("aggregator")
@@ -45,9 +47,15 @@ class ConsistencyCheck:
     """The checks of one opening. `swept`: names below the root of files that a crash left and nobody needs."""
 
     def __init__(
-        self, layout: Layout, state: CatalogState, manifest: Manifest, clock: Callable[[], int], change: int
+        self,
+        layout: Layout,
+        state: CatalogState,
+        manifest: Manifest,
+        clock: Callable[[], int],
+        change: int,
+        objects: Objects,
     ) -> None:
-        """change: the manifest's last one, as it was found."""
+        """change: the manifest's last one, as it was found. objects: the catalog's store."""
         self._layout, self._state, self._manifest, self._clock = layout, state, manifest, clock
         self.swept: list[str] = []
         self.is_old_copy = False
@@ -55,6 +63,7 @@ class ConsistencyCheck:
         self._began_us = clock()
         self._missing: set[int] = set()
         self._change = change
+        self._rows, self._objects = StoredRows(manifest), objects
 
     def check_manifest(self, noted: int) -> None:
         """Tell of changes of the manifest that are lost. noted: up to which it had come, as the log says."""
@@ -80,16 +89,38 @@ class ConsistencyCheck:
             else:
                 sizes[number] = (path, entry.stat().st_size)
         named = {info.number: info for topic in self._state.topics.values() for info in topic.segments.view()}
+        stored = self._look_at_stored(named, sizes)
         orphans = {n: path for n, (path, _) in sizes.items() if n not in named and n not in retired}
-        self._check_orphans(orphans, [info for number, info in named.items() if number not in sizes])
+        self._check_orphans(orphans, [info for n, info in named.items() if n not in sizes and n not in stored])
         for number, info in named.items():
             topic, _ = self._state.partitions[info.partition]
             if number not in topic.segments:  # an orphan took its place
+                continue
+            if number not in sizes and number in stored:
                 continue
             if number not in sizes:
                 self._report_missing(self._layout.segment(number), info)
             elif sizes[number][1] != info.size_bytes:
                 self._replace_or_set_aside(sizes[number][0], info)
+
+    def _look_at_stored(self, named: Mapping[int, SegmentInfo], there: Container[int]) -> set[int]:
+        """Know which segments of the store have files, whatever a crash left; gives the numbers of all."""
+        stored = self._rows.all()
+        known = {each.number for each in stored}
+        missing = [info for n, info in named.items() if n not in there and n not in known]
+        if missing and self._objects.settings is not None:  # an old copy of the manifest: they were let go since
+            with contextlib.suppress(StoreError):
+                sizes = segment_sizes(self._objects.store)
+                self._rows.add([i for i in missing if sizes.get(object_name(i)) == i.size_bytes], local=False)
+                stored = self._rows.all()
+        for local in (False, True):
+            changed = [each.number for each in stored if each.local is not local and (each.number in there) is local]
+            if changed:
+                self._rows.set_local(changed, local=local)
+        for each in stored:
+            if each.number in named and each.number not in there:
+                self._state.set_let_go(named[each.number], gone=True)
+        return {each.number for each in stored}
 
     # ------------------------------------------------------------ files that the manifest does not name
 
@@ -147,7 +178,7 @@ class ConsistencyCheck:
     def _is_live(self, number: int) -> bool:
         """Whether the manifest names a segment, and its file is there."""
         named = any(number in topic.segments for topic in self._state.topics.values())
-        return named and self._layout.segment(number).exists()
+        return named and (number in self._state.let_go or self._layout.segment(number).exists())
 
     def _is_let_go(self, each: FoundSegment, missing: list[SegmentInfo]) -> bool:
         """Whether the manifest knows all events of a file that was made from others, without it: another was made in
@@ -216,9 +247,7 @@ class ConsistencyCheck:
         try:
             found = describe_segment(path, info.number)
         except EsdbError as error:
-            aside = set_aside(self._layout, path)
-            message = f"the segment is damaged ({_described(info)}): {error.message}"
-            self._report(path, message, f"{SET_ASIDE}: {aside.name}")
+            self._set_aside_damaged(path, info, error.message)
             return
         topic, _ = self._state.partitions[info.partition]
         self._manifest.correct_segment(found.info)
@@ -229,6 +258,7 @@ class ConsistencyCheck:
     def check_contents(self, topic: Topic) -> list[int]:
         """Read a topic's segment files from end to end and set the damaged ones aside; gives their numbers."""
         bad: list[int] = []
+        stored = {each.number for each in self._rows.all()}
         for info in self._segments(topic):
             path = self._layout.segment(info.number)
             try:
@@ -237,14 +267,24 @@ class ConsistencyCheck:
                 whole = False
             if whole or info.number not in topic.segments:  # retention was quicker
                 continue
+            there = path.exists()
+            if not there and info.number in stored:  # it was let go
+                continue
             bad.append(info.number)
-            if path.exists():
-                aside = set_aside(self._layout, path)
-                message = f"the segment is damaged ({_described(info)}): its checksum does not match"
-                self._report(path, message, f"{SET_ASIDE}: {aside.name}")
+            if there:
+                self._set_aside_damaged(path, info, "its checksum does not match")
             else:
                 self._report_missing(path, info)
         return bad
+
+    def _set_aside_damaged(self, path: Path, info: SegmentInfo, why: str) -> None:
+        aside = set_aside(self._layout, path)
+        action = f"{SET_ASIDE}: {aside.name}"
+        if any(each.number == info.number for each in self._rows.all()):
+            self._rows.set_local([info.number], local=False)
+            self._state.set_let_go(info, gone=True)
+            action += "; read from the store from now on"
+        self._report(path, f"the segment is damaged ({_described(info)}): {why}", action)
 
     def forget_solved(self, damaged: Collection[int]) -> None:
         """Forget what earlier openings found wrong of segments that are whole now. damaged: those that are not."""
@@ -254,9 +294,14 @@ class ConsistencyCheck:
         solved = [problem for problem, number in known if number in whole and problem.found_us < self._began_us]
         self._manifest.forget_problems(problem for problem in solved if problem.subject.startswith("segments/"))
 
-    def give_up(self, topic: Topic) -> list[Problem]:
-        """Take segments whose files are not there out of a topic, so that scans go on without them."""
-        lost = [info for info in self._segments(topic) if not self._layout.segment(info.number).exists()]
+    def give_up(self, topic: Topic, missing_objects: Container[int] = ()) -> list[Problem]:
+        """Take segments whose files are not there out of a topic, so that scans go on without them.
+
+        missing_objects: numbers of segments that the store should have and has not.
+        """
+        stored = {each.number for each in self._rows.all() if each.number not in missing_objects}
+        missing = [info for info in self._segments(topic) if not self._layout.segment(info.number).exists()]
+        lost = [info for info in missing if info.number not in stored]
         if not lost:
             return []
         with self._state.edit_lock:

@@ -9,40 +9,49 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container
 from pathlib import Path
 
 from aggregator.base.age_clock import stored_clock
 from aggregator.base.reports import RebuildReport
-from aggregator.engine.recovery.check import SET_ASIDE, adopt_segment
+from aggregator.engine.recovery.check import KEPT, SET_ASIDE, adopt_segment
 from aggregator.engine.recovery.replay import adopt_definitions, adopt_partition, adopt_schema, adopt_topic
 from aggregator.engine.recovery.restore import Restored, restore
+from aggregator.engine.recovery.stored import describe_objects, known_store, listed
 from aggregator.engine.seal.quarantine_file import batch_files, describe_batch
 from aggregator.errors import CatalogNotFoundError, CorruptLogError, CorruptManifestError, UnknownVersionError
-from aggregator.model import Problem, SegmentInfo
+from aggregator.model import Problem, SegmentInfo, StoredSegment
+from aggregator.policy import StoreSettings
 from aggregator.storage.files.layout import Layout, manifest_files, segment_files
 from aggregator.storage.files.lock import WriterLock
 from aggregator.storage.files.set_aside import set_aside
 from aggregator.storage.files.staging import undo as undo_adding
 from aggregator.storage.log.file import Marks
 from aggregator.storage.log.held import LoggedEvents
-from aggregator.storage.manifest import CLOCK, Edit, IncarnationRows, Manifest
+from aggregator.storage.manifest import CLOCK, Edit, IncarnationRows, Manifest, StoredRows
 from aggregator.storage.manifest.backup import read_facts
 from aggregator.storage.segments.file import FoundSegment, describe_segment, index_spans
 from aggregator.storage.state.state import CatalogState
-from esformat import EsdbError
+from aggregator.storage.store.objects import Objects, object_name
+from esformat import EsdbError, Source
 from esformat.parts import sync_directory
 
 _NEW = "manifest.sqlite.rebuilding"
+Place = Path | Source
+"""Where a segment is: its file, or an object of the store."""
 
 
 def rebuild(
-    layout: Layout, clock: Callable[[], int], progress: Callable[[int, int], None] = lambda done, total: None
+    layout: Layout,
+    clock: Callable[[], int],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    address: str | None = None,
 ) -> RebuildReport:
-    """Make the manifest anew. Every segment is read from end to end; a damaged one is set aside, and so is what is left
-    of the old manifest. progress: called with the bytes done and in all.
+    """Make the manifest anew. Every segment is read from end to end, in the store those that are only there; a damaged
+    file is set aside, and so is what is left of the old manifest. progress: called with the bytes done and in all.
+    address: of the store; None: as the facts have it.
 
-    Raises CatalogNotFoundError, CatalogLockedError, OSError; then the old manifest is as it was.
+    Raises CatalogNotFoundError, CatalogLockedError, StoreError, OSError; then the old manifest is as it was.
     """
     if not (layout.segments.is_dir() or layout.log.is_dir()):
         raise CatalogNotFoundError("no catalog found: neither segments nor a log", path=str(layout.root))
@@ -56,7 +65,7 @@ def rebuild(
         try:
             if layout.log.is_dir():  # readers, who may be there, know that there were so many
                 manifest.count_from(Marks.read(layout.log).change or 0)
-            report = _fill(layout, manifest, clock, progress)
+            report = _fill(layout, manifest, clock, progress, known_store(layout, address))
         finally:
             manifest.close()
         if new.with_name(new.name + "-wal").exists():
@@ -72,12 +81,56 @@ def rebuild(
 
 
 def _fill(
-    layout: Layout, manifest: Manifest, clock: Callable[[], int], progress: Callable[[int, int], None]
+    layout: Layout,
+    manifest: Manifest,
+    clock: Callable[[], int],
+    progress: Callable[[int, int], None],
+    store: StoreSettings | None,
 ) -> RebuildReport:
-    files = segment_files(layout)
-    total = sum(path.stat().st_size for path in files.values())
-    found: dict[int, tuple[Path, FoundSegment]] = {}
     quarantined: list[str] = []
+    found, there = _read_all(layout, manifest, clock, progress, store, quarantined)
+    state = CatalogState(manifest.load())
+    _take_deleted(layout, state, manifest)
+    found = {number: each for number, each in found.items() if not state.is_deleted(each[1].facts["topic_number"])}
+    far = {number for number, (place, _) in found.items() if not isinstance(place, Path)}
+    superseded = _superseded({number: each for number, (_, each) in found.items()}, far)
+    unfinished, between = _unfinished(layout, [each for number, each in found.items() if number not in superseded])
+    rows = 0
+    newest_first = [each for number, (_, each) in sorted(found.items(), reverse=True) if number not in unfinished]
+    for each in newest_first:  # the newest tells the latest policies of its topic
+        adopt_topic(state, manifest, each.facts)
+    for each in reversed(newest_first):  # those that others were made from first: their files stay while somebody scans
+        adopt_segment(state, manifest, each)
+        rows += each.info.rows if each.info.number not in superseded else 0
+    _retire(state, manifest, [found[number][1].info for number in superseded])
+    _note_stored(manifest, store, [each.info for each in newest_first], there, far)
+    _take_batches(layout, state, manifest)
+    restored, missing = _restore(layout, state, manifest, quarantined, clock)
+    next_indexes = {number: partition.next_index for number, (_, partition) in state.partitions.items()}
+    IncarnationRows(manifest).begin(next_indexes, known=False)
+    if found:
+        manifest.put(CLOCK, stored_clock(max(each.info.created_us for _, each in found.values())))
+    return RebuildReport(
+        len(state.topics), len(found) - len(superseded) - len(unfinished), rows, len(superseded), tuple(quarantined),
+        restored.pipes, restored.hidden, (*between, *missing),
+    )  # fmt: skip
+
+
+def _read_all(
+    layout: Layout,
+    manifest: Manifest,
+    clock: Callable[[], int],
+    progress: Callable[[int, int], None],
+    store: StoreSettings | None,
+    quarantined: list[str],
+) -> tuple[dict[int, tuple[Place, FoundSegment]], dict[int, StoredSegment]]:
+    """Every segment by number, with where it is; and those that the store has. quarantined: gets names of others."""
+    files = segment_files(layout)
+    objects = Objects(lambda: store, layout.cache, read_only=True)
+    there = {} if store is None else listed(objects)
+    total = sum(path.stat().st_size for path in files.values())
+    total += sum(each.size_bytes for number, each in there.items() if number not in files)
+    found: dict[int, tuple[Place, FoundSegment]] = {}
     done = 0
     for number, path in sorted(files.items()):
         done += path.stat().st_size
@@ -90,28 +143,49 @@ def _fill(
             message = error.message if isinstance(error, EsdbError) else "a directory is in its place"
             manifest.add_problem(Problem(name, message, f"{SET_ASIDE}: {aside.name}", clock()))
         progress(done, total)
-    state = CatalogState(manifest.load())
-    _take_deleted(layout, state, manifest)
-    found = {number: each for number, each in found.items() if not state.is_deleted(each[1].facts["topic_number"])}
-    superseded = _superseded({number: each for number, (_, each) in found.items()})
-    unfinished, between = _unfinished(layout, [each for number, each in found.items() if number not in superseded])
-    rows = 0
-    newest_first = [each for number, (_, each) in sorted(found.items(), reverse=True) if number not in unfinished]
-    for each in newest_first:  # the newest tells the latest policies of its topic
-        adopt_topic(state, manifest, each.facts)
-    for each in reversed(newest_first):  # those that others were made from first: their files stay while somebody scans
-        adopt_segment(state, manifest, each)
-        rows += each.info.rows if each.info.number not in superseded else 0
-    _take_batches(layout, state, manifest)
-    restored, missing = _restore(layout, state, manifest, quarantined, clock)
-    next_indexes = {number: partition.next_index for number, (_, partition) in state.partitions.items()}
-    IncarnationRows(manifest).begin(next_indexes, known=False)
-    if found:
-        manifest.put(CLOCK, stored_clock(max(each.info.created_us for _, each in found.values())))
-    return RebuildReport(
-        len(state.topics), len(found) - len(superseded) - len(unfinished), rows, len(superseded), tuple(quarantined),
-        restored.pipes, restored.hidden, (*between, *missing),
-    )  # fmt: skip
+    read = [done]
+
+    def tell(size_bytes: int) -> None:
+        read[0] += size_bytes
+        progress(read[0], max(total, read[0]))
+
+    for each in describe_objects(objects, layout, there, found, tell) if there else ():
+        number = each.stored.number
+        if isinstance(each.found, FoundSegment):
+            source = objects.source(each.stored)
+            assert source is not None
+            found[number] = (source, each.found)
+        else:
+            name = objects.store.path_of(object_name(each.stored))
+            quarantined.append(name)
+            manifest.add_problem(Problem(name, each.found.message, KEPT, clock()))
+    return found, there
+
+
+def _retire(state: CatalogState, manifest: Manifest, infos: Collection[SegmentInfo]) -> None:
+    """Take segments out that turned out to be made into others."""
+    for info in infos:
+        topic, _ = state.partitions[info.partition]
+        if info.number in topic.segments:
+            change = manifest.apply(Edit(retired=[info.number], reason="superseded"))
+            state.change_segments(topic, change, (), [info.number], {})
+
+
+def _note_stored(
+    manifest: Manifest,
+    store: StoreSettings | None,
+    infos: Collection[SegmentInfo],
+    there: dict[int, StoredSegment],
+    far: set[int],
+) -> None:
+    """Note the store, and which of the segments lie there."""
+    if store is None:
+        return
+    rows = StoredRows(manifest)
+    rows.set_settings(store)
+    same = [info for info in infos if info.number in there and there[info.number].checksum == info.checksum]
+    rows.add([info for info in same if info.number not in far])
+    rows.add([info for info in same if info.number in far], local=False)
 
 
 def _take_deleted(layout: Layout, state: CatalogState, manifest: Manifest) -> None:
@@ -170,7 +244,7 @@ def _without_facts(name: str, why: str) -> str:
     )
 
 
-def _unfinished(layout: Layout, found: Collection[tuple[Path, FoundSegment]]) -> tuple[set[int], list[str]]:
+def _unfinished(layout: Layout, found: Collection[tuple[Place, FoundSegment]]) -> tuple[set[int], list[str]]:
     """Segments that a crash left of a seal of several families: the log has others between their events, which no
     segment has. It has all of that seal, and the next opening takes it from there. Gives also what cannot be helped.
     """
@@ -202,7 +276,7 @@ def _unfinished(layout: Layout, found: Collection[tuple[Path, FoundSegment]]) ->
     return left_out, missing
 
 
-def _between(info: SegmentInfo, mine: Collection[tuple[Path, FoundSegment]], logged: LoggedEvents) -> int:
+def _between(info: SegmentInfo, mine: Collection[tuple[Place, FoundSegment]], logged: LoggedEvents) -> int:
     """How many events the log has within the span of a segment that neither it nor another one of these has."""
     if info.rows == info.last_index + 1 - info.first_index:
         return 0
@@ -215,6 +289,17 @@ def _overlap(one: SegmentInfo, other: SegmentInfo) -> bool:
     return one.first_index <= other.last_index and other.first_index <= one.last_index
 
 
-def _superseded(found: dict[int, FoundSegment]) -> set[int]:
-    """Segments whose events another one holds that was made from them."""
-    return {number for each in found.values() for number in each.replaces if number in found}
+def _superseded(found: dict[int, FoundSegment], far: Container[int]) -> set[int]:
+    """Segments whose events another one holds that was made from them.
+
+    far: those that lie in the store alone. They may have stayed there longer than what was made of them, and of that
+    again: where one has record indexes of a newer one of its kind, these are the same events.
+    """
+    gone = {number for each in found.values() for number in each.replaces if number in found}
+    kinds: dict[tuple[int, int], list[SegmentInfo]] = {}
+    for number, each in sorted(found.items(), reverse=True):
+        newer = kinds.setdefault((each.info.partition, each.info.schema), [])
+        if number in far and any(_overlap(each.info, other) for other in newer):
+            gone.add(number)
+        newer.append(each.info)
+    return gone

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from aggregator.model import PartitionInfo, SchemaInfo, Tombstone, TopicInfo
-from aggregator.storage.manifest import IDENTITY, UNSYNCED, Edit, Manifest, PipeRows
+from aggregator.storage.manifest import IDENTITY, STORE, UNSYNCED, Edit, Manifest, PipeRows, StoredRows
 from aggregator.storage.manifest.facts import Facts
 from aggregator.storage.state.state import CatalogState, Topic
 
@@ -57,6 +57,8 @@ def restore(
     work.tombstones({partition.number for partition in partitions})
     if not work.done.contradictions:
         manifest.put(IDENTITY, facts.settings.identity)
+        if facts.settings.store is not None and manifest.get(STORE) is None:
+            StoredRows(manifest).set_settings(facts.settings.store)
         work.pipes()
     manifest.count_from(change + 1)
     return work.done

@@ -109,6 +109,8 @@ class Erasures:
         if topic.tombstones:
             self._sealer.release_log()
             self._removal.sweep()
+            with errors:
+                self._removal.remove_objects()
             self._fulfil(topic)
         errors.tell()
         return sorted(before - erased_spaces(topic.tombstones))

@@ -1,14 +1,14 @@
 """Remove segments: first from the manifest and the view, then, once no scan reads them, from disk.
 
 In one order: the manifest retires them, with what comes in their place, in one transaction; scans that begin see the
-change; files go when no scan that began before is left; then the manifest forgets them. A crash on the way leaves
-files that the manifest still names as retired, and they go later.
+change; files go when no scan that began before is left; then the manifest forgets them, but for those that lie in a
+store as well (`tier`). A crash on the way leaves files that the manifest still names as retired, and they go later.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 
 from aggregator.base.interrupts import uninterrupted
@@ -47,6 +47,8 @@ class Removal:
         self._sweeping = Lock()
         self.retired = 0
         """Segments that were taken out, and not replaced, since the catalog was opened."""
+        self.remove_objects: Callable[[], object] = lambda: None
+        """Does with objects of the store what `sweep` does with files; the tier has its own."""
 
     def replace(self, topic: Topic, retired: Sequence[SegmentInfo], added: Sequence[SegmentInfo], reason: str) -> bool:
         """Put segments in the place of others. False, and nothing changes, where one of those is gone already.
@@ -93,7 +95,7 @@ class Removal:
             self._layout.segment(segment.number).unlink(missing_ok=True)
 
     def waiting(self) -> list[tuple[int, int, int]]:
-        """Segments that are retired and whose files are still there: number, bytes, change."""
+        """Segments that are retired and whose files or objects are still there: number, bytes, change."""
         return self._manifest.retired()
 
     def sweep(self) -> int:
@@ -106,12 +108,12 @@ class Removal:
             failed: OSError | None = None
             with self._state.view_lock:
                 shown = self._state.change  # a scan that begins from here on pins this change, or a later one
-            waiting = [each for each in self._manifest.retired() if each[2] <= shown]  # oldest change first
+            waiting = [each for each in self._manifest.retired_files() if each[2] <= shown]  # oldest change first
             self._manifest.keep_facts()
             if waiting:
                 self._manifest.check_mine()
             for number, size_bytes, change in waiting:
-                if self._is_read(change):
+                if self.is_read(change):
                     break
                 self._pool.forget(number)
                 path = self._layout.segment(number)
@@ -127,12 +129,12 @@ class Removal:
                 sync_directory(folder)
             if gone:
                 self._quota.gone(gone)
-                self._manifest.forget_retired(gone)
+                self._manifest.forget_files(gone)
             if failed is not None:
                 raise failed
             return freed
 
-    def _is_read(self, change: int) -> bool:
+    def is_read(self, change: int) -> bool:
         """Whether a scan reads a snapshot older than a change. The stream index, which is soon done, is waited for."""
         if not self._pins.holds_before(change):
             return False

@@ -12,12 +12,13 @@ import pyarrow.compute as pc
 import esformat
 from aggregator.base.reports import Traces
 from aggregator.engine.seal.quarantine_file import count_space, damaged_files
-from aggregator.errors import CorruptLogError
-from aggregator.model import QuarantinedBatch
+from aggregator.errors import CorruptLogError, SegmentMissingError
+from aggregator.model import QuarantinedBatch, SegmentInfo, StoredSegment
 from aggregator.storage.files.layout import Layout, manifest_files
 from aggregator.storage.log.file import Frame, list_files, read_file, read_frames
 from aggregator.storage.log.frame import EventsPrefix, FrameKind
-from aggregator.storage.manifest import Manifest
+from aggregator.storage.manifest import Manifest, StoredRows
+from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import Snapshot, Topic
 from aggregator.storage.state.tombstones import erased_spaces
 
@@ -26,18 +27,20 @@ LEAST_SEARCHED_BYTES = 4
 
 
 def look_for(
-    space: bytes, topic: Topic, snapshot: Snapshot, layout: Layout, manifest: Manifest, visible: int
+    space: bytes, topic: Topic, snapshot: Snapshot, pool: SegmentPool, layout: Layout, manifest: Manifest, visible: int
 ) -> Traces:
-    """Search segments, those that are retired included, memory, log, quarantined batches and manifest. The snapshot is
-    pinned.
+    """Search segments, those that are retired and those in the store included, memory, log, quarantined batches and
+    manifest. The snapshot is pinned.
 
     Raises OSError, esformat.CorruptSegmentError for a segment, CorruptLogError for a batch that cannot be read.
     """
-    numbers = [info.number for info in snapshot.segments]
     batches = [piece.batch for part in snapshot.unsealed for piece in part.pieces]
     partitions = {number for number, _ in snapshot.partitions}
-    waiting = [number for number, _, _ in manifest.retired()]
-    held = [number for number in (*numbers, *waiting) if _holds(layout.segment(number), space)]
+    held = [info.number for info in snapshot.segments if _holds(pool, info, space)]
+    stored = {each.number: each for each in StoredRows(manifest).all()}
+    for number, size, _ in manifest.retired():
+        if _holds(pool, stored.get(number, StoredSegment(number, 0, size, local=True)), space):
+            held.append(number)
     batches_aside = [batch for batch in manifest.quarantined() if batch.partition in partitions]
     longer = manifest.keys_with(space)
     in_manifest = sum(_stored(path, space, longer) for path in (*manifest_files(layout.manifest), layout.facts))
@@ -50,11 +53,11 @@ def look_for(
     )  # fmt: skip
 
 
-def _holds(path: Path, space: bytes) -> bool:
+def _holds(pool: SegmentPool, segment: SegmentInfo | StoredSegment, space: bytes) -> bool:
     try:
-        with esformat.open(path, cache_bytes=0) as segment:
-            return segment.find(space) is not None
-    except FileNotFoundError:
+        with esformat.open(pool.source(segment), cache_bytes=0) as opened:
+            return opened.find(space) is not None
+    except SegmentMissingError:
         return False
 
 

@@ -84,13 +84,13 @@ class Rewriter:
             level=1 + max(s.level for s in group), created_us=max(s.created_us for s in group),
             signature=merged_signature([s.signature for s in group]),
         )  # fmt: skip
-        paths = [self._layout.segment(segment.number) for segment in group]
         with self._making(number, topic, group) as out:
             from esformat import tools  # here: slow to import
 
             made = tools.merge(
-                paths, out, properties=self._properties(topic, partition, info, group), progress=self._progress
-            )
+                [self._pool.source(segment) for segment in group], out,
+                properties=self._properties(topic, partition, info, group), progress=self._progress,
+            )  # fmt: skip
             size_bytes, checksum = out.stat().st_size, file_checksum(out)
             with esformat.open(out, cache_bytes=0) as merged:
                 min_ahead, max_ahead = ahead_of_rows(merged)
@@ -116,7 +116,7 @@ class Rewriter:
             from esformat import tools  # here: slow to import
 
             report = tools.erase(
-                self._layout.segment(segment.number), out, spaces,
+                self._pool.source(segment), out, spaces,
                 properties=self._properties(topic, partition, info, [segment]), progress=self._progress,
             )  # fmt: skip
             if not report.ok:

@@ -18,6 +18,7 @@ from aggregator.engine.upkeep.erasure import Erasures
 from aggregator.engine.upkeep.removal import Removal, UnlessRemoved
 from aggregator.engine.upkeep.retention import Expired, Kept, Space, expired, over_limit
 from aggregator.engine.upkeep.rewrite import FirstError, Rewriter, Stopped
+from aggregator.engine.upkeep.tier import Tier
 from aggregator.engine.upkeep.topics import Topics
 from aggregator.errors import SegmentMissingError
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
@@ -62,26 +63,28 @@ class Upkeep:
         self._unmergeable: set[int] = set()  # segments of which merging failed for a reason of their own
         self._merging = FirstError()  # of when it was looked at last
         self.ages = Ages(storage.state, storage.manifest, storage.clock)
+        self.tier = Tier(storage, self.removal, self.ages)
         self._told_waiting = False
 
-    def chores(self) -> tuple[Callable[[], None], Callable[[], None]]:
+    def chores(self) -> tuple[Callable[[], None], ...]:
         """What the scheduler calls again and again."""
-        return self._retain_by_itself, self._compact_by_itself
+        return self._retain_by_itself, self._compact_by_itself, self.tier.work
 
     def stop(self) -> None:
         """Give up what is being rewritten, or parted, soon."""
-        self._rewriter.stopping = self._sealer.stopping = True
+        self._rewriter.stopping = self._sealer.stopping = self.tier.stopping = True
 
     # ------------------------------------------------------------ retention
 
     def usage(self) -> Usage:
         """What the catalog takes on disk."""
-        return self._usage(info for topic in self._topics() for info in self._segments(topic))
+        return self._usage(self.tier.live())
 
     def _usage(self, segments: Iterable[SegmentInfo]) -> Usage:
         usage = measure(
-            self._layout, segments=sum(segment.size_bytes for segment in segments), waiting=self._quota.waiting()
-        )
+            self._layout, segments=sum(s.size_bytes for s in segments if s.number not in self._state.let_go),
+            waiting=self._quota.waiting(),
+        )  # fmt: skip
         self._quota.quarantine_bytes = usage.quarantine
         return usage
 
@@ -127,7 +130,8 @@ class Upkeep:
             gone = {one.segment for one in mine}
             left += [one for one in kept if one not in gone]
             doomed += mine
-        if topics is None and (self._limits.max_bytes is not None or self._limits.min_free_bytes is not None):
+        limited = self._limits.max_bytes is not None or self._limits.min_free_bytes is not None
+        if topics is None and limited and not self.tier.has_store:  # which lets files go, and no events
             doomed += self._over_all(left, sum(one.segment.size_bytes for one in doomed))
         return doomed
 
@@ -295,12 +299,19 @@ class Upkeep:
         except (*NOT_THE_DATA, SegmentMissingError, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001  it is told as a problem, and keeps nothing else
-            damaged = [one for one in group if file_checksum(self._layout.segment(one.number)) != one.checksum]
+            damaged = [one for one in group if self._is_damaged(one)]
             for one in damaged or group:
                 self._unmergeable.add(one.number)
                 message = f"it cannot be merged with others: {type(error).__name__}: {error}"
                 logger.warning("%s: %s; passed over", self._layout.segment(one.number), message)
                 self._manifest.add_problem(Problem(segment_name(one.number), message, "passed over", self._clock()))
+
+    def _is_damaged(self, segment: SegmentInfo) -> bool:
+        """Whether the file of a segment is; one that was let go is told of by others."""
+        try:
+            return file_checksum(self._layout.segment(segment.number)) != segment.checksum
+        except FileNotFoundError:
+            return False
 
     def _merge(self, topic: Topic, group: list[SegmentInfo]) -> SegmentInfo | None:
         """Merge a group and put the result in its place; None without room, or where a part of it is gone meanwhile."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
-from aggregator import InvalidRequestError, Limits, Retention, Roll
+from aggregator import InvalidRequestError, KeepLocal, Limits, Retention, Roll
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,8 @@ class Logs:
 class Store:
     """How the catalog is opened. checkpoint_interval_s: how often its health is looked at; see `/ok`.
 
-    durability, sealing, limits, file_mode: as of `aggregator.open`.
+    durability, sealing, limits, file_mode, store, keep_local, store_cache, ship_interval_s, lease_s: as of
+    `aggregator.open`. standby: follow the store first, and open the catalog when its writer is gone.
     """
 
     durability: str = "fsync"
@@ -123,6 +124,12 @@ class Store:
     file_mode: int | None = None
     limits: Limits = field(default_factory=Limits)
     checkpoint_interval_s: float = 1.0
+    store: str | None = None
+    keep_local: KeepLocal | None = None
+    store_cache: int | None = None
+    ship_interval_s: float | None = None
+    lease_s: float | None = None
+    standby: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 
-from aggregator import Durability, InvalidRequestError, Limits, Retention, Roll
+from aggregator import Durability, InvalidRequestError, KeepLocal, Limits, Retention, Roll
 from aggregator.policy import checked_duration, checked_size
 from aggregator.server.config import plateau_settings
 from aggregator.server.config.settings import Follow, Http, Logs, Otlp, Settings, Store, Tls, Work
@@ -168,7 +168,11 @@ KEYS: Mapping[str, Key] = {
     "log.level": Key(("log", "level"), _choice("debug", "info", "warning", "error"), "lowest level that is logged"),
     "log.format": Key(("log", "format"), _choice("text", "json"), "one JSON object per line, or text"),
     "log.requests": Key(("log", "requests"), _flag, "a line for each request"),
-    "catalog.durability": Key(("catalog", "durability"), _durability, "fsync, interval, interval:200ms or none"),
+    "catalog.durability": Key(("catalog", "durability"), _durability, "fsync, interval, interval:200ms, none or store"),
+    "catalog.store": Key(("catalog", "store"), _text, "address of its store, such as s3://bucket/prefix"),
+    "catalog.ship_interval": Key(("catalog", "ship_interval_s"), _seconds, "how often the log goes there"),
+    "catalog.lease": Key(("catalog", "lease_s"), _seconds, "how long nobody takes over, unless it is renewed"),
+    "catalog.standby": Key(("catalog", "standby"), _flag, "follow the store, and take over when its writer is gone"),
     "catalog.sealing": Key(("catalog", "sealing"), _choice("process", "thread"), "where segments are written"),
     "catalog.file_mode": Key(("catalog", "file_mode"), _mode, "of its files, in octal: 0640 lets a group read"),
     "catalog.memory_bytes": Key(("limits", "memory_bytes"), _size, "unsealed events in memory"),
@@ -186,6 +190,9 @@ KEYS: Mapping[str, Key] = {
     "catalog.storage.monitor": Key(
         ("catalog", "storage_monitor"), _flag, "false: catalog.storage.min_available is off"
     ),
+    "catalog.keep_local.bytes": Key(("keep_local", "bytes"), _size, "of sealed segments, what stays on the disk"),
+    "catalog.keep_local.age": Key(("keep_local", "age_us"), _age, "likewise, by the age of their events"),
+    "catalog.store_cache": Key(("catalog", "store_cache"), _size, "on the disk, what was read of the store"),
     "catalog.checkpoint_interval": Key(("catalog", "checkpoint_interval_s"), _seconds, "how often health is checked"),
     "partition.retain.max_bytes": Key(("retention", "partition_bytes"), _size, "of topics that an append makes"),
     "partition.retain.max_segment_count": Key(("retention", "partition_segments"), _whole, "likewise, segments"),
@@ -294,6 +301,8 @@ def settings_of(values: Values) -> Settings:
             parts.setdefault(part, {})[field] = key.parse(given, name)
     if not parts.get("catalog", {}).pop("storage_monitor", True):
         parts.get("limits", {}).pop("min_available_bytes", None)
+    if "keep_local" in parts:
+        parts.setdefault("catalog", {})["keep_local"] = KeepLocal(**parts["keep_local"])
     catalog = Store(limits=Limits(**parts.get("limits", {})), **parts.get("catalog", {}))
     settings = Settings(
         http=Http(**parts.get("http", {})), work=Work(**parts.get("work", {})), tls=Tls(**parts.get("tls", {})),

@@ -66,6 +66,8 @@ class CatalogFigures(Figures):
         topics = list(stats["topics"].values())
         yield _build()
         yield from _whole_catalog(stats, context)
+        if "store" in stats:
+            yield from _of_store(stats["store"])
         listed = sorted(topics, key=lambda facts: -facts["bytes"])[:MAX_LABELLED]
         yield from _by_topic(listed, time.time() * 1e6)
         partitions = largest_partitions(topics)
@@ -128,6 +130,36 @@ def _whole_catalog(stats: _Facts, context: Context) -> Iterator[Metric]:
         *(_of_follower(stats["follows"]) if stats["follows"] is not None else ()),
     ):
         yield family(name, help_, value)
+
+
+def _of_store(store: _Facts) -> Iterator[Metric]:
+    """Of the object store that has a catalog's segments."""
+    places = ("arrived", "waiting", "let_go", "leaving")
+    for name, help_, key in (
+        ("aggregator_store_segments", "Segments in the store, not there yet, only there, and leaving it", "segments"),
+        ("aggregator_store_bytes", "Their bytes", "bytes"),
+    ):
+        yield labelled(_GAUGE, name, help_, ["place"], [((place,), store[place][key]) for place in places])
+    since, cache = store.get("since_open", {}), store["cache"]
+    for family, name, help_, value in (
+        (_COUNTER, "aggregator_store_pushed_segments", "Segments that arrived in the store", since.get("segments", 0)),
+        (_COUNTER, "aggregator_store_pushed_bytes", "Their bytes", since.get("bytes", 0)),
+        (
+            _COUNTER,
+            "aggregator_store_failures",
+            "Times that the store was of no use to upkeep",
+            since.get("failures", 0),
+        ),
+        (_GAUGE, "aggregator_store_trouble", "1 while it is", int(store.get("problem") is not None)),
+        (_GAUGE, "aggregator_store_cache_bytes", "On disk of what was read of the store", cache["bytes"]),
+        (_COUNTER, "aggregator_store_cache_hits", "Pieces of objects that were found there", cache["hits"]),
+        (_COUNTER, "aggregator_store_cache_misses", "Pieces that were not", cache["misses"]),
+    ):
+        yield family(name, help_, value)
+    requests = [((kind,), count) for kind, count in store["requests"].items() if not kind.startswith("bytes")]
+    traffic = [((way,), store["requests"].get(f"bytes_{way}", 0)) for way in ("up", "down")]
+    yield labelled(_COUNTER, "aggregator_store_requests", "Requests made of the store", ["kind"], requests)
+    yield labelled(_COUNTER, "aggregator_store_traffic_bytes", "Bytes to and from the store", ["way"], traffic)
 
 
 _Figure = tuple[_Family, str, str, float]

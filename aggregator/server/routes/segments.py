@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 import esformat
-from aggregator import Topic
+from aggregator import SegmentMissingError, Topic
 from aggregator.base.allowance import check
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.schemas import json_answer, ref
@@ -21,6 +21,7 @@ from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.params import Params
 from aggregator.server.routes.events import TOPIC
 from aggregator.server.services.column_facts import column_facts
+from esformat import Source
 from esformat.parts import anatomy
 
 _SEGMENT = parameter("segment", "Number of a segment", where="path", kind="integer", example=1, minimum=0)
@@ -55,7 +56,7 @@ def routes(context: Context) -> list[Route]:
 async def segment_anatomy(context: Context, request: Request) -> Response:
     Params(request, [])
 
-    def look(topic: Topic, number: int, path: Path) -> dict[str, Any]:
+    def look(topic: Topic, number: int, path: Path | Source) -> dict[str, Any]:
         with esformat.open(path, cache_bytes=0) as segment:
             info = segment.info()
         erased = set(topic.erasures())
@@ -65,7 +66,7 @@ async def segment_anatomy(context: Context, request: Request) -> Response:
             if isinstance(space, str) and space not in erased:
                 part["facts"]["first_space"] = space
         facts = {name: info[name] for name in ("events", "spaces", "codec")}
-        return {"segment": number, "file": path.name, **facts, **found}
+        return {"segment": number, "file": Path(path.name).name, **facts, **found}
 
     return await _of_file(context, request, look)
 
@@ -79,7 +80,7 @@ async def segment_anatomy(context: Context, request: Request) -> Response:
 async def verify_segment(context: Context, request: Request) -> Response:
     Params(request, [])
 
-    def verify(topic: Topic, number: int, path: Path) -> dict[str, Any]:
+    def verify(topic: Topic, number: int, path: Path | Source) -> dict[str, Any]:
         report = esformat.verify(path, progress=lambda done, whole: check())
         facts = {name: getattr(report, name) for name in ("ok", "events", "blocks", "size_bytes")}
         return {**facts, "problems": [asdict(problem) for problem in report.problems]}
@@ -97,7 +98,7 @@ async def verify_segment(context: Context, request: Request) -> Response:
 async def segment_columns(context: Context, request: Request) -> Response:
     Params(request, [])
 
-    def look(topic: Topic, number: int, path: Path) -> dict[str, Any]:
+    def look(topic: Topic, number: int, path: Path | Source) -> dict[str, Any]:
         if any(each["state"] == "erasing" for each in topic.segments() if each["segment"] == number):
             raise ProblemError(409, "segment-erasing", "the segment may hold events that are being erased",
                                "look again when they are gone")  # fmt: skip
@@ -107,7 +108,9 @@ async def segment_columns(context: Context, request: Request) -> Response:
     return await _of_file(context, request, look)
 
 
-async def _of_file(context: Context, request: Request, look: Callable[[Topic, int, Path], dict[str, Any]]) -> Response:
+async def _of_file(
+    context: Context, request: Request, look: Callable[[Topic, int, Path | Source], dict[str, Any]]
+) -> Response:
     """What `look` finds in the file of the segment that the path names. Raises ProblemError, 404."""
     name, given = request.path_params["topic"], request.path_params["segment"]
     missing = ProblemError(404, "no-such-segment", f"topic {name!r} has no segment {given[:40]}",
@@ -121,7 +124,7 @@ async def _of_file(context: Context, request: Request, look: Callable[[Topic, in
             raise missing
         try:
             return look(topic, number, (context.originals or {}).get(number, path))
-        except FileNotFoundError:
+        except (FileNotFoundError, SegmentMissingError):
             raise missing from None
 
     return JSONResponse(await context.reads.run(run))

@@ -72,6 +72,7 @@ class Layout:
         self.segments = root / "segments"
         self.quarantine = root / "quarantine"
         self.reserve = root / "reserve"
+        self.cache = root / "cache"
         self.following = root / "following.json"
 
     def segment(self, number: int) -> Path:

@@ -20,7 +20,7 @@ PRIVATE = 0o600
 _DEPTH = 3  # of the files of a catalog below its root
 _OF_A_CATALOG = (
     "catalog.facts", "writer.lock", "readers.lock", "sealing.json", "log", "segments", "staging", "quarantine",
-    "reserve", "following.json",
+    "reserve", "cache", "following.json",
 )  # fmt: skip
 
 

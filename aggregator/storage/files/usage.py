@@ -15,7 +15,7 @@ from aggregator.storage.files.layout import Layout, manifest_files
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Bytes on disk. segments: live ones; waiting: retired ones that a scan still reads; manifest: with the copy of its
-    facts beside it; reserve: kept for a full disk; free: left on the disk.
+    facts beside it; reserve: kept for a full disk; cache: what was read of the store; free: left on the disk.
     """
 
     segments: int
@@ -24,6 +24,7 @@ class Usage:
     manifest: int
     quarantine: int
     reserve: int
+    cache: int
     free: int
 
     @property
@@ -34,20 +35,28 @@ class Usage:
     @property
     def other(self) -> int:
         """What is no segment."""
-        return self.log + self.manifest + self.quarantine + self.reserve
+        return self.log + self.manifest + self.quarantine + self.reserve + self.cache
 
 
 def measure(layout: Layout, *, segments: int, waiting: int) -> Usage:
     """Look. What the segments take is known: it stands in the manifest."""
     return Usage(
         segments, waiting, sum(sizes_in(layout.log)), sum(_manifest_sizes(layout)), sum(sizes_in(layout.quarantine)),
-        sum(sizes_in(layout.reserve)), free_bytes(layout.root),
+        sum(sizes_in(layout.reserve)), sum(sizes_below(layout.cache)), free_bytes(layout.root),
     )  # fmt: skip
 
 
 def free_bytes(directory: Path) -> int:
     """Bytes that are left on the disk of a directory."""
     return shutil.disk_usage(directory).free
+
+
+def sizes_below(directory: Path) -> Iterator[int]:
+    """Bytes of each file in the folders of a directory, which need not be there."""
+    with contextlib.suppress(FileNotFoundError):
+        for folder in os.scandir(directory):
+            if folder.is_dir():
+                yield from sizes_in(Path(folder.path))
 
 
 def _manifest_sizes(layout: Layout) -> Iterator[int]:

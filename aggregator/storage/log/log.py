@@ -7,6 +7,7 @@ hands over to the next. There is no thread of the log's own. `spec/log.md` has t
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections import deque
 from collections.abc import Mapping
@@ -52,6 +53,17 @@ class Guard(Protocol):
         """Raises CatalogLockedError where another process may write to the catalog."""
 
 
+class Shipping(Protocol):
+    """Brings the log to a store."""
+
+    @property
+    def shipped(self) -> int:
+        """The position behind the last byte that is there."""
+
+    def hold(self, end: int) -> None:
+        """Return when what is written up to `end` may be acknowledged. Raises LogFailedError: then it never will be."""
+
+
 class Log:
     """The log of a catalog, open for appending. Safe to share between threads."""
 
@@ -64,13 +76,15 @@ class Log:
         position: int,
         file_bytes: int,
         guard: Guard | None = None,
+        shipping: Shipping | None = None,
     ) -> None:
         """Start a new file at `position`. Raises OSError.
 
         files: those that are there, oldest first. file_bytes: of a file that gets a successor.
         guard: asked before anything is written, and again before it is acknowledged.
+        shipping: asked before anything is acknowledged; files stay until it has them.
         """
-        self._guard = guard
+        self._guard, self._shipping = guard, shipping
         self._file_bytes = file_bytes
         self._directory = directory
         self._durability = durability
@@ -133,6 +147,12 @@ class Log:
     def failure(self) -> LogFailedError | None:
         """Why nothing can be appended any more; None while all is well."""
         return self._failure
+
+    def fail(self, error: LogFailedError) -> None:
+        """Take nothing more in, and say why."""
+        with self._lock:
+            if self._failure is None:
+                self._failure = error
 
     def pinning(self, sealed: Mapping[int, int]) -> list[int]:
         """Partitions whose unsealed events keep the oldest file."""
@@ -295,9 +315,28 @@ class Log:
 
         Raises OSError, LogFailedError.
         """
+        sync = self._durability.is_synced
+        if self._shipping is not None:
+            self._commit_files(buffers, self._files[-1].end, sync=sync)  # the mark says no more than before
+            try:
+                self._shipping.hold(end)
+            except BaseException as error:
+                if isinstance(error, LogFailedError):
+                    self._failure = error
+                elif self._failure is None:  # the store may have it
+                    self._refuse(error, "was interrupted while it went to the store")
+                raise
+            buffers, sync = [], False
+        try:
+            self._commit_files(buffers, end, sync=sync)
+        except BaseException as error:
+            if self._shipping is not None and self._commits.marked != end and self._failure is None:
+                self._refuse(error, "could not be marked as acknowledged")  # and not cut back: the store has it
+            raise
+
+    def _commit_files(self, buffers: list[bytes], end: int, *, sync: bool) -> None:
         files, mark = (self._descriptor, self._mark), encode_mark(end)
         lock = None if self._guard is None else self._guard.named
-        sync = self._durability.mode == "fsync"
         while True:
             if self._commits.commit(files, buffers, mark, end, sync, lock):
                 raise _os_error(self._commits.failed)
@@ -474,7 +513,29 @@ class Log:
 
     def releasable(self, sealed: Mapping[int, int]) -> bool:
         """Whether `release` would delete a file."""
-        return len(self._files) > 1 and self._files[0].is_sealed(sealed)
+        shipped = self._shipping is None or self._files[0].end <= self._shipping.shipped
+        return len(self._files) > 1 and shipped and self._files[0].is_sealed(sealed)
+
+    def needed(self, sealed: Mapping[int, int]) -> int:
+        """The position of the oldest frame that may hold events that lie in no segment; as `release` takes it."""
+        for file in list(self._files):
+            if not file.is_sealed(sealed):
+                return file.position + FILE_HEADER_BYTES
+        return self.end
+
+    def read(self, position: int, end: int, most_bytes: int) -> list[tuple[int, bytes]]:
+        """What was written between two positions, as pieces that lie together, the first so many bytes. Raises
+        OSError.
+        """
+        pieces: list[tuple[int, bytes]] = []
+        for file in list(self._files):
+            first = max(position, file.position + FILE_HEADER_BYTES)
+            last = end if file is self._files[-1] else min(file.end, end)
+            last = min(last, first + most_bytes)
+            if first < last:
+                pieces.append((first, _read(file.path, first - file.position, last - first)))
+                most_bytes -= last - first
+        return pieces
 
     def release(self, sealed: Mapping[int, int]) -> int:
         """Delete the oldest files whose events all lie in segments; gives the bytes that came free.
@@ -520,6 +581,15 @@ class Log:
             finally:
                 with self._changes:
                     self.leave_to_parent()
+
+
+def _read(path: Path, at: int, length: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(at)
+        data = file.read(length)
+    if len(data) != length:
+        raise OSError(errno.EIO, "the log's file ends early", str(path))
+    return data
 
 
 def _wake(entry: Entry) -> None:

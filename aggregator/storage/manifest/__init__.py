@@ -3,23 +3,39 @@
 from aggregator.storage.manifest.database import REBUILD, RECOVER, open_database
 from aggregator.storage.manifest.fact_rows import FactRows
 from aggregator.storage.manifest.incarnation_rows import IncarnationRows
-from aggregator.storage.manifest.manifest import CLOCK, IDENTITY, UNSYNCED, WRITTEN, Contents, Edit, Manifest
+from aggregator.storage.manifest.manifest import (
+    CLOCK,
+    IDENTITY,
+    LOST,
+    STORE,
+    UNSYNCED,
+    WRITTEN,
+    Contents,
+    Copy,
+    Edit,
+    Manifest,
+)
 from aggregator.storage.manifest.pipe_rows import PipeRows
+from aggregator.storage.manifest.stored_rows import StoredRows
 from aggregator.storage.manifest.strangers import refuse_strangers
 
 __all__ = [
     "CLOCK",
     "IDENTITY",
+    "LOST",
     "REBUILD",
     "RECOVER",
+    "STORE",
     "UNSYNCED",
     "WRITTEN",
     "Contents",
+    "Copy",
     "Edit",
     "FactRows",
     "IncarnationRows",
     "Manifest",
     "PipeRows",
+    "StoredRows",
     "open_database",
     "refuse_strangers",
 ]

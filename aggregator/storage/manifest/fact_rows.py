@@ -11,6 +11,7 @@ from aggregator.storage.manifest import rows
 from aggregator.storage.manifest.facts import Settings
 from aggregator.storage.manifest.manifest import IDENTITY, UNSYNCED, Manifest
 from aggregator.storage.manifest.pipe_rows import PipeRows
+from aggregator.storage.manifest.stored_rows import StoredRows
 
 
 class FactRows:
@@ -28,7 +29,8 @@ class FactRows:
         return self._kinds[kind]()
 
     def _settings(self) -> list[Settings]:
-        return [Settings(self._manifest.get(IDENTITY) or "", self._manifest.get(UNSYNCED) == "1")]
+        unsynced = self._manifest.get(UNSYNCED) == "1"
+        return [Settings(self._manifest.get(IDENTITY) or "", unsynced, StoredRows(self._manifest).settings())]
 
     def _topics(self) -> list[TopicInfo]:
         with self._manifest.reading() as db:

@@ -19,7 +19,7 @@ from aggregator.base.common_type import LARGEST
 from aggregator.base.names import check_name
 from aggregator.errors import CorruptManifestError, UnknownVersionError
 from aggregator.model import LAST, PartitionInfo, PipeInfo, SchemaInfo, Tombstone, TopicInfo
-from aggregator.policy import Retention, Roll
+from aggregator.policy import Retention, Roll, StoreSettings
 from aggregator.storage.files.checksum import checksum64
 from esformat import EsdbError
 from esformat.parts import EventSchema, make_schema
@@ -54,10 +54,12 @@ class Settings:
     """Of the catalog as a whole. identity: what tells it from others.
 
     unsynced: whether the last run acknowledged appends before they were synced, and did not end well.
+    store: where its segments lie besides the disk.
     """
 
     identity: str = ""
     unsynced: bool = False
+    store: StoreSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +161,15 @@ def _check_unique(facts: Facts, settings: int) -> None:
 
 
 def _of_settings(settings: Settings) -> dict[str, Any]:
-    return asdict(settings)
+    facts: dict[str, Any] = {"identity": settings.identity, "unsynced": settings.unsynced}
+    return facts if settings.store is None else facts | {"store": settings.store.to_json()}
 
 
 def _settings(facts: dict[str, Any]) -> Settings:
     if not _IDENTITY.fullmatch(facts["identity"]):
         raise ValueError("an identity has 16 hexadecimal digits")
-    return Settings(facts["identity"], _truth(facts["unsynced"]))
+    store = StoreSettings.from_json(facts["store"]) if "store" in facts else None
+    return Settings(facts["identity"], _truth(facts["unsynced"]), store)
 
 
 def _of_topic(topic: TopicInfo) -> dict[str, Any]:

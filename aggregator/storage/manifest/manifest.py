@@ -24,9 +24,12 @@ from aggregator.storage.manifest import rows
 from aggregator.storage.manifest.transactions import Transactions, count_change, last_change, makes_room
 from esformat.parts import EventSchema
 
-IDENTITY, UNSYNCED, CLOCK, WRITTEN = "identity", "unsynced", "clock", "written"
+LOST = "lost"
+"""Of a catalog that came from a store: whether what was acknowledged may not all be here, "1" or not."""
+IDENTITY, UNSYNCED, CLOCK, WRITTEN, STORE = "identity", "unsynced", "clock", "written", "store"
 """Facts of the catalog: what tells it from others, in hexadecimal; whether what the last run acknowledged may be gone,
-"1" or "0"; what is believed of the clock, as JSON; where the last run wrote its log, as `reserve` tells it.
+"1" or "0"; what is believed of the clock, as JSON; where the last run wrote its log, as `reserve` tells it; the
+settings of its store, as JSON.
 """
 _PARTITION = "SELECT number, topic, name, sealed_index FROM partitions WHERE topic = ? AND name = ?"
 _KEYS = (
@@ -56,6 +59,16 @@ class Contents:
     tombstones: list[Tombstone]
     retired: list[int]
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The whole manifest at one moment, as an SQLite file that needs no other beside it; and what files it names."""
+
+    image: bytes
+    change: int
+    segments: list[SegmentInfo]
+    quarantined: list[QuarantinedBatch]
 
 
 @dataclass(slots=True)
@@ -90,7 +103,7 @@ class Manifest(Transactions):
     @makes_room
     def put(self, key: str, value: str) -> None:
         """Keep a fact of the catalog."""
-        with self.writing(*["catalog"] * (key in (IDENTITY, UNSYNCED))) as db:
+        with self.writing(*["catalog"] * (key in (IDENTITY, UNSYNCED, STORE))) as db:
             db.execute("INSERT OR REPLACE INTO catalog VALUES (?, ?)", (key, value))
 
     # ------------------------------------------------------------ reading
@@ -108,6 +121,14 @@ class Manifest(Transactions):
                 count=int(db.execute("SELECT count(*) FROM segments").fetchone()[0]),
                 tombstones=rows.tombstones(db),
             )
+
+    def copy(self) -> Copy:
+        """All of it, to be kept elsewhere."""
+        with self.reading() as db:
+            change = last_change(db)
+            image = bytearray(db.serialize())
+            image[18:20] = b"\1\1"  # its versions, of a file without a write-ahead log of its own
+            return Copy(bytes(image), change, rows.segments(db, -1), rows.quarantined(db))
 
     def change(self) -> int:
         """The number of the last change of segments, topics or tombstones: cheap to ask, for readers that follow."""
@@ -135,9 +156,19 @@ class Manifest(Transactions):
             return rows.producers(db)
 
     def retired(self) -> list[tuple[int, int, int]]:
-        """Segments that are retired and whose files may still be there: number, bytes, change."""
+        """Segments that are retired and whose files or objects may still be there: number, bytes, change."""
         with self.reading() as db:
             return list(db.execute("SELECT number, size_bytes, change FROM retired ORDER BY change, number"))
+
+    def retired_files(self) -> list[tuple[int, int, int]]:
+        """The same, those whose files may still be on the disk."""
+        with self.reading() as db:
+            return list(
+                db.execute(
+                    "SELECT number, r.size_bytes, change FROM retired r LEFT JOIN stored USING (number) "
+                    "WHERE ifnull(local, 1) ORDER BY change, number"
+                )
+            )
 
     def quarantined(self) -> list[QuarantinedBatch]:
         """Batches that could not be sealed, in the order in which they were set aside."""
@@ -327,16 +358,27 @@ class Manifest(Transactions):
             count_change(db)
 
     @makes_room
-    def forget_retired(self, numbers: Iterable[int]) -> None:
-        """Retired segments whose files are gone."""
+    def forget_files(self, numbers: Iterable[int]) -> None:
+        """The files of retired segments are gone; those in the store stay retired until that is rid of them."""
+        gone = [(number,) for number in numbers]
         with self.writing() as db:
-            db.executemany("DELETE FROM retired WHERE number = ?", [(number,) for number in numbers])
+            db.executemany("UPDATE stored SET local = 0 WHERE number = ?", gone)
+            db.executemany("DELETE FROM retired WHERE number = ? AND number NOT IN (SELECT number FROM stored)", gone)
+
+    @makes_room
+    def forget_objects(self, numbers: Iterable[int]) -> None:
+        """Of retired segments neither a file nor an object is left."""
+        gone = [(number,) for number in numbers]
+        with self.writing() as db:
+            db.executemany("DELETE FROM retired WHERE number = ?", gone)
+            db.executemany("DELETE FROM stored WHERE number = ?", gone)
 
     def correct_segment(self, segment: SegmentInfo) -> None:
         """Take in a segment file that came in the place of another under its number."""
         with self.writing("partition") as db:
             change = count_change(db)
             db.execute("DELETE FROM segments WHERE number = ?", (segment.number,))
+            db.execute("DELETE FROM stored WHERE number = ?", (segment.number,))  # the object is of the other
             rows.put_segment(db, segment, change)
 
     @makes_room

@@ -168,6 +168,11 @@ class Transactions:
                     self._connection.execute("ROLLBACK")
                 raise
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether kinds of facts changed that nobody has taken."""
+        return bool(self._changed)
+
     def take_changed(self) -> set[str]:
         """Kinds of facts, as `aggregator.storage.manifest.facts` has them, that changed since this was asked last."""
         with self._lock:

@@ -162,13 +162,13 @@ def ahead_of_rows(segment: esformat.Segment) -> tuple[int, int]:
     return low, high
 
 
-def index_spans(path: Path, info: SegmentInfo) -> list[tuple[int, int]]:
+def index_spans(place: Path | esformat.Source, info: SegmentInfo) -> list[tuple[int, int]]:
     """The record indexes [first, end) of a segment's events, in as few spans as there are: those of one family can
     have gaps. Reads the file where it must. Raises CorruptSegmentError, OSError.
     """
     if info.rows == info.last_index + 1 - info.first_index:
         return [(info.first_index, info.last_index + 1)]
-    with esformat.open(path, cache_bytes=0) as segment:
+    with esformat.open(place, cache_bytes=0) as segment:
         indexes = np.sort(segment.scan(columns=[RECORD_INDEX]).to_table()[RECORD_INDEX].to_numpy())
     edges = np.flatnonzero(np.diff(indexes) > 1)
     firsts, ends = indexes[np.concatenate([[0], edges + 1])], indexes[np.concatenate([edges, [-1]])] + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from threading import Lock
 
 import pyarrow as pa
@@ -12,9 +13,11 @@ from aggregator.base.allowance import check
 from aggregator.base.merge import numbers
 from aggregator.base.window_budget import WindowBudget
 from aggregator.errors import SegmentMissingError
-from aggregator.model import RECORD_INDEX, SegmentInfo
+from aggregator.model import RECORD_INDEX, SegmentInfo, StoredSegment
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.segments.row_indexes import RowIndexes
+from aggregator.storage.store.objects import Objects, ObjectSource
+from esformat import SegmentChangedError, Source
 from esformat.parts import Handles, SharedFile
 
 OPEN_SEGMENTS = 256
@@ -28,13 +31,17 @@ class SegmentPool:
     here can be read by the scans that hold it as long as its file is there.
     """
 
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
+    def __init__(self, layout: Layout, objects: Objects) -> None:
+        """objects: the catalog's store, where segments are read that have no file."""
+        self._layout, self._objects = layout, objects
         self.windows = WindowBudget()
         """Memory of what scans hold for those who read them."""
         self._handles = Handles()
         self._lock = Lock()
         self._open: OrderedDict[int, esformat.Segment] = OrderedDict()
+        self.begun: set[tuple[int, bytes]] = set()
+        """Segments of the store and spaces of which the history was fetched: what is needed of it is in the cache."""
+        self._far: set[int] = set()  # of those that are open: read from the store
         self._indexes: OrderedDict[int, RowIndexes] = OrderedDict()
 
     def get(self, info: SegmentInfo) -> esformat.Segment:
@@ -42,20 +49,45 @@ class SegmentPool:
         segment = self._open.get(info.number)
         if segment is not None:
             return segment
-        path = self._layout.segment(info.number)
+        source = self.source(info)
+        segment = esformat.open(source)
+        with self._lock:
+            if isinstance(source, ObjectSource):
+                self._far.add(info.number)
+            self._open[info.number] = segment
+            while len(self._open) > OPEN_SEGMENTS:
+                self._far.discard(self._open.popitem(last=False)[0])
+        return segment
+
+    def opened(self, info: SegmentInfo) -> esformat.Segment | None:
+        """A segment if it is open; None where it has to be opened first."""
+        return self._open.get(info.number)
+
+    def is_far(self, info: SegmentInfo) -> bool:
+        """Whether a segment is read from the store."""
+        if info.number in self._open:
+            return info.number in self._far
+        return self._objects.settings is not None and not self._layout.segment(info.number).exists()
+
+    def source(self, segment: SegmentInfo | StoredSegment) -> Source:
+        """The bytes of a segment: its file, or else its object in the store. Raises as `get`."""
+        path = self._layout.segment(segment.number)
         try:
-            segment = esformat.open(SharedFile(self._handles, str(path)))
+            return _File(self._handles, str(path), lambda: self._objects.source(segment))
         except (FileNotFoundError, IsADirectoryError):
+            stored = self._objects.source(segment)
+            if stored is not None:
+                return stored
+            which = (
+                ""
+                if isinstance(segment, StoredSegment)
+                else (f" with record indexes {segment.first_index} to {segment.last_index}")
+            )
             raise SegmentMissingError(
-                f"the segment with record indexes {info.first_index} to {info.last_index} is missing",
+                f"the segment{which} is missing",
                 path=str(path),
                 hint="restore it from a copy; `aggregator verify` lists what is missing",
             ) from None
-        with self._lock:
-            self._open[info.number] = segment
-            while len(self._open) > OPEN_SEGMENTS:
-                self._open.popitem(last=False)
-        return segment
 
     def row_indexes(self, info: SegmentInfo) -> RowIndexes:
         """The record index of each row of a segment. Raises what `Allowance.check` does, too."""
@@ -77,6 +109,7 @@ class SegmentPool:
         """Keep a segment open no longer than the scans that read it need."""
         with self._lock:
             self._open.pop(number, None)
+            self._far.discard(number)
             self._indexes.pop(number, None)
         self._handles.forget(str(self._layout.segment(number)))
 
@@ -84,8 +117,28 @@ class SegmentPool:
         """Forget all."""
         with self._lock:
             self._open.clear()
+            self._far.clear()
+            self.begun.clear()
             self._indexes.clear()
         self._handles.close()
+
+
+class _File(SharedFile):
+    """A segment's file; once that was let go, the object in its place."""
+
+    def __init__(self, handles: Handles, path: str, stored: Callable[[], Source | None]) -> None:
+        super().__init__(handles, path)
+        self._stored = stored
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Bytes [offset, offset + length)."""
+        try:
+            return super().read_at(offset, length)
+        except SegmentChangedError:
+            stored = self._stored()
+            if stored is None:
+                raise
+            return stored.read_at(offset, length)
 
 
 def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -191,7 +191,9 @@ class CatalogState:
         self._by_number: dict[int, Topic] = {}
         self.partitions: dict[int, tuple[Topic, Partition]] = {}
         self.segment_bytes = 0
-        """Of the files of all segments, in a writer."""
+        """Of the files of all segments that are on the disk, in a writer."""
+        self.let_go: dict[int, int] = {}
+        """Segments that lie in the store alone, and their bytes, in a writer."""
         for info in contents.topics:
             self.add_topic(info)
         for schema in contents.schemas:
@@ -228,6 +230,7 @@ class CatalogState:
         with self.view_lock:
             self.change = max(self.change, change)
             self.segment_bytes -= topic.segments.size_bytes
+            self.segment_bytes += sum(self.let_go.pop(info.number, 0) for info in topic.segments.view())
             topic.segments, topic.schemas, topic.tombstones = SegmentTable(), {}, {}
             size = 0
             for partition in topic.partitions.values():
@@ -334,13 +337,26 @@ class CatalogState:
         with self.view_lock:
             self.change = max(self.change, change)
             before = topic.segments.size_bytes
+            retired = tuple(retired)
             topic.segments.remove(retired)
             topic.segments.add(added)
             self.segment_bytes += topic.segments.size_bytes - before
+            self.segment_bytes += sum(self.let_go.pop(number, 0) for number in retired)
             for number, index in sealed.items():
                 partition = self.partitions[number][1]
                 partition.sealed_index = index
                 partition.sealing = None
+
+    def set_let_go(self, info: SegmentInfo, *, gone: bool) -> None:
+        """Know that a segment has no file on the disk any more, or has one again. Retired ones do not count."""
+        with self.view_lock:
+            if info.number not in self.partitions[info.partition][0].segments:
+                return
+            if gone and info.number not in self.let_go:
+                self.let_go[info.number] = info.size_bytes
+                self.segment_bytes -= info.size_bytes
+            elif not gone:
+                self.segment_bytes += self.let_go.pop(info.number, 0)
 
     def take_over(
         self, added: dict[int, list[SegmentInfo]], retired: Iterable[int], sealed: dict[int, int], change: int

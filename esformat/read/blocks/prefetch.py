@@ -8,7 +8,7 @@ announced. A small answer is thereby fetched at once, and a long one by several 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
@@ -69,6 +69,25 @@ def announce_groups(reader: Reader, query: Query, groups: Iterable[list[list[Str
     for (_, before), (start, stop) in pairwise(sorted(places)):
         if again is not None and start < before:  # the block in which one group ends and the next begins
             again(start, min(before, stop))
+
+
+def at_hand(reader: Reader, stretches: Sequence[Stretch]) -> bool:
+    """Whether stretches can be read without waiting for a source far away."""
+    if reader.announce is None:
+        return True
+    look = getattr(reader.source, "has", None)
+    if look is None:
+        return False
+    first, last = _stretch(reader, stretches[0]), _stretch(reader, stretches[-1])
+    return bool(look(first[0], last[1]))
+
+
+def announce_stretches(reader: Reader, stretches: Iterable[Stretch], most_bytes: int) -> None:
+    """All bytes of stretches, if they are few: what a scan of them will read first."""
+    places = join((_stretch(reader, stretch) for stretch in stretches), GAP_BYTES)
+    if reader.announce is not None and sum(stop - start for start, stop in places) <= most_bytes:
+        for start, stop in places:
+            reader.announce(start, stop)
 
 
 def _end_of(reader: Reader, stretch: Stretch, limit: int, reverse: bool) -> Stretch:

@@ -19,9 +19,9 @@ from aggregator.cli import main
 from aggregator.server import RunningServer, Settings
 from aggregator.server.config.settings import Http
 
-SHOWN_ELSEWHERE = {"bench", "serve", "follow", "promote", "quarantine", "completion"}
-"""They take seconds, run until they are stopped, need a catalog that no gate lets through, a second one, or write to a
-home.
+SHOWN_ELSEWHERE = {"bench", "serve", "follow", "promote", "quarantine", "store", "restore", "completion"}
+"""They take seconds, run until they are stopped, need a catalog that no gate lets through, a second one, a store, or
+write to a home.
 """
 ENDLESS = " -f"
 SERVER = "http://127.0.0.1:3030"

@@ -67,6 +67,7 @@ _CALLERS = (
     (UsageError, 400, "invalid-request"),
 )
 _SERVERS = (
+    (aggregator.FencedError, 503, "fenced", "another server has taken the catalog over"),
     (aggregator.LogFailedError, 503, "log-failed", "the log cannot be written"),
     (aggregator.ManifestFailedError, 503, "manifest-failed", "the manifest cannot be read or written just now"),
     (EsdbError, 500, "damaged", "stored data cannot be read"),

@@ -15,9 +15,12 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from served import served
+from waiting import until
 
-from aggregator.server import Settings
+import aggregator
+from aggregator.server import RunningServer, Settings
 from aggregator.server.bodies.shared.refusals import CHANGES, LOSSES
+from aggregator.server.config.settings import Http
 from aggregator.server.config.sources import settings_of
 from aggregator.server.metrics import figures as module
 from aggregator.storage.files.following import Following
@@ -42,6 +45,28 @@ def figures(web):
         for family in text_string_to_metric_families(answer.text)
         for sample in family.samples
     }
+
+
+def test_figures_of_a_store(tmp_path):
+    """Of a catalog that has one: what is there and what is not, and what is asked of it."""
+    settings = settings_of({"catalog.store": (tmp_path / "bucket").as_uri(), "catalog.keep_local.bytes": "0"})
+    catalog = aggregator.open(
+        tmp_path / "data", store=settings.catalog.store, keep_local=settings.catalog.keep_local,
+        store_cache=settings.catalog.store_cache,
+    )  # fmt: skip
+    with catalog, RunningServer(catalog, Settings(http=Http(bind="127.0.0.1:0"))) as server:
+        catalog.create_topic("t").append([{"space": "a", "timestamp": 1}])
+        catalog.seal()
+        until(lambda: catalog.store.status()["let_go"]["segments"] == 1)
+        with httpx.Client(base_url=server.url) as web:
+            found = figures(web)
+    assert found["aggregator_store_segments", ("place", "arrived")] == 1
+    assert found["aggregator_store_segments", ("place", "waiting")] == 0
+    assert found["aggregator_store_bytes", ("place", "let_go")] > 0
+    assert found["aggregator_store_pushed_segments_total",] == 1
+    assert found["aggregator_store_requests_total", ("kind", "puts")] >= 1
+    assert found["aggregator_store_traffic_bytes_total", ("way", "up")] > 0
+    assert found["aggregator_store_trouble",] == 0
 
 
 def test_figures(server, web):

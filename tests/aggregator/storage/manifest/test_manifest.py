@@ -94,7 +94,7 @@ def test_retired_segments(manifest):
     change = manifest.apply(Edit(retired=[1], reason="retention"))
     assert [s.number for s in manifest.load().segments] == [2]
     assert manifest.retired() == [(1, 1000, change)]
-    manifest.forget_retired([1])
+    manifest.forget_files([1])
     assert manifest.retired() == []
 
 

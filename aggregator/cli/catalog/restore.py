@@ -1,0 +1,42 @@
+"""`aggregator restore`: bring a catalog back from its store."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+import aggregator
+from aggregator.cli.shared.opened import parsed_time
+from esformat.cli.parts import count, json_option, progress, say, say_json, warn
+
+_EXAMPLES = """\b
+Examples:
+  aggregator restore s3://bucket/prefix data
+  aggregator restore s3://bucket/prefix data --at 2026-11-27T03:00:00Z
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("store")
+@click.argument("directory", type=click.Path())
+@click.option("--at", metavar="TIME", help="As it was then: ISO 8601, UTC unless it names a zone. Default: now.")
+@json_option
+def restore(store: str, directory: str, at: str | None, as_json: bool) -> int:
+    """Bring the catalog whose store is at the address STORE back into DIRECTORY, which is empty or not there.
+
+    With record indexes, producers, policies and pipes. Where this was interrupted, it goes on. The catalog in the
+    directory is one of its own then, without a store. What of the store is damaged or missing is told, and the rest
+    comes back: exit status 1.
+    """
+    with progress("restoring") as show:
+        report = aggregator.restore(store, directory, at=parsed_time(at), progress=show)
+    if as_json:
+        say_json(asdict(report))
+    else:
+        say(f"{directory}: {count(report.segments, 'segment')}, {report.size_bytes:,} bytes")
+        if not report.complete:
+            say("what was acknowledged since the last object of the log was put is not in it; see --json for the time")
+        for one in report.lacking:
+            warn(f"{store}/{one.name}: {one.message}")
+    return 1 if report.lacking else 0

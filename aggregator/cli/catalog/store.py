@@ -1,0 +1,168 @@
+"""`aggregator store`: the object store that has a catalog's segments besides the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+import aggregator
+from aggregator.cli.shared.opened import catalog_argument, looking, policy, reading, writing
+from esformat.cli.parts import Group, Pair, count, json_option, moment, progress, say, say_json, size, warn
+
+_EXAMPLES = """\b
+Examples:
+  aggregator store set data --address s3://bucket/shop --keep-local bytes=50GiB
+  aggregator store status data
+  aggregator store push data
+  aggregator store evict data clicks --keep-local age=7d
+  aggregator store fetch data clicks
+  aggregator store verify data --read
+  aggregator store gc data --dry-run
+"""
+keep_local_option = click.option(
+    "--keep-local", type=Pair(), multiple=True, metavar="WHAT=LIMIT",
+    help="What stays on the disk: bytes, age; e.g. bytes=50GiB; none: no limit. Repeatable.",
+)  # fmt: skip
+_topic = click.argument("topic", required=False)
+
+
+@click.group(cls=Group, epilog=_EXAMPLES)
+def store() -> None:
+    """Keep a catalog's sealed segments in an object store: S3, GCS, Azure or a directory.
+
+    An open catalog does it by itself: segments go up soon after they are sealed, files go as --keep-local says, and
+    what was removed from the catalog leaves the store. These verbs tell of it, and do it now.
+    """
+
+
+@store.command("set", epilog=_EXAMPLES)
+@catalog_argument
+@click.option("--address", metavar="URL", help="Where it is: s3://, gs://, az:// or file://, with a prefix of its own.")
+@keep_local_option
+@click.option("--cache", metavar="SIZE", help="What may be kept on the disk of what is read of it. Default: 1 GiB.")
+@json_option
+def set_(catalog: str, address: str | None, keep_local: Sequence[tuple[str, str]], cache: str | None,
+         as_json: bool) -> None:  # fmt: skip
+    """Give CATALOG a store, or change what of it stays on the disk. What is not given stays as it is."""
+    with aggregator.open(catalog, store=address, keep_local=policy(keep_local), store_cache=cache) as opened:
+        _tell(opened.store.status(), as_json)
+
+
+@store.command(epilog=_EXAMPLES)
+@catalog_argument
+@json_option
+def status(catalog: str, as_json: bool) -> None:
+    """Show where the store of CATALOG is, and how much is there, not there yet, and only there."""
+    with reading(catalog) as opened:
+        _tell(opened.store.status(), as_json)
+
+
+@store.command(epilog=_EXAMPLES)
+@catalog_argument
+@json_option
+def push(catalog: str, as_json: bool) -> None:
+    """Put every sealed segment of CATALOG into its store that is not there yet."""
+    with progress("putting"), writing(catalog) as opened:
+        waiting = opened.store.status()["waiting"]
+        opened.store.push()
+    if as_json:
+        say_json(waiting)
+    else:
+        say(f"{count(waiting['segments'], 'segment')} put, {size(waiting['bytes'])}")
+
+
+@store.command(epilog=_EXAMPLES)
+@catalog_argument
+@_topic
+@keep_local_option
+@json_option
+def evict(catalog: str, topic: str | None, keep_local: Sequence[tuple[str, str]], as_json: bool) -> None:
+    """Let files of CATALOG, or of one TOPIC, go that the store has, by this --keep-local or by the catalog's own.
+
+    Each object is read back first, and its checksum compared.
+    """
+    with progress("reading back"), writing(catalog) as opened:
+        gone = opened.store.evict(topic, keep_local=policy(keep_local))
+    _tell_names(gone, "let go", as_json)
+
+
+@store.command(epilog=_EXAMPLES)
+@catalog_argument
+@_topic
+@json_option
+def fetch(catalog: str, topic: str | None, as_json: bool) -> None:
+    """Bring files of CATALOG, or of one TOPIC, back to the disk. They go again unless its --keep-local keeps them."""
+    with progress("fetching"), writing(catalog) as opened:
+        back = opened.store.fetch(topic)
+    _tell_names(back, "fetched", as_json)
+
+
+@store.command(epilog=_EXAMPLES)
+@catalog_argument
+@click.option("--read", is_flag=True, help="Read every object, and compare its checksum; else its size.")
+@json_option
+def verify(catalog: str, read: bool, as_json: bool) -> int:
+    """Look whether the store has every segment of CATALOG that it should. Exit status 1 if it has not.
+
+    What is on the disk as well is put there again. Events of others are lost unless the object comes back: bring an
+    earlier version of it back where the store keeps such, or go on without: `aggregator verify --accept-losses`, once
+    the object is deleted.
+    """
+    with progress("verifying"), looking(catalog) as opened:
+        problems = opened.store.verify(read=read)
+        arrived = opened.store.status()["arrived"]
+    if as_json:
+        say_json({**arrived, "problems": [asdict(each) for each in problems]})
+        return 1 if problems else 0
+    for each in problems:
+        warn(f"{moment(each.found_us)} {each.subject}: {each.message}; {each.action}")
+    if not problems:
+        say(f"{catalog}: ok, {count(arrived['segments'], 'segment')} in the store, {size(arrived['bytes'])}")
+    return 1 if problems else 0
+
+
+@store.command(epilog=_EXAMPLES)
+@catalog_argument
+@click.option("--grace", metavar="TIME", help="How old an object must be, by the store's clock. Default: 24h.")
+@click.option("--dry-run", is_flag=True, help="Print what would be deleted; delete nothing.")
+@json_option
+def gc(catalog: str, grace: str | None, dry_run: bool, as_json: bool) -> None:
+    """Delete objects of segments that CATALOG does not know, as a crash can leave."""
+    with writing(catalog) as opened:
+        found = opened.store.gc(grace=grace, dry_run=dry_run)
+    if as_json:
+        say_json(asdict(found))
+        return
+    for name in found.names:
+        say(name)
+    say(f"{count(len(found.names), 'object')} {'would go' if dry_run else 'gone'}, {size(found.size_bytes)}")
+
+
+def _tell_names(names: Sequence[str], what: str, as_json: bool) -> None:
+    if as_json:
+        say_json(list(names))
+    else:
+        say(f"{count(len(names), 'segment')} {what}")
+
+
+def _tell(facts: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        say_json(facts)
+        return
+    from esformat.cli.parts import show_rows  # here: rich is slow to import
+
+    show_rows(("", facts["address"]), list(_rows(facts)))
+
+
+def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, shown in (
+        ("arrived", "in the store"), ("waiting", "not there yet"), ("let_go", "only there"), ("leaving", "leaving it"),
+    ):  # fmt: skip
+        yield shown, f"{count(facts[key]['segments'], 'segment')}, {size(facts[key]['bytes'])}"
+    kept, cache = facts["keep_local"], facts["cache"]
+    yield "stays on the disk, bytes", "all" if kept["bytes"] is None else size(kept["bytes"])
+    yield "stays on the disk, age", "any" if kept["age_us"] is None else f"{kept['age_us'] / 86_400_000_000:g} days"
+    yield "cache", f"{size(cache['bytes'])} of {size(cache['limit'])}"

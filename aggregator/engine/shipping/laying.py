@@ -1,0 +1,66 @@
+"""Bytes of a log from a store, laid into the files of a directory where nobody writes."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from pathlib import Path
+
+from aggregator.storage.files.modes import create_file
+from aggregator.storage.log.file import Damage, file_name, list_files, read_frames
+from aggregator.storage.log.frame import FILE_HEADER_BYTES, encode_file_header
+from esformat.parts import sync_directory
+
+
+def log_end(directory: Path) -> int:
+    """The position behind the last whole frame of a log; 0 where there is none. Raises OSError."""
+    files = list_files(directory) if directory.is_dir() else []
+    if not files:
+        return 0
+    start, path = files[-1]
+    data = memoryview(path.read_bytes())
+    end = start + min(len(data), FILE_HEADER_BYTES)
+    for item in read_frames(data, path, start):
+        if isinstance(item, Damage) and item.torn:
+            break
+        end = item.end
+    return end
+
+
+def lay(directory: Path, position: int, data: bytes, *, durable: bool = True) -> None:
+    """Write bytes to their place: behind the newest file's, in the place of what is torn there; or into a new file.
+
+    Raises OSError.
+    """
+    files = list_files(directory)
+    start, path = files[-1] if files else (0, directory)
+    length = path.stat().st_size if files else 0
+    if files and start + FILE_HEADER_BYTES <= position <= start + max(length, FILE_HEADER_BYTES):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    else:
+        start = position - FILE_HEADER_BYTES
+        path = directory / file_name(start)
+        descriptor = create_file(path, os.O_WRONLY | os.O_TRUNC)
+        length = 0
+    try:
+        if length < FILE_HEADER_BYTES:
+            os.pwrite(descriptor, encode_file_header(start), 0)
+        at, left = position - start, memoryview(data)
+        os.ftruncate(descriptor, at)
+        while left:
+            written = os.pwrite(descriptor, left, at)
+            at, left = at + written, left[written:]
+        if durable:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    if durable:
+        sync_directory(directory)
+
+
+def drop_before(directory: Path, position: int) -> None:
+    """Delete the files that lie before a position as a whole. Raises OSError."""
+    files = list_files(directory)
+    for (_, path), (following, _) in pairwise(files):
+        if following <= position:
+            path.unlink()

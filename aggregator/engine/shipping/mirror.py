@@ -1,0 +1,256 @@
+"""`Mirror`: a directory that follows a catalog in a store: its manifest, and the log behind it. Segments are others'.
+
+What a reader, a restored catalog and a standby have in common. Objects of the log are asked for one by one, by their
+numbers, until one is not there: a store that lists late hides nothing. The newest copy of the manifest is found by
+listing, and counts where an object of the log announces it.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aggregator.engine.shipping.attached import read_object
+from aggregator.engine.shipping.laying import drop_before, lay
+from aggregator.errors import CatalogNotFoundError, CorruptLogError, CorruptManifestError, ObjectMissingError
+from aggregator.storage.files.checksum import checksum64, hasher64
+from aggregator.storage.files.layout import Layout, make_directory, replaced
+from aggregator.storage.store.client import Store
+from aggregator.storage.store.shipped import (
+    LOG,
+    MANIFESTS,
+    Announced,
+    LogObject,
+    log_name,
+    manifest_sequence,
+    unpacked,
+)
+
+logger = logging.getLogger("aggregator")
+
+MISSING = "the object is missing"
+EMPTY_LOOKS = 30
+"""After so many looks that found nothing new, the log is listed: objects may have gone that were not read yet."""
+
+
+@dataclass(slots=True)
+class Followed:
+    """How far a mirror is. sequence: of the object that comes next. shipped_us: when the last one was put. whole:
+    whether nothing was acknowledged behind it. damages: what is damaged or missing, by name.
+    """
+
+    sequence: int = 1
+    epoch: int = 0
+    run: str = ""
+    shipped_us: int = 0
+    position: int = 0
+    whole: bool = False
+    announced: Announced | None = None
+    damages: dict[str, str] = field(default_factory=dict)
+
+
+class Mirror:
+    """Brings a directory up to date. Not safe to share between threads."""
+
+    def __init__(self, store: Store, layout: Layout, *, until_us: int | None = None, durable: bool = False) -> None:
+        """until_us: take in only what the store had by then, by the clock of who put it. durable: sync what is written.
+
+        The directory is there, and has neither a manifest nor a log. Nothing is asked of the store yet.
+        """
+        self._store, self._layout, self._until_us, self._durable = store, layout, until_us, durable
+        self._empty = 0
+        self.at = Followed()
+
+    def begin(self) -> None:
+        """Bring it to what the store has now. Raises CatalogNotFoundError, StoreError, OSError, UnknownVersionError."""
+        for directory in (self._layout.log, self._layout.segments):
+            make_directory(directory)
+        if not self._begin_from_copy():
+            raise CatalogNotFoundError(
+                "no catalog found" if self._until_us is None else "there was no catalog then, or it is known no more",
+                path=self._store.address,
+            )
+        self._read_on()
+
+    def poll(self) -> bool:
+        """Take in what came since. Gives whether there is another manifest. Raises StoreError, OSError."""
+        before, sequence = self.at.announced, self.at.sequence
+        self._read_on()
+        self._empty = self._empty + 1 if self.at.sequence == sequence else 0
+        if self._empty >= EMPTY_LOOKS:
+            self._empty = 0
+            self.read_over_gaps()
+        return self.at.announced is not before
+
+    # ------------------------------------------------------------ where to begin
+
+    def _begin_from_copy(self) -> bool:
+        """From the newest copy of the manifest that is announced and whole; False where there is none."""
+        found = ((manifest_sequence(each.name), each.name) for each in self._store.list(MANIFESTS))
+        copies = sorted((sequence, name) for sequence, name in found if sequence is not None)
+        if self._until_us is not None:
+            copies = copies[: self._first_after(copies, self._until_us)]
+        return any(self._take_newest_from(sequence) for sequence, _ in reversed(copies))
+
+    def _take_newest_from(self, sequence: int, behind: int = 0) -> bool:
+        """Begin with the newest copy that objects from a sequence on announce; False where none of them can be read.
+        behind: it must need no object before this one.
+        """
+        for announced in reversed(self._announced_from(sequence)):
+            if (
+                announced.sequence >= behind
+                and announced.name not in self.at.damages
+                and self._take_manifest(announced)
+            ):
+                self.at.sequence = announced.sequence
+                return True
+        return False
+
+    def _first_after(self, copies: list[tuple[int, str]], until_us: int) -> int:
+        """The place of the first copy that was put later; each look costs a request."""
+
+        def shipped_us(place: int) -> int:
+            for sequence, _ in copies[place:]:
+                try:
+                    return read_object(self._store, sequence).shipped_us
+                except (ObjectMissingError, CorruptLogError):
+                    continue
+            return 1 << 62
+
+        return bisect_right(range(len(copies)), until_us, key=shipped_us)
+
+    def _announced_from(self, sequence: int) -> list[Announced]:
+        """The copies that objects from this one on announce, up to the end or a gap."""
+        found: list[Announced] = []
+        while True:
+            try:
+                one = read_object(self._store, sequence)
+            except ObjectMissingError:
+                return found
+            except CorruptLogError:
+                sequence += 1
+                continue
+            if self._is_later(one):
+                return found
+            found += [] if one.manifest is None else [one.manifest]
+            sequence += 1
+
+    def _is_later(self, one: LogObject) -> bool:
+        return self._until_us is not None and one.shipped_us > self._until_us
+
+    # ------------------------------------------------------------ taking in
+
+    def _read_on(self) -> None:
+        while True:
+            try:
+                found = read_object(self._store, self.at.sequence)
+            except ObjectMissingError:
+                return
+            except CorruptLogError as error:
+                self._tell(log_name(self.at.sequence), error.message)
+                self.at.sequence += 1
+                continue
+            if self._is_later(found):
+                return
+            self._take(found)
+
+    def read_over_gaps(self) -> None:
+        """Go on behind objects that are missing, and tell of them: as where somebody deleted them."""
+        while any(True for _ in self._store.list(LOG, after=log_name(self.at.sequence))):
+            before = self.at.sequence
+            self._read_on()
+            if self.at.sequence == before and not self._read_over_gap():
+                return
+
+    def _read_over_gap(self) -> bool:
+        """The next object is missing, and later ones are there: nobody needs it any more, or somebody deleted it.
+        Whether something was taken in.
+        """
+        before = self.at.sequence
+        if self._until_us is None and self._begin_from_copy_behind():
+            return True
+        following = min(int(each.name.rpartition("/")[2]) for each in self._store.list(LOG, after=log_name(before)))
+        self.at.sequence = following
+        self._read_on()
+        if self.at.sequence == following:  # it came later than what is wanted
+            self.at.sequence = before
+            return False
+        for sequence in range(before, following):
+            self._tell(log_name(sequence), MISSING)
+        return True
+
+    def _begin_from_copy_behind(self) -> bool:
+        """From a newer copy that needs nothing of what is missing."""
+        found = (manifest_sequence(each.name) for each in self._store.list(MANIFESTS))
+        later = sorted((one for one in found if one is not None and one > self.at.sequence), reverse=True)
+        return any(self._take_newest_from(sequence, self.at.sequence + 1) for sequence in later)
+
+    def _take(self, one: LogObject) -> None:
+        at = self.at
+        for position, data in one.pieces:
+            if position + len(data) > at.position:
+                skipped = max(0, at.position - position)
+                lay(self._layout.log, position + skipped, data[skipped:], durable=self._durable)
+                at.position = position + len(data)
+        if one.manifest is not None and (at.announced is None or one.manifest.change >= at.announced.change):
+            self._take_manifest(one.manifest)
+        at.sequence, at.epoch, at.run = one.sequence + 1, one.epoch, one.run
+        at.shipped_us, at.whole = one.shipped_us, one.whole
+        at.position = max(at.position, one.end)
+
+    def _take_manifest(self, announced: Announced) -> bool:
+        """Put a copy in the place of the one that is there; False where it is damaged or missing."""
+        try:
+            stored = self._store.get(announced.name)
+            if f"{checksum64(stored):016x}" != announced.checksum:
+                raise CorruptManifestError("its checksum does not match")
+            image = unpacked(stored)
+        except ObjectMissingError:
+            self._tell(announced.name, MISSING)
+            return False
+        except CorruptManifestError as error:
+            self._tell(announced.name, error.message)
+            return False
+        self._replace_manifest(image)
+        self.at.announced = announced
+        drop_before(self._layout.log, announced.position)
+        return True
+
+    def _replace_manifest(self, image: bytes) -> None:
+        if self._durable:
+            with replaced(self._layout.manifest) as file:
+                file.write(image)
+            return
+        partial = self._layout.manifest.with_suffix(".new")
+        partial.write_bytes(image)
+        partial.replace(self._layout.manifest)
+
+    def _tell(self, name: str, message: str) -> None:
+        if self.at.damages.get(name) != message:
+            logger.warning("%s: %s", self._store.path_of(name), message)
+            self.at.damages[name] = message
+
+
+def checked_download(store: Store, name: str, path: Path, checksum: int, on_bytes: Callable[[int], None]) -> str:
+    """Bring an object to a file, whole and synced under its name; gives what is wrong with it, "" where nothing is.
+
+    Raises StoreError, OSError.
+    """
+    hasher = hasher64()
+    make_directory(path.parent)
+    try:
+        with replaced(path) as file:
+            for part in store.stream(name):
+                hasher.update(part)
+                file.write(part)
+                on_bytes(len(part))
+            if hasher.intdigest() != checksum:
+                raise CorruptManifestError("its checksum does not match")
+    except ObjectMissingError:
+        return MISSING
+    except CorruptManifestError as error:
+        return error.message
+    return ""

@@ -1,0 +1,163 @@
+"""`restore`: a catalog from its store in an empty directory; `take_over`: one that follows a store becomes its writer.
+
+A directory that is not done yet says so in its note, and nobody opens it for writing. What is asked of it afterwards is
+what a directory after a crash is asked: opening brings the log back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from threading import Lock
+
+from aggregator.base.reports import Lacking, RestoreReport
+from aggregator.engine.seal.quarantine_file import batch_path
+from aggregator.engine.shipping.attached import fence_at, take
+from aggregator.engine.shipping.mirror import Mirror, checked_download
+from aggregator.errors import CatalogNotFoundError, InvalidRequestError
+from aggregator.model import QuarantinedBatch, SegmentInfo
+from aggregator.storage.files.layout import Layout, manifest_files
+from aggregator.storage.files.modes import create_directory
+from aggregator.storage.files.store_note import StoreNote, note_path, read_note, write_note
+from aggregator.storage.log.file import list_files
+from aggregator.storage.manifest import LOST, STORE, WRITTEN, Manifest, StoredRows
+from aggregator.storage.segments.file import file_checksum
+from aggregator.storage.store.client import Store
+from aggregator.storage.store.lease import Lease, Seen, look, new_terms
+from aggregator.storage.store.objects import object_name
+from aggregator.storage.store.shipped import quarantined_object
+
+THREADS = 8
+Progress = Callable[[int, int], None]
+
+
+def restore(store: Store, layout: Layout, until_us: int | None, progress: Progress) -> RestoreReport:
+    """Bring the catalog in a store into a directory that is empty, or in which that was begun before. It is a catalog
+    of its own then, without a store. progress: called with the bytes of segments that are there, and of all.
+
+    Raises CatalogNotFoundError, InvalidRequestError, StoreError, UnknownVersionError, OSError.
+    """
+    begin_following(layout, store)
+    before = look(store)
+    mirror = Mirror(store, layout, until_us=until_us, durable=True)
+    mirror.begin()
+    mirror.read_over_gaps()
+    complete = until_us is None and _is_all(before, look(store)) and not mirror.at.damages
+    segments, size_bytes, lacking = fetch(store, layout, progress)
+    finish(layout, keeps_store=False, sure=complete)
+    note_path(layout).unlink()
+    lacking = [Lacking(name, message) for name, message in mirror.at.damages.items()] + lacking
+    return RestoreReport(mirror.at.shipped_us, segments, size_bytes, tuple(lacking), complete)
+
+
+def _is_all(before: Seen | None, after: Seen | None) -> bool:
+    """Whether what was read between two looks at the lease is all that was acknowledged by the first."""
+    if before is None or after is None or before.terms.run != after.terms.run:
+        return False
+    return before.terms.in_store or (before.etag == after.etag and before.terms.released)
+
+
+def begin_following(layout: Layout, store: Store) -> None:
+    """Take a directory for a copy of the catalog in a store: its manifest and log begin anew, its segments are used.
+
+    Raises InvalidRequestError where something else is in it.
+    """
+    note = read_note(layout) if layout.root.exists() else None
+    mine = note is not None and note.following and note.address == store.address
+    if layout.root.exists() and any(layout.root.iterdir()) and not mine:
+        raise InvalidRequestError(
+            "the directory is not empty", path=str(layout.root), hint="give one that is empty, or not there yet"
+        )
+    create_directory(layout.root)
+    for path in manifest_files(layout.manifest):
+        path.unlink(missing_ok=True)
+    if layout.log.is_dir():
+        for _, path in list_files(layout.log):
+            path.unlink()
+    write_note(layout, StoreNote(store.address, () if note is None else note.runs, following=True))
+
+
+def named_files(layout: Layout) -> tuple[list[SegmentInfo], list[QuarantinedBatch]]:
+    """The files that the manifest of a directory names."""
+    with closing(Manifest(layout.manifest, read_only=True)) as manifest:
+        return manifest.load().segments, manifest.quarantined()
+
+
+def fetch(store: Store, layout: Layout, progress: Progress) -> tuple[int, int, list[Lacking]]:
+    """Bring here every file that the manifest names and that is not here: how many segments are here then, their bytes,
+    and what could not be brought. Raises StoreError, OSError.
+    """
+    segments, quarantined = named_files(layout)
+    total, done = sum(one.size_bytes for one in segments), 0
+    lock, lacking = Lock(), list[Lacking]()
+
+    def add(size: int) -> None:
+        nonlocal done
+        with lock:
+            done += size
+            progress(min(done, total), total)
+
+    def bring(wanted: tuple[str, Path, int, int]) -> None:
+        name, path, checksum, size = wanted
+        if path.exists() and path.stat().st_size == size and file_checksum(path) == checksum:
+            add(size)
+            return
+        if wrong := checked_download(store, name, path, checksum, add):
+            with lock:
+                lacking.append(Lacking(name, wrong))
+
+    with ThreadPoolExecutor(THREADS, "aggregator-restore") as pool:
+        list(pool.map(bring, _files(layout, segments, quarantined)))
+    missing = {one.name for one in lacking}
+    there = [one for one in segments if object_name(one) not in missing]
+    return len(there), sum(one.size_bytes for one in there), lacking
+
+
+def _files(
+    layout: Layout, segments: Iterable[SegmentInfo], quarantined: Iterable[QuarantinedBatch]
+) -> list[tuple[str, Path, int, int]]:
+    """Of each its name in the store, its place here, its checksum and its size."""
+    found = [(object_name(one), layout.segment(one.number), one.checksum, one.size_bytes) for one in segments]
+    return found + [
+        (quarantined_object(one.number, one.checksum), batch_path(layout, one.number), one.checksum, -1)
+        for one in quarantined
+    ]
+
+
+def finish(layout: Layout, *, keeps_store: bool, sure: bool) -> None:
+    """Let the directory be opened as a catalog. sure: whether everything that was acknowledged is in it; else nobody
+    gets the record indexes that may have been given.
+    """
+    with closing(Manifest(layout.manifest)) as manifest:
+        manifest.put(WRITTEN, "")
+        manifest.put(LOST, "" if sure else "1")
+        rows = StoredRows(manifest)
+        if keeps_store:
+            rows.add(manifest.load().segments, local=False)  # opening looks which of them are here
+        else:
+            rows.remove([each.number for each in rows.all()])
+            manifest.put(STORE, "")
+
+
+def take_over(mirror: Mirror, layout: Layout, store: Store, seen: Seen, lease_s: float) -> Lease:
+    """Make a directory that follows a store its writer's: whoever wrote before changes nothing from then on.
+
+    seen: the lease, which may be taken. The directory is opened next. Raises CatalogLockedError where somebody was
+    quicker, FencedError, StoreError, OSError.
+    """
+    terms = new_terms(seen, lease_s, in_store=False)
+    note = StoreNote(store.address, (*(read_note(layout) or StoreNote("")).runs[-1:], terms.run), following=True)
+    write_note(layout, note)
+    lease = take(store, seen, terms)
+    while True:
+        mirror.poll()
+        if fence_at(store, mirror.at.sequence, terms, mirror.at.shipped_us, mirror.at.position) is not None:
+            break
+    if mirror.at.announced is None:
+        raise CatalogNotFoundError("no catalog found", path=store.address)
+    needs = (mirror.at.announced.sequence, mirror.at.announced.position)
+    finish(layout, keeps_store=True, sure=seen.terms.in_store or seen.terms.released)
+    write_note(layout, StoreNote(store.address, (terms.run,), mirror.at.sequence + 1, needs))
+    return lease

@@ -1,0 +1,394 @@
+"""`Shipper`: brings the log of an open catalog to its store, batched over all topics, and copies of its manifest.
+
+One object is on its way at a time. Where it is not known whether it arrived, the same bytes are put again under the
+same name until it is: nothing else may take that place. A copy of the manifest is put after everything that it names,
+and counts once an object of the log announces it, which only the owner of the lease can put.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Condition, Lock, RLock, Thread
+from typing import Protocol
+
+from aggregator.engine.seal.quarantine_file import batch_path
+from aggregator.engine.shipping.attached import Attached, read_object
+from aggregator.engine.shipping.history import Kept, outdated
+from aggregator.errors import FencedError, LogFailedError, ObjectConflictError, StoreError, StoreUnreachableError
+from aggregator.model import SegmentInfo
+from aggregator.policy import Shipping
+from aggregator.storage.files.checksum import checksum64
+from aggregator.storage.files.layout import Layout
+from aggregator.storage.files.pins import Pins
+from aggregator.storage.files.store_note import write_note
+from aggregator.storage.log.log import Log
+from aggregator.storage.manifest import Manifest
+from aggregator.storage.state.state import CatalogState
+from aggregator.storage.store.lease import fenced
+from aggregator.storage.store.objects import object_name
+from aggregator.storage.store.shipped import (
+    LOG,
+    MANIFESTS,
+    QUARANTINE,
+    Announced,
+    LogObject,
+    Piece,
+    log_name,
+    manifest_name,
+    packed,
+    quarantined_object,
+)
+from esformat import EsdbError
+
+logger = logging.getLogger("aggregator")
+
+OBJECT_BYTES = 16 << 20
+"""An object of the log has at most about so many bytes: what one request may take is bounded."""
+SHARE_OF_TIME = 10
+"""Copies of the manifest take at most one part in so many of the time: one of a large catalog takes long."""
+PUSH_THREADS = 4
+ANNOUNCED_SOON = 100
+"""A copy of the manifest is announced by one of so many objects from its number on, or hardly ever."""
+TIDY_S = 60.0
+"""How often it is looked what the store need not keep any more."""
+
+
+class Catalog(Protocol):
+    """What of an open catalog is shipped."""
+
+    layout: Layout
+    state: CatalogState
+    manifest: Manifest
+    log: Log
+    pins: Pins
+
+
+class Shipper:
+    """Ships in a thread of its own, and for those who wait. Safe to share between threads."""
+
+    def __init__(self, attached: Attached, settings: Shipping, *, in_store: bool) -> None:
+        """in_store: whether appends are acknowledged when they are in the store."""
+        self._store, self.lease, self._note = attached.store, attached.lease, attached.note
+        self._sequence, self._shipped, self._shipped_us = attached.sequence, attached.shipped, attached.shipped_us
+        self._settings, self._in_store = settings, in_store
+        self._shipping = RLock()  # held while an object of the log is put
+        self._publishing = Lock()
+        self._renewing = Lock()
+        self._pending: LogObject | None = None  # it is not known whether it arrived
+        self._failure: LogFailedError | None = None
+        self._objects: deque[tuple[int, int]] = deque([self._note.needs])  # sequence, position of its first frame
+        self._stored: set[str] | None = None  # names of objects that are known to be there
+        self._condition = Condition()
+        self._closing = False
+        self._noted, self._published = 1, 0  # changes of the manifest, counted here; whatever the store has is older
+        self._next_copy = 0.0
+        self._next_tidy = time.monotonic() + TIDY_S
+        self._kept = Kept(settings.history_us / 1e6)
+        self._lost: set[str] = set()  # files that the manifest names and that are not there
+        self.trouble: str | None = None
+        """What shipping failed at last; None while all is well."""
+        self.push: Callable[[Iterable[SegmentInfo]], object] = lambda segments: None
+        """Brings segments to the store that are not there."""
+
+    def start(self, catalog: Catalog) -> None:
+        """Begin, with an open catalog."""
+        self._catalog = catalog
+        self._threads = [
+            Thread(target=self._run, name="aggregator-ship", daemon=True),
+            Thread(target=self._renew, name="aggregator-lease", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    # ------------------------------------------------------------ what the log asks
+
+    @property
+    def shipped(self) -> int:
+        """The position of the log behind what the store has."""
+        return self._shipped
+
+    @property
+    def failure(self) -> LogFailedError | None:
+        """Why nothing can be shipped any more."""
+        return self._failure
+
+    def admit(self) -> str | None:
+        """Why nothing can be acknowledged now; None where it can. Raises LogFailedError where nothing ever will be."""
+        if self._failure is None and self.lease.left_s <= 0 and self._renewing.acquire(blocking=False):
+            try:  # after a pause of this process the store may answer well
+                self._renew_once()
+            finally:
+                self._renewing.release()
+        if self._failure is not None:
+            raise self._failure
+        if self.lease.left_s > 0:
+            return None
+        return f"the store does not answer, and the lease of {self.lease.terms.length_s:g} s is over"
+
+    def hold(self, end: int) -> None:
+        """Return when what is written up to a position may be acknowledged. Raises LogFailedError."""
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            try:
+                if self._in_store:
+                    self._ship_to(end)
+                if self.lease.left_s > 0:
+                    return
+                self.lease.renew()
+                return
+            except FencedError as error:
+                self._fail(error)
+                raise
+            except StoreUnreachableError as error:
+                self._tell(error)
+                if self._closing:
+                    raise LogFailedError(
+                        f"the catalog was closed while its store did not answer: {error.message}", path=error.path,
+                        hint="whether the batch is kept, the next opening decides: append it again with its sequence",
+                    ) from None  # fmt: skip
+
+    def note_change(self) -> None:
+        """The manifest changed."""
+        self._noted += 1
+
+    # ------------------------------------------------------------ shipping
+
+    def ship(self) -> None:
+        """Bring to the store what was acknowledged so far. Raises FencedError, StoreError, OSError."""
+        self._ship_to(self._catalog.log.end)
+
+    def _ship_to(self, end: int, manifest: Announced | None = None, *, whole: bool = False) -> None:
+        """Up to a position of the log; manifest: announced with the last of it."""
+        with self._shipping:
+            if self._failure is not None:
+                raise self._failure
+            if self._pending is not None and self._pending.sequence >= self._sequence:
+                self._put(self._pending)
+            while self._shipped < end or manifest is not None or whole:
+                pieces = self._catalog.log.read(self._shipped, end, OBJECT_BYTES) if self._shipped < end else []
+                reached = max([self._shipped, *(position + len(data) for position, data in pieces)])
+                if not pieces:  # what is left is the header of a file
+                    reached = max(reached, end)
+                last = reached >= end
+                self._put(self._object(pieces, reached, manifest if last else None, whole=whole and last))
+                if last:
+                    return
+
+    def _object(self, pieces: Sequence[Piece], end: int, manifest: Announced | None, *, whole: bool) -> LogObject:
+        terms = self.lease.terms
+        shipped_us = max(self._shipped_us + 1, time.time_ns() // 1000)
+        return LogObject(terms.epoch, self._sequence, terms.run, shipped_us, end, whole, pieces, manifest)
+
+    def _put(self, one: LogObject) -> None:
+        self._pending = one
+        try:
+            self._store.put(log_name(one.sequence), one.encode(), create=True)
+        except ObjectConflictError:
+            error = fenced(self._store.address)
+            self._fail(error)
+            raise error from None
+        self._shipped, self._shipped_us, self._sequence = one.end, one.shipped_us, one.sequence + 1
+        self._pending = None
+        if one.pieces:
+            self._objects.append((one.sequence, one.pieces[0][0]))
+        if one.manifest is not None:
+            needs = (one.manifest.sequence, one.manifest.position)
+            self._note = self._note.but(sequence=self._sequence, needs=needs)
+            write_note(self._catalog.layout, self._note)
+
+    def _fail(self, error: LogFailedError) -> None:
+        if self._failure is None:
+            logger.error("%s", error)
+            self._failure = error
+            self._catalog.log.fail(error)
+
+    # ------------------------------------------------------------ copies of the manifest
+
+    def publish(self, *, whole: bool = False) -> None:
+        """Bring a copy of the manifest to the store, with all that it names, and the log. Raises as `ship` does.
+
+        whole: say that nothing is acknowledged behind it.
+        """
+        with self._publishing:
+            noted, log = self._noted, self._catalog.log
+            pin = self._catalog.pins.take(self._catalog.state.change)
+            try:
+                self.check_mine()
+                position = log.needed(self._catalog.state.sealed())
+                sequence = self._sequence_of(position)
+                copy = self._catalog.manifest.copy()
+                self.push(copy.segments)
+                self._put_files(
+                    (quarantined_object(each.number, each.checksum), batch_path(self._catalog.layout, each.number))
+                    for each in copy.quarantined
+                )
+            finally:
+                pin.release()
+            stored = packed(copy.image)
+            name = manifest_name(self._sequence, self.lease.terms.epoch)
+            self._store.put(name, stored, create=True)
+            announced = Announced(name, len(stored), f"{checksum64(stored):016x}", copy.change, sequence, position)
+            self._ship_to(max(log.end, self._shipped), announced, whole=whole)
+            self._published = noted
+            self._kept.published([object_name(each) for each in copy.segments])
+            if self._in_store and not self.lease.terms.in_store:
+                self.lease.renew(in_store=True)
+            while len(self._objects) > 1 and self._objects[1][1] <= position:
+                self._objects.popleft()
+
+    def _sequence_of(self, position: int) -> int:
+        """Of the object in which the frame at that position is, or will be."""
+        found = self._objects[0][0]
+        with self._shipping:
+            for sequence, first in self._objects:
+                if first <= position:
+                    found = sequence
+            return self._sequence if position >= self._shipped else found
+
+    def publish_changed(self, wait_s: float) -> None:
+        """Bring a change of the manifest to the store that somebody is about to be told of, and that neither segments
+        nor log tell. Never raises: where the store does not answer for so long, it goes there later.
+        """
+        give_up, wanted = time.monotonic() + wait_s, self._noted
+        while self._published < wanted:
+            try:
+                self.publish()
+            except LogFailedError:
+                return
+            except (EsdbError, OSError) as error:
+                self._tell(error)
+                if self._closing or (not self._in_store and time.monotonic() > give_up):
+                    return
+
+    def kept(self) -> Kept:
+        """Names of segments' objects that copies of the manifest in the store name."""
+        return self._kept
+
+    def check_mine(self) -> None:
+        """Raises FencedError where another writer has taken the catalog over, StoreError where that cannot be told."""
+        if self._failure is not None:
+            raise self._failure
+        if self.lease.left_s <= 0:
+            self.lease.renew()
+
+    def _tidy(self) -> None:
+        """Delete copies of the manifest that have grown too old, and objects of the log that no other copy needs."""
+        going, oldest = outdated(list(self._store.list(MANIFESTS)), self._settings.history_us)
+        announced = None if oldest is None else self._announced_first(oldest)
+        if oldest is not None and announced is not None:
+            needed = log_name(min(oldest, announced.sequence))
+            going += sorted(each.name for each in self._store.list(LOG) if each.name < needed)
+        self.check_mine()
+        self._store.delete(going)
+
+    def _announced_first(self, sequence: int) -> Announced | None:
+        """The first copy of the manifest that objects from this one on announce; None where a crash came before."""
+        for each in range(sequence, min(self._sequence, sequence + ANNOUNCED_SOON)):
+            found = read_object(self._store, each).manifest
+            if found is not None:
+                return found
+        return None
+
+    def _put_files(self, files: Iterable[tuple[str, Path]]) -> None:
+        if self._stored is None:
+            self._stored = {found.name for found in self._store.list(QUARANTINE)}
+        known = self._stored
+        missing = [(name, path) for name, path in files if name not in known and name not in self._lost]
+        if not missing:
+            return
+        with ThreadPoolExecutor(min(PUSH_THREADS, len(missing)), "aggregator-push") as pool:
+            for name in pool.map(self._put_file, missing):
+                known.add(name)
+
+    def _put_file(self, file: tuple[str, Path]) -> str:
+        name, path = file
+        try:
+            self._store.put_file(name, path)
+        except FileNotFoundError:
+            if path.exists():  # it is the store's bucket that is not there
+                raise
+            self._lost.add(name)
+            logger.warning("%s is not there, and does not go to the store", path)
+        return name
+
+    # ------------------------------------------------------------ the threads
+
+    def _run(self) -> None:
+        interval_s = self._settings.interval_us / 1e6
+        while not self._wait(interval_s):
+            try:
+                if self._noted != self._published and time.monotonic() >= self._next_copy:
+                    began = time.monotonic()
+                    self.publish()
+                    self._next_copy = began + SHARE_OF_TIME * (time.monotonic() - began)
+                else:
+                    self.ship()
+                if time.monotonic() >= self._next_tidy:
+                    self._next_tidy = time.monotonic() + TIDY_S
+                    self._tidy()
+            except LogFailedError:
+                return
+            except (EsdbError, OSError) as error:
+                self._tell(error)
+            except Exception as error:
+                logger.exception("shipping failed, and will be tried again")
+                self.trouble = f"shipping failed: {error!r}"
+            else:
+                self.trouble = None
+
+    def _renew(self) -> None:
+        while self._failure is None:
+            self._renew_once()
+            if self._wait(self.lease.terms.length_s / 3):
+                return
+
+    def _renew_once(self) -> None:
+        try:
+            self.lease.renew()
+        except FencedError as error:
+            self._fail(error)
+        except StoreError as error:
+            self._tell(error)
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait for the next round; whether there is none, as the catalog is being closed."""
+        with self._condition:
+            return self._condition.wait_for(lambda: self._closing, seconds)
+
+    def _tell(self, error: Exception) -> None:
+        message = f"shipping failed, and will be tried again: {error}"
+        if message != self.trouble and not self._closing:
+            logger.warning("%s", message)
+        self.trouble = message
+
+    # ------------------------------------------------------------ the end
+
+    def stop(self) -> None:
+        """Wait for no store that does not answer, from now on."""
+        with self._condition:
+            self._closing = True
+            self._condition.notify_all()
+
+    def close(self, *, publish: bool = True) -> None:
+        """Bring the rest to the store, and give the lease back. The log is closed, the manifest is not. Never raises:
+        what does not arrive now, the next opening brings. publish: also a copy of the manifest; else the lease lapses.
+        """
+        self.stop()
+        for thread in self._threads:
+            thread.join()
+        if self._failure is not None or self._catalog.log.failure is not None:
+            return
+        try:
+            if publish:
+                self.publish(whole=True)
+                self.lease.release()
+            else:
+                self.ship()
+        except (EsdbError, OSError) as error:
+            logger.warning("the catalog's store does not have all of it: %s", error)

@@ -1,0 +1,120 @@
+"""`Standby`: a directory that follows a catalog in a store, is read, and becomes its writer's when the lease of the one
+before has lapsed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from threading import Event, Lock, Thread
+
+from aggregator.engine.shipping.restoring import begin_following, take_over
+from aggregator.engine.store_follower import StoreReaderEngine
+from aggregator.errors import CatalogLockedError, CatalogNotFoundError
+from aggregator.storage.files.layout import Layout
+from aggregator.storage.files.store_note import read_note
+from aggregator.storage.store.client import Store
+from aggregator.storage.store.lease import LeaseWatch, Seen, fenced, look
+from esformat import EsdbError
+
+logger = logging.getLogger("aggregator")
+
+
+def is_writer(store: Store, layout: Layout) -> bool:
+    """Whether a directory is the writer's of the catalog in a store, so that there is nothing to wait for.
+
+    Raises FencedError where it was, and is not any more; StoreError, OSError.
+    """
+    note = read_note(layout) if layout.root.is_dir() else None
+    if note is None or note.following or note.address != store.address:
+        return False
+    seen = look(store)
+    if seen is not None and seen.terms.run not in note.runs:
+        raise fenced(store.address)
+    return True
+
+
+LOOKS = 10
+"""So often in the time of a lease it is looked at: a standby comes at most a tenth of it late."""
+
+
+class Standby:
+    """Follows in a thread of its own. `backend` reads, until `take_over`."""
+
+    def __init__(self, store: Store, layout: Layout, clock: Callable[[], int]) -> None:
+        """The directory is empty, or followed that store before. Raises CatalogNotFoundError, InvalidRequestError,
+        StoreError, OSError.
+        """
+        self._store, self._layout = store, layout
+        seen = look(store)
+        if seen is None:
+            raise CatalogNotFoundError("no catalog found", path=store.address)
+        self.lease_s = seen.terms.length_s
+        begin_following(layout, store)
+        self.backend = StoreReaderEngine(store, layout, clock, durable=True)
+        self._watch = LeaseWatch(store)
+        self._ending = Event()
+        self._lock = Lock()
+        self._seen: Seen | None = None
+        self.may_take = Event()
+        """Set when the lease may be taken."""
+        self._thread = Thread(target=self._follow, name="aggregator-standby", daemon=True)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        while True:
+            try:
+                self._look()
+            except (EsdbError, OSError) as error:
+                logger.warning("following %s failed, and will be tried again: %s", self._store.address, error)
+            if self.may_take.is_set() or self._ending.wait(self.lease_s / LOOKS):
+                return
+
+    def _look(self) -> None:
+        free = self._watch.look()
+        seen = self._watch.seen
+        if seen is not None:
+            self.lease_s = seen.terms.length_s
+            note = read_note(self._layout)
+            if free or (note is not None and seen.terms.run in note.runs):
+                self._seen = seen
+                self.may_take.set()
+                return
+        self.backend.refresh()
+
+    def call_when_free(self, act: Callable[[], None]) -> None:
+        """Call something when the lease may be taken, from another thread."""
+
+        def wait() -> None:
+            self.may_take.wait()
+            if not self._ending.is_set():
+                act()
+
+        Thread(target=wait, name="aggregator-standby-waiting", daemon=True).start()
+
+    def take_over(self) -> bool:
+        """Make the directory the writer's, when `may_take` is set; nothing reads `backend` any more. False where
+        another one was quicker; then a standby begins anew. Raises StoreError, OSError.
+        """
+        self.close()
+        assert self._seen is not None
+        began = time.monotonic()
+        try:
+            take_over(self.backend.mirror, self._layout, self._store, self._seen, self.lease_s)
+        except CatalogLockedError as error:
+            logger.info("%s", error)
+            return False
+        logger.warning(
+            "took over %s from %s in %.2f s", self._store.address, self._seen.terms.holder, time.monotonic() - began
+        )
+        return True
+
+    def close(self) -> None:
+        """Follow no longer; a second call does nothing."""
+        with self._lock:
+            if self._ending.is_set():
+                return
+            self._ending.set()
+        self._thread.join()
+        self.backend.close()

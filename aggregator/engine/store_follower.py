@@ -1,0 +1,84 @@
+"""A catalog in a store, as readers on any machine see it: a directory of their own that follows it (`Mirror`), read as
+any other; segments come when somebody reads them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+
+from aggregator.engine.follower import ReaderEngine
+from aggregator.engine.shipping.mirror import Mirror
+from aggregator.model import Problem
+from aggregator.policy import StoreSettings
+from aggregator.storage.files.layout import Layout
+from aggregator.storage.log.file import Frame
+from aggregator.storage.store.client import Store
+from aggregator.storage.store.objects import Objects
+
+
+class StoreReaderEngine(ReaderEngine):
+    """What a reading process has of a catalog in a store. Safe to share between threads."""
+
+    look_s = 0.5
+    """Each look is a request."""
+
+    def __init__(self, store: Store, layout: Layout, clock: Callable[[], int], *, durable: bool = False) -> None:
+        """layout: an empty directory, which is followed into. durable: it is synced, as it is to become a catalog.
+
+        Raises CatalogNotFoundError, StoreError, UnknownVersionError, OSError.
+        """
+        self._store = store
+        self.mirror = Mirror(store, layout, durable=durable)
+        self._following = Lock()
+        self.mirror.begin()
+        super().__init__(layout, clock)
+
+    @property
+    def address(self) -> str:
+        """Of the store."""
+        return self._store.address
+
+    def refresh(self) -> None:
+        """Take in what came to the store since the last time."""
+        self.owner.check()
+        with self._following:
+            if self.mirror.poll():
+                self.manifest.follow()
+            super().refresh()
+
+    def _new_frames(self) -> list[Frame]:
+        announced = self.mirror.at.announced
+        if announced is not None:  # what lies before is in segments that the manifest names
+            self._tail.position = max(self._tail.position, announced.position)
+        return self._tail.read(whole=True)
+
+    def _make_objects(self) -> Objects:
+        return Objects(lambda: StoreSettings(self._store.address), self.layout.cache, read_only=False)
+
+    def problems(self) -> list[Problem]:
+        """What the writer found wrong, and what is wrong with the store."""
+        found = super().problems()
+        return found + [Problem(name, what, "reported", self._clock()) for name, what in self.mirror.at.damages.items()]
+
+
+class TemporaryStoreReader(StoreReaderEngine):
+    """The same, in a directory that goes when it is closed."""
+
+    def __init__(self, store: Store, clock: Callable[[], int]) -> None:
+        root = Path(tempfile.mkdtemp(prefix="aggregator-"))
+        self._remove = weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)  # also when the program ends
+        try:
+            super().__init__(store, Layout(root), clock)
+        except BaseException:
+            self._remove()
+            raise
+
+    def close(self) -> None:
+        """Let go of everything."""
+        super().close()
+        self._remove()

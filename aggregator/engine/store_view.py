@@ -1,0 +1,153 @@
+"""`StoreView`: a catalog's segments in its object store, as users have them: told of, put, let go, fetched, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from aggregator.base.reports import Collected
+from aggregator.engine.backend import Backend, writer_of
+from aggregator.engine.upkeep.tier import Tier, lost_objects
+from aggregator.engine.upkeep.tiering import GRACE_US
+from aggregator.engine.writer import WriterEngine, now_us
+from aggregator.errors import InvalidRequestError, TopicNotFoundError
+from aggregator.model import Problem, SegmentInfo, StoredSegment
+from aggregator.policy import KeepLocal, checked_duration
+from aggregator.storage.manifest import StoredRows
+from aggregator.storage.store.objects import Objects, object_name
+
+Facts = dict[str, Any]
+
+
+def store_stats(backend: Backend) -> Facts | None:
+    """What lies where, as JSON values; None for a catalog without a store. Asks the store nothing."""
+    settings = backend.objects.settings
+    if settings is None:
+        return None
+    stored = {each.number: each for each in StoredRows(backend.manifest).all()}
+    live = _live(backend)
+    arrived = [info for info in live if info.number in stored]
+    numbers = {info.number for info in live}
+    facts: Facts = {
+        "address": settings.address, "keep_local": settings.keep_local.to_json(),
+        "arrived": _sum(arrived), "waiting": _sum(info for info in live if info.number not in stored),
+        "let_go": _sum(info for info in arrived if not stored[info.number].local),
+        "leaving": _sum(each for number, each in stored.items() if number not in numbers),
+        "cache": {"bytes": 0, "limit": settings.cache_bytes, "hits": 0, "misses": 0, "trouble": None}, "requests": {},
+    }  # fmt: skip
+    if backend.objects.is_open:
+        cache = backend.objects.cache
+        facts["cache"] |= {
+            "bytes": cache.size_bytes, "hits": cache.hits, "misses": cache.misses, "trouble": cache.trouble
+        }  # fmt: skip
+        facts["requests"] = asdict(backend.objects.store.traffic)
+    if isinstance(backend, WriterEngine):
+        tier = backend.upkeep.tier
+        facts["since_open"] = {"segments": tier.pushed, "bytes": tier.pushed_bytes, "failures": tier.failures}
+        facts["problem"] = tier.problem
+    return facts
+
+
+def _sum(segments: Iterable[SegmentInfo | StoredSegment]) -> Facts:
+    sizes = [each.size_bytes for each in segments]
+    return {"segments": len(sizes), "bytes": sum(sizes)}
+
+
+def _live(backend: Backend) -> list[SegmentInfo]:
+    with backend.state.view_lock:
+        views = [topic.segments.view() for topic in backend.state.topics.values()]
+    return [info for view in views for info in view]
+
+
+class StoreView:
+    """The store of a catalog. Made by `Catalog.store`.
+
+    Its verbs raise InvalidRequestError where the catalog has no store, StoreError where that is of no use.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def __repr__(self) -> str:
+        settings = self._backend.objects.settings
+        return f"<aggregator.StoreView {None if settings is None else settings.address!r}>"
+
+    def _objects(self) -> Objects:
+        self._backend.refresh()
+        if self._backend.objects.settings is None:
+            raise InvalidRequestError(
+                "the catalog has no store", path=str(self._backend.layout.root), hint="open it with `store`"
+            )
+        return self._backend.objects
+
+    def _tier(self) -> Tier:
+        writing = writer_of(self._backend)
+        self._objects()
+        return writing.upkeep.tier
+
+    def _chosen(self, topic: str | None) -> list[SegmentInfo]:
+        if topic is None:
+            return _live(self._backend)
+        found = self._backend.state.topics.get(topic)
+        if found is None:
+            raise TopicNotFoundError(f"there is no topic {topic!r}", path=str(self._backend.layout.root))
+        with self._backend.state.view_lock:
+            return list(found.segments.view())
+
+    def status(self) -> Facts:
+        """What lies where, in numbers of segments and bytes; a plain mapping of what JSON takes. `arrived`: in the
+        store; `waiting`: not there yet; `let_go`: only there; `leaving`: retired, and not gone from there.
+        """
+        self._objects()
+        facts = store_stats(self._backend)
+        assert facts is not None
+        return facts
+
+    def push(self) -> int:
+        """Put every segment that the store does not have yet, now; gives how many. It happens by itself as well."""
+        return self._tier().push()
+
+    def evict(self, topic: str | None = None, *, keep_local: KeepLocal | Mapping[str, Any] | None = None) -> list[str]:
+        """Let files go that the store has, of one topic or of all, by a policy, or by the catalog's own; gives their
+        addresses. Each object is read back first. It happens by itself as well, by the catalog's own.
+        """
+        tier, objects = self._tier(), self._objects()
+        settings = objects.settings
+        assert settings is not None
+        given = dict(keep_local) if isinstance(keep_local, Mapping) else keep_local
+        chosen = {info.number for info in self._chosen(topic)}
+        doomed = tier.to_let_go(settings.keep_local if given is None else KeepLocal.of(given))
+        return self._names(tier.let_go([info for info in doomed if info.number in chosen]))
+
+    def fetch(self, topic: str | None = None) -> list[str]:
+        """Bring the files of segments back to the disk, of one topic or of all; gives their addresses. Where the
+        catalog's `keep_local` does not keep them, they go again.
+        """
+        return self._names(self._tier().fetch(self._chosen(topic)))
+
+    def verify(self, *, read: bool = False) -> list[Problem]:
+        """Look whether the store has every segment that it should; gives what is wrong. read: read all, whole.
+
+        A segment that is on the disk is put there again. A catalog that is open for reading changes nothing.
+        """
+        objects = self._objects()
+        if isinstance(self._backend, WriterEngine):
+            return self._tier().verify(read=read)
+        stored = {each.number for each in StoredRows(self._backend.manifest).all()}
+        lost = lost_objects(objects, [info for info in _live(self._backend) if info.number in stored], read=read)
+        return [
+            Problem(objects.store.path_of(object_name(info)), "the object is damaged or missing", "reported", now_us())
+            for info in lost
+        ]
+
+    def gc(self, *, grace: str | int | None = None, dry_run: bool = False) -> Collected:
+        """Delete objects of segments that nobody names, as a crash can leave, and that are older than a grace, a day
+        unless it is given. dry_run: tell which.
+        """
+        grace_us = GRACE_US if grace is None else checked_duration(grace, "grace")
+        return self._tier().collect(grace_us=grace_us, dry_run=dry_run)
+
+    def _names(self, segments: Iterable[SegmentInfo]) -> list[str]:
+        store = self._objects().store
+        return [store.path_of(object_name(info)) for info in segments]

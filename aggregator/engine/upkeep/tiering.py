@@ -1,0 +1,46 @@
+"""Which segments a catalog with a store lets go from its disk, which objects are nobody's. Values in, values out."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+
+from aggregator.model import SegmentInfo
+from aggregator.policy import KeepLocal
+from aggregator.storage.store.objects import parse_name
+
+GRACE_US = 24 * 3600 * 1_000_000
+"""An object that nobody names is removed when it is that old: a younger one may be about to be noted."""
+
+
+def to_let_go(
+    local: Iterable[SegmentInfo], arrived: Container[int], keep: KeepLocal, now_us: int, over_bytes: int = 0
+) -> list[SegmentInfo]:
+    """Choose segments whose files go, the oldest first.
+
+    local: those that have files. arrived: numbers of those that the store has: no other goes. over_bytes: so much must
+    come free, whatever is to be kept.
+    """
+    newest_first = sorted(local, key=lambda info: (info.max_timestamp, info.number), reverse=True)
+    going: list[SegmentInfo] = []
+    staying: list[SegmentInfo] = []
+    kept = 0
+    for info in newest_first:
+        kept += info.size_bytes
+        old = keep.age_us is not None and now_us - info.max_timestamp > keep.age_us
+        over = keep.bytes is not None and kept > keep.bytes
+        if info.number in arrived:
+            (going if old or over else staying).append(info)
+    freed = sum(info.size_bytes for info in going)
+    while staying and freed < over_bytes:
+        going.append(staying.pop())
+        freed += going[-1].size_bytes
+    return sorted(going, key=lambda info: (info.max_timestamp, info.number))
+
+
+def strays(there: Mapping[str, int], named: Container[str], now_us: int, grace_us: int = GRACE_US) -> list[str]:
+    """Choose objects of segments that nobody names. there: when each was put, by the store's clock, as is `now_us`."""
+    return sorted(
+        name
+        for name, put_us in there.items()
+        if parse_name(name) is not None and name not in named and now_us - put_us > grace_us
+    )

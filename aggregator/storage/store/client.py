@@ -1,0 +1,329 @@
+"""`Store`: objects under one prefix of an object store, with conditional puts. What they hold is others' business.
+
+`obstore` speaks to S3, GCS, Azure and directories, pools connections, and tries again what a busy store refuses. Here
+it is settled what it cannot know: whether a conditional put whose answer was lost came through. That is read back, so
+whoever puts conditionally puts bytes that nobody else would put under that name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    NotSupportedError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+from obstore.store import from_url
+
+from aggregator.errors import (
+    InvalidRequestError,
+    ObjectConflictError,
+    ObjectMissingError,
+    StoreError,
+    StoreUnreachableError,
+)
+from aggregator.storage.files.layout import PARTIAL
+from esformat.parts import sync_directory
+
+_T = TypeVar("_T")
+
+SCHEMES = ("s3", "gs", "az", "file")
+_ADDRESS = re.compile(rf"(?:{'|'.join(SCHEMES)})://.+")
+TIMEOUT_S = 20.0
+"""Of one request, its answer included: on a line on which a part takes longer, nothing would work."""
+PATIENCE_S = 60.0
+"""For so long a request that failed is tried again before it is an error."""
+PART_BYTES = 8 << 20
+"""Larger files are put, and read, in parts of that size."""
+_PAUSES_S = (0.1, 5.0)  # between attempts: the first, twice as long each time, and at most
+_REFUSALS = (NotSupportedError, PermissionDeniedError, UnauthenticatedError)
+
+
+def is_address(given: str) -> bool:
+    """Whether a text is the address of a place in a store, and not a path."""
+    return _ADDRESS.fullmatch(given) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object as the store lists it. modified_us: by the store's own clock."""
+
+    name: str
+    size_bytes: int
+    etag: str
+    modified_us: int
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Requests that were made, and bytes that went each way: what a store takes money for."""
+
+    puts: int = 0
+    gets: int = 0
+    lists: int = 0
+    deletes: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+
+class Store:
+    """Objects under one prefix. Safe to share between threads; a forked process opens its own.
+
+    Every method raises StoreUnreachableError where the store cannot be reached or is busy, after trying for a while,
+    and StoreError where it refuses.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        settings: Mapping[str, str] | None = None,
+        timeout_s: float = TIMEOUT_S,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """address: s3://bucket/prefix, gs://bucket/prefix, az://account/container/prefix, or file:///directory.
+        settings: those of obstore, such as {"endpoint": …}; it looks for others in the environment (AWS_REGION …).
+
+        Raises InvalidRequestError. Nothing is asked of the store yet.
+        """
+        if not is_address(address):
+            raise InvalidRequestError(
+                f"{address!r} is no address of an object store",
+                hint=f"one begins with {', '.join(f'{each}://' for each in SCHEMES)}",
+            )
+        self.address = address.rstrip("/")
+        self.traffic = Traffic()
+        self._counting = Lock()
+        self._patience_s = patience_s
+        self._root = Path(unquote(urlsplit(address).path)).absolute() if address.startswith("file:") else None
+        try:
+            self._store = self._open(dict(settings or {}), timeout_s)
+        except (BaseError, ValueError) as error:
+            raise InvalidRequestError(f"the store cannot be used: {_first_line(error)}", path=self.address) from None
+
+    def __repr__(self) -> str:
+        return f"Store({self.address!r})"
+
+    def _open(self, settings: dict[str, Any], timeout_s: float) -> Any:
+        if self._root is not None:
+            return from_url(self._root.as_uri(), mkdir=True)
+        endpoint = settings.get("endpoint") or settings.get("aws_endpoint") or os.environ.get("AWS_ENDPOINT_URL", "")
+        first, most = _PAUSES_S
+        opened: Callable[..., Any] = from_url  # whose types tell apart the kinds of stores
+        return opened(
+            self.address,
+            config=settings,
+            client_options={
+                "timeout": timedelta(seconds=timeout_s),
+                "connect_timeout": timedelta(seconds=min(5.0, timeout_s)),
+                "allow_http": endpoint.startswith("http://"),
+            },
+            retry_config={
+                "retry_timeout": timedelta(seconds=self._patience_s),
+                "backoff": {"init_backoff": timedelta(seconds=first), "max_backoff": timedelta(seconds=most)},
+            },
+        )
+
+    def path_of(self, name: str) -> str:
+        """The address of an object."""
+        return f"{self.address}/{name}"
+
+    # ------------------------------------------------------------ writing
+
+    def put(self, name: str, data: bytes, *, create: bool = False, etag: str | None = None) -> str:
+        """Put an object whole; gives its ETag.
+
+        create: only where there is none. etag: only in the place of the one that has this. Then it raises
+        ObjectConflictError where another one is there. After a StoreUnreachableError it may be there, or come yet:
+        who puts the same bytes again finds out.
+        """
+        if not create and etag is None:
+            return self._asking(name, lambda: self._put(name, data, "overwrite"))
+        mode = "create" if create else {"e_tag": etag}
+        give_up = time.monotonic() + self._patience_s
+        pause, most = _PAUSES_S
+        while True:
+            try:
+                return self._asking(name, lambda: self._put(name, data, mode))
+            except (ObjectConflictError, StoreUnreachableError):
+                with contextlib.suppress(StoreUnreachableError):
+                    found = self._settled(name, data, etag)
+                    if found is not None:
+                        return found
+                if time.monotonic() > give_up:
+                    raise StoreUnreachableError(
+                        "it is not known whether the object was put", path=self.path_of(name), hint="put it again"
+                    ) from None
+            time.sleep(pause)
+            pause = min(most, 2 * pause)
+
+    def _settled(self, name: str, data: bytes, etag: str | None) -> str | None:
+        """After a conditional put that was refused or got no answer: the ETag where it came through, None where
+        trying again can help. Raises ObjectConflictError where it cannot.
+        """
+        try:
+            known = self.head(name)
+            same = known.size_bytes == len(data) and self.get(name) == data
+        except ObjectMissingError:
+            if etag is None:
+                return None
+            raise ObjectConflictError("the object that was to be replaced is gone", path=self.path_of(name)) from None
+        if same:
+            return known.etag
+        if known.etag == etag:
+            return None
+        raise ObjectConflictError("another object is there", path=self.path_of(name))
+
+    def _put(self, name: str, data: bytes, mode: Any) -> str:
+        self._count(puts=1, bytes_up=len(data))
+        if self._root is None:
+            return str(obstore.put(self._store, name, data, mode=mode, use_multipart=False)["e_tag"])
+        return self._put_local(self._root, name, data, mode)
+
+    def _put_local(self, root: Path, name: str, data: bytes, mode: Any) -> str:
+        """The same in a directory, durable when it is done. obstore replaces no file conditionally: a lock does."""
+        with _locked(root):
+            if isinstance(mode, dict):
+                try:
+                    found = self.head(name).etag
+                except ObjectMissingError:
+                    found = ""
+                if found != mode["e_tag"]:
+                    raise ObjectConflictError("another object is there", path=self.path_of(name))
+                mode = "overwrite"
+            result = obstore.put(self._store, name, data, mode=mode, use_multipart=False)
+            _sync_local(root, name)
+        return str(result["e_tag"])
+
+    def put_file(self, name: str, path: Path) -> None:
+        """Put an object that has the bytes of a file, in the place of any other, in parts where it is large."""
+        self._asking(name, lambda: self._put_file(name, path))
+
+    def _put_file(self, name: str, path: Path) -> None:
+        size = path.stat().st_size
+        parts = -(-size // PART_BYTES)
+        self._count(puts=1 if parts <= 1 else parts + 2, bytes_up=size)
+        obstore.put(self._store, name, path, chunk_size=PART_BYTES, max_concurrency=4)
+        if self._root is not None:
+            _sync_local(self._root, name)
+
+    # ------------------------------------------------------------ reading
+
+    def get(self, name: str) -> bytes:
+        """The bytes of an object. Raises ObjectMissingError."""
+        data = self._asking(name, lambda: bytes(obstore.get(self._store, name).bytes()))
+        self._count(gets=1, bytes_down=len(data))
+        return data
+
+    def get_range(self, name: str, start: int, end: int) -> bytes:
+        """Bytes [start, end) of an object, which has so many. Raises ObjectMissingError."""
+        data = self._asking(name, lambda: bytes(obstore.get_range(self._store, name, start=start, end=end)))
+        self._count(gets=1, bytes_down=len(data))
+        return data
+
+    def stream(self, name: str) -> Iterator[bytes]:
+        """The bytes of an object, of a large one in pieces. Raises ObjectMissingError, also on the way."""
+        parts = iter(self._asking(name, lambda: obstore.get(self._store, name).stream(min_chunk_size=PART_BYTES)))
+        self._count(gets=1)
+        while (part := self._asking(name, lambda: next(parts, None))) is not None:
+            self._count(bytes_down=len(part))
+            yield bytes(part)
+
+    def head(self, name: str) -> Stored:
+        """What the store tells of an object. Raises ObjectMissingError."""
+        self._count(gets=1)
+        return _stored(self._asking(name, lambda: obstore.head(self._store, name)))
+
+    def list(self, folder: str = "", *, after: str | None = None) -> Iterator[Stored]:
+        """Objects below a folder, in any order; some stores show late what was put just now.
+
+        after: those whose names come behind it.
+        """
+        prefix = folder or None
+        pages = iter(self._asking(folder, lambda: obstore.list(self._store, prefix, offset=after)))
+        while (page := self._asking(folder, lambda: next(pages, None))) is not None:
+            self._count(lists=1)
+            yield from (found for found in map(_stored, page) if not found.name.endswith(PARTIAL))
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete objects; those that are gone are no error."""
+        for name in names:
+            self._count(deletes=1)
+            with contextlib.suppress(ObjectMissingError):
+                self._asking(name, lambda name=name: obstore.delete(self._store, name))  # type: ignore[misc]
+
+    # ------------------------------------------------------------ how
+
+    def _count(self, **more: int) -> None:
+        with self._counting:
+            for name, number in more.items():
+                setattr(self.traffic, name, getattr(self.traffic, name) + number)
+
+    def _asking(self, name: str, ask: Callable[[], _T]) -> _T:
+        """Ask the store something, and tell its errors in our words."""
+        path = self.path_of(name)
+        try:
+            return ask()
+        except (AlreadyExistsError, PreconditionError):
+            raise ObjectConflictError("another object is there", path=path) from None
+        except FileNotFoundError as error:
+            if isinstance(error, ObjectMissingError):
+                raise
+            raise ObjectMissingError("no such object", path=path) from None
+        except _REFUSALS as error:
+            raise StoreError(
+                f"the store refuses: {_first_line(error)}", path=path, hint="check its credentials and their rights"
+            ) from None
+        except (BaseError, OSError) as error:
+            raise StoreUnreachableError(
+                f"the store does not answer: {_first_line(error)}", path=path, hint="try again"
+            ) from None
+
+
+def _stored(meta: Any) -> Stored:
+    modified = int(meta["last_modified"].timestamp() * 1e6)
+    return Stored(meta["path"], meta["size"], meta["e_tag"] or "", modified)
+
+
+def _first_line(error: BaseException) -> str:
+    """Of obstore's messages, which go on with what helps its authors."""
+    return str(error).partition("\n")[0].strip()
+
+
+@contextlib.contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    descriptor = os.open(root, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _sync_local(root: Path, name: str) -> None:
+    path = root / name
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    for folder in (path.parent, *path.parent.parents):
+        sync_directory(folder)
+        if folder == root:
+            break

@@ -1,0 +1,156 @@
+"""Names and bytes of the objects of a catalog in a store: the log, and what announces manifests. See `spec/store.md`.
+
+Values in, values out; nothing is asked of a store here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import struct
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import zstandard
+
+from aggregator.errors import CorruptLogError, CorruptManifestError, UnknownVersionError
+from aggregator.storage.files.checksum import checksum64
+
+CATALOG, LEASE = "catalog.json", "lease.json"
+LOG, MANIFESTS, SEGMENTS, QUARANTINE = "log", "manifest", "segments", "quarantine"
+VERSION = 1
+MAGIC = b"\x89ESS\r\n\x1a\n"
+_FIXED = struct.Struct(
+    "<"  # little-endian, no padding
+    "8s"  # magic
+    "H"  # version
+    "H"  # reserved
+    "I"  # length of the head
+)
+_CHECK = struct.Struct("<Q")
+_MANIFEST_NAME = re.compile(rf"{MANIFESTS}/(\d{{20}})-\d{{10}}-[0-9a-f]{{16}}\.zst")
+
+Piece = tuple[int, bytes]
+"""Bytes of the log, and the position of the first of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """A copy of the manifest, announced by an object of the log.
+
+    sequence: of the oldest object of the log whose frames are needed on top of it. position: of the oldest such frame.
+    change: the manifest's last one. checksum: xxh3-64 of the stored object.
+    """
+
+    name: str
+    size_bytes: int
+    checksum: str
+    change: int
+    sequence: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogObject:
+    """One object of the log. A fence has neither pieces nor a manifest.
+
+    run: whose it is; no two runs of writers have the same. shipped_us: by its clock, never less than the one before.
+    end: the position after the last frame that was shipped so far. whole: whether nothing was acknowledged behind it.
+    """
+
+    epoch: int
+    sequence: int
+    run: str
+    shipped_us: int
+    end: int
+    whole: bool = False
+    pieces: Sequence[Piece] = ()
+    manifest: Announced | None = None
+
+    def encode(self) -> bytes:
+        """The bytes of the object."""
+        facts = {
+            "epoch": self.epoch, "sequence": self.sequence, "run": self.run, "shipped_us": self.shipped_us,
+            "end": self.end, "whole": self.whole,
+            "pieces": [[position, len(data)] for position, data in self.pieces],
+            "manifest": None if self.manifest is None else asdict(self.manifest),
+        }  # fmt: skip
+        head = json.dumps(facts).encode()
+        parts = [_FIXED.pack(MAGIC, VERSION, 0, len(head)), head, *(data for _, data in self.pieces)]
+        stored = b"".join(parts)
+        return stored + _CHECK.pack(checksum64(stored))
+
+    @classmethod
+    def decode(cls, stored: bytes, sequence: int) -> LogObject:
+        """Read the object of that sequence. Raises CorruptLogError, UnknownVersionError."""
+        if len(stored) < _FIXED.size + _CHECK.size:
+            raise CorruptLogError(f"the object has {len(stored)} bytes, fewer than any")
+        magic, version, _, length = _FIXED.unpack_from(stored)
+        if magic != MAGIC:
+            raise CorruptLogError(f"not an object of a log: it begins with {magic!r}")
+        if version != VERSION:
+            raise UnknownVersionError(
+                f"the log has version {version}, this program knows {VERSION}", hint="open it with a newer version"
+            )
+        end = len(stored) - _CHECK.size
+        if _CHECK.unpack_from(stored, end)[0] != checksum64(stored[:end]):
+            raise CorruptLogError("the checksum of the object does not match", offset=end)
+        try:
+            found = cls._of(json.loads(stored[_FIXED.size : _FIXED.size + length]), stored, _FIXED.size + length, end)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptLogError(f"the head of the object cannot be read: {error!r}") from None
+        if found.sequence != sequence:
+            raise CorruptLogError(f"the object is number {found.sequence}, its name says {sequence}")
+        return found
+
+    @classmethod
+    def _of(cls, facts: dict[str, Any], stored: bytes, at: int, end: int) -> LogObject:
+        pieces: list[Piece] = []
+        for position, length in facts["pieces"]:
+            pieces.append((int(position), stored[at : at + length]))
+            at += length
+        if at != end:
+            raise ValueError(f"its pieces end at {at}, not {end}")
+        manifest = None if facts["manifest"] is None else Announced(**facts["manifest"])
+        return cls(
+            int(facts["epoch"]), int(facts["sequence"]), str(facts["run"]), int(facts["shipped_us"]),
+            int(facts["end"]), bool(facts["whole"]), pieces, manifest,
+        )  # fmt: skip
+
+
+def log_name(sequence: int) -> str:
+    """Of an object of the log."""
+    return f"{LOG}/{sequence:020d}"
+
+
+def manifest_name(sequence: int, epoch: int) -> str:
+    """Of a copy of the manifest that an object of the log will announce, of that sequence or a later one; another name
+    each time.
+    """
+    return f"{MANIFESTS}/{sequence:020d}-{epoch:010d}-{secrets.token_hex(8)}.zst"
+
+
+def manifest_sequence(name: str) -> int | None:
+    """From which object of the log on a copy may be announced; None for other objects."""
+    found = _MANIFEST_NAME.fullmatch(name)
+    return None if found is None else int(found[1])
+
+
+def packed(image: bytes) -> bytes:
+    """A copy of the manifest, as it is put."""
+    return zstandard.ZstdCompressor(level=3).compress(image)
+
+
+def unpacked(stored: bytes) -> bytes:
+    """A copy as it was before. Raises CorruptManifestError."""
+    try:
+        return zstandard.ZstdDecompressor().decompress(stored)
+    except zstandard.ZstdError as error:
+        raise CorruptManifestError(f"it cannot be decompressed: {error}") from None
+
+
+def quarantined_object(number: int, checksum: int) -> str:
+    """Of a batch that could not be sealed."""
+    return f"{QUARANTINE}/{number:012d}-{checksum:016x}.arrow"

@@ -1,0 +1,53 @@
+"""`aggregator restore`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from shipped_catalogs import SOON, events
+
+import aggregator
+from aggregator.storage.store.client import Store
+
+
+def _stored(tmp_path: Path) -> str:
+    address = (tmp_path / "store").as_uri()
+    with aggregator.open(tmp_path / "a", store=address, durability="store", **SOON) as catalog:
+        catalog.create_topic("t").append(events(0))
+        catalog.seal("t")
+    return address
+
+
+def test_restore(command, tmp_path: Path):
+    """What came back is told, also as JSON; at a time that the store does not know, that there is nothing."""
+    address = _stored(tmp_path)
+    done = command("restore", address, str(tmp_path / "back"))
+    assert (done.status, done.err) == (0, "")
+    assert "1 segment" in done.text
+    assert command("scan", str(tmp_path / "back"), "t", "--limit", "1").status == 0
+    assert command("scan", address, "t", "--limit", "1").status == 0
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 5))
+    done = command("restore", address, str(tmp_path / "json"), "--at", at, "--json")
+    assert json.loads(done.text)["segments"] == 1
+    done = command("restore", address, str(tmp_path / "early"), "--at", "2020-01-01")
+    assert (done.status, "no catalog then" in done.err) == (2, True)
+
+
+def test_restore_of_a_damaged_store(command, tmp_path: Path):
+    """Each object that is missing is named, and the status says so."""
+    address = _stored(tmp_path)
+    store = Store(address)
+    (name,) = (each.name for each in store.list("segments"))
+    store.delete([name])
+    done = command("restore", address, str(tmp_path / "back"))
+    assert done.status == 1
+    assert name in done.err
+
+
+def test_restore_into_a_full_directory(command, tmp_path: Path):
+    """It is left alone."""
+    address = _stored(tmp_path)
+    done = command("restore", address, str(tmp_path / "a"))
+    assert (done.status, "not empty" in done.err) == (2, True)

@@ -1,0 +1,109 @@
+"""What the store keeps of a catalog's past, and what goes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shipped_catalogs import events, numbers, seen_anywhere
+
+import aggregator
+from aggregator.engine.shipping.history import Kept, outdated
+from aggregator.storage.store.client import Store, Stored
+from aggregator.storage.store.shipped import LOG, MANIFESTS, manifest_name
+
+pytestmark = pytest.mark.background
+QUIET: dict[str, Any] = {"ship_interval": "1h", "lease": "1h", "durability": "store"}
+
+
+def copies(*ages_s: float) -> list[Stored]:
+    """Copies of a manifest that are so old."""
+    return [
+        Stored(manifest_name(number + 1, 1), 10, "", 10**12 - round(age * 1e6)) for number, age in enumerate(ages_s)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ages_s", "gone", "oldest"),
+    [
+        ((), 0, None),
+        ((1000, 500), 0, None),
+        ((1000, 500, 0), 1, 2),
+        ((1000, 500, 50, 0), 2, 3),
+        ((90, 80, 70, 0), 0, 1),
+    ],
+)
+def test_which_copies_go(ages_s: tuple[float, ...], gone: int, oldest: int | None):
+    """Those older than the history, but never the newest two."""
+    known = copies(*ages_s)
+    going, first = outdated(known, 100_000_000)
+    assert going == [each.name for each in known[:gone]]
+    assert first == oldest
+
+
+def test_which_objects_are_named():
+    """By the newest copy for ever; by others as long as they are kept; by those of a run before, perhaps as long."""
+    now = [0.0]
+    kept = Kept(100, lambda: now[0])
+    assert "a" in kept
+    kept.published(["a", "b"])
+    now[0] = 90
+    kept.published(["b"])
+    assert ("a" in kept, "b" in kept, "unknown" in kept) == (True, True, True)
+    now[0] = 101
+    assert ("a" in kept, "b" in kept, "unknown" in kept) == (True, True, False)
+    now[0] = 191
+    assert ("a" in kept, "b" in kept) == (False, True)
+
+
+def test_the_past_is_let_go(tmp_path: Path):
+    """Copies of the manifest, objects of the log, and what was erased; what is left restores all the same."""
+    address = (tmp_path / "store").as_uri()
+    store = Store(address)
+    with aggregator.open(tmp_path / "a", store=address, history="0s", **QUIET) as catalog:
+        topic = catalog.create_topic("t")
+        for first in range(0, 60, 10):
+            topic.append(events(first))
+            catalog.seal("t")
+            catalog._backend.shipper.publish()
+        topic.erase("s0")
+        before = {each.name for each in store.list("segments")}
+        catalog.compact()
+        assert topic.traces("s0").segments == ()
+        assert not {each.name for each in store.list("segments")} & before
+        catalog._backend.shipper.publish()
+        topic.append(events(60))
+        time.sleep(0.01)
+        catalog._backend.shipper._tidy()
+        assert len(list(store.list(MANIFESTS))) == 2
+        assert len(list(store.list(LOG))) < 6
+        expected = numbers(catalog)
+        assert seen_anywhere(address) == expected
+        assert not any(number % 3 == 0 for number in expected if number < 60)
+        aggregator.restore(address, tmp_path / "back")
+    with aggregator.open(tmp_path / "back") as back:
+        assert numbers(back) == expected
+        assert back.problems() == []
+
+
+def test_a_reader_that_was_away(tmp_path: Path):
+    """Behind what was let go it begins anew, from a copy that needs none of it."""
+    address = (tmp_path / "store").as_uri()
+    with aggregator.open(tmp_path / "a", store=address, history="0s", **QUIET) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(events(0))
+        with aggregator.open(address, read_only=True) as reader:
+            assert numbers(reader) == list(range(10))
+            for first in range(10, 60, 10):
+                topic.append(events(first))
+                catalog.seal("t")
+                catalog._backend.shipper.publish()
+            time.sleep(0.01)
+            catalog._backend.shipper._tidy()
+            topic.append(events(60))
+            for _ in range(40):
+                reader._backend.refresh()
+            assert numbers(reader) == list(range(70))
+            assert reader.problems() == []

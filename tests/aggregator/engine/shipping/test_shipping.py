@@ -1,0 +1,341 @@
+"""A catalog and its store: what is acknowledged is there, and who was taken over changes nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from shipped_catalogs import SOON, events, numbers, seen_anywhere
+from waiting import until
+
+import aggregator
+from aggregator import Catalog, FencedError, InvalidRequestError, OverloadedError
+from aggregator.engine.shipping.restoring import begin_following
+from aggregator.engine.standby import Standby
+from aggregator.engine.writer import UNSHIPPED, now_us
+from aggregator.errors import CatalogLockedError
+from aggregator.storage.files.layout import Layout
+from aggregator.storage.store.client import Store
+from aggregator.storage.store.lease import look
+
+if TYPE_CHECKING:
+    from benchmarks.s3_endpoint import S3Endpoint
+
+pytestmark = pytest.mark.background
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    return (tmp_path / "store").as_uri()
+
+
+def test_what_is_acknowledged_is_in_the_store(tmp_path: Path, address: str):
+    """With durability="store": each batch, when its append returns; with another one, soon."""
+    with aggregator.open(tmp_path / "a", store=address, durability="store", **SOON) as catalog:
+        topic = catalog.create_topic("t")
+        for first in range(0, 50, 10):
+            topic.append(events(first), partition=f"p{first % 20}")
+            assert seen_anywhere(address) == list(range(first + 10))
+        catalog.seal("t")
+        topic.append(events(50))
+        assert seen_anywhere(address) == list(range(60))
+    with aggregator.open(tmp_path / "a") as catalog:
+        catalog.topic("t").append(events(60))
+        until(lambda: seen_anywhere(address) == list(range(70)))
+
+
+def stored(address: str) -> dict[str, bytes]:
+    """Every object of a store."""
+    store = Store(address)
+    return {each.name: store.get(each.name) for each in store.list()}
+
+
+def taken_over(address: str, root: Path, **options: Any) -> Catalog:
+    """Wait until the lease has lapsed, and open the catalog in another directory, as its writer."""
+    standby = Standby(Store(address), Layout(root), now_us)
+    assert standby.may_take.wait(60)
+    assert standby.take_over()
+    return aggregator.open(root, **options)
+
+
+def cut_off(catalog: Catalog) -> None:
+    """Have a writer renew its lease and ship no more, as one that was stopped, until it appends."""
+    shipper = catalog._backend.shipper
+    shipper.stop()
+    for thread in shipper._threads:
+        thread.join()
+    shipper._closing = False
+
+
+@pytest.mark.parametrize("durability", ["store", "fsync"])
+def test_an_old_writer_changes_nothing(tmp_path: Path, address: str, durability: str):
+    """After another took over: its appends fail, now and later, and what is in the store stays as it is."""
+    old = aggregator.open(tmp_path / "old", store=address, durability=durability, **SOON)
+    topic = old.create_topic("t")
+    topic.append(events(0), producer="p", sequence=1)
+    until(lambda: seen_anywhere(address) == list(range(10)))
+    cut_off(old)
+    with taken_over(address, tmp_path / "new", durability=durability) as new:
+        assert numbers(new) == list(range(10))
+        before = stored(address)
+        for first in (10, 20):
+            with pytest.raises(FencedError, match="taken this catalog over"):
+                topic.append(events(first))
+        with pytest.raises(FencedError):
+            old.create_topic("u").append(events(0))
+        old.close()
+        assert {name: data for name, data in stored(address).items() if name in before and name != "lease.json"} == {
+            name: data for name, data in before.items() if name != "lease.json"
+        }
+        assert new.topic("t").append(events(0), producer="p", sequence=1).duplicate
+        new.topic("t").append(events(100))
+        assert numbers(new) == [*range(10), *range(100, 110)]
+        assert "u" not in new.topics()
+    with pytest.raises(FencedError):
+        aggregator.open(tmp_path / "old")
+
+
+def test_a_late_put_of_an_old_writer(tmp_path: Path, address: str):
+    """One that was on its way when another took over is refused; or it came first, and counts."""
+    old = aggregator.open(tmp_path / "old", store=address, durability="store", **SOON)
+    old.create_topic("t").append(events(0))
+    cut_off(old)
+    standby = Standby(Store(address), Layout(tmp_path / "new"), now_us)
+    assert standby.may_take.wait(60)
+    shipper = old._backend.shipper
+    shipper.lease._valid_until += 3600  # it believes that it has it still
+    old.topic("t").append(events(10))  # before the fence
+    assert standby.take_over()
+    with pytest.raises(FencedError):
+        old.topic("t").append(events(20))
+    with aggregator.open(tmp_path / "new", durability="store") as new:
+        assert numbers(new) == list(range(20))
+    old.close()
+
+
+@pytest.mark.parametrize(("durability", "holes"), [("store", False), ("fsync", True)])
+def test_record_indexes_are_never_given_twice(tmp_path: Path, address: str, durability: str, holes: bool):
+    """What the old writer gave to events that were not shipped, nobody gets again; where all are shipped there is no
+    hole.
+    """
+    old = aggregator.open(tmp_path / "old", store=address, durability=durability, **SOON)
+    topic = old.create_topic("t")
+    topic.append(events(0))
+    until(lambda: seen_anywhere(address) == list(range(10)))
+    cut_off(old)
+    if holes:
+        old._backend.shipper.lease._valid_until += 3600
+        assert topic.append(events(10)).last == 19  # acknowledged here, and nowhere else
+    with taken_over(address, tmp_path / "new", durability=durability) as new:
+        assert new.topic("t").append(events(50)).first == (10 + UNSHIPPED if holes else 10)
+        assert numbers(new) == [*range(10), *range(50, 60)]
+        new.seal("t")
+        new.compact()
+        assert [event["record_index"] for event in new.topic("t").read().to_table().to_pylist()][:10] == list(range(10))
+    with aggregator.open(tmp_path / "new") as new:
+        assert new.topic("t").append(events(60)).first == (20 + UNSHIPPED if holes else 20)
+    old.close()
+
+
+def killed(root: Path, address: str, code: str, **options: str) -> None:
+    """Run code with a catalog `c` and a topic `t` in another process, which ends without closing anything."""
+    program = f"""
+import os, sys, aggregator
+from shipped_catalogs import events
+c = aggregator.open({str(root)!r}, store={address!r}, **{SOON | options!r})
+t = c.topic("t") if "t" in c.topics() else c.create_topic("t")
+{textwrap.dedent(code)}
+os._exit(0)
+"""
+    paths = os.pathsep.join([str(Path(aggregator.__file__).parents[1]), *filter(None, sys.path)])
+    subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | {"PYTHONPATH": paths})
+
+
+def test_the_same_machine_again(tmp_path: Path, address: str):
+    """After a crash the lease is still its own: it opens at once, and what had not been shipped is shipped."""
+    for first in range(0, 30, 10):
+        killed(tmp_path / "a", address, f"t.append(events({first}))", ship_interval="1h", lease="1h")
+    began = time.monotonic()
+    with aggregator.open(tmp_path / "a") as catalog:
+        assert time.monotonic() - began < 30
+        assert numbers(catalog) == list(range(30))
+        assert catalog.topic("t").append(events(30)).first == 30
+    assert seen_anywhere(address) == list(range(40))
+
+
+def test_a_log_that_lost_what_the_store_has(tmp_path: Path, address: str):
+    """As after a power cut without syncs: it comes back from there, and goes on behind it."""
+    killed(tmp_path / "a", address, "t.append(events(0)); c._backend.shipper.publish()", durability="none")
+    log = sorted((tmp_path / "a" / "log").glob("*.log"))[-1]
+    kept = log.read_bytes()
+    code = "t.append(events(10)); c._backend.shipper.publish(); t.append(events(20)); c._backend.shipper.ship()"
+    killed(tmp_path / "a", address, code, durability="none")
+    newest = sorted((tmp_path / "a" / "log").glob("*.log"))[-1]
+    os.truncate(newest, 60)
+    (tmp_path / "a" / "log" / "acknowledged").unlink()
+    assert kept == log.read_bytes()
+    with aggregator.open(tmp_path / "a") as catalog:
+        assert numbers(catalog) == list(range(30))
+        catalog.topic("t").append(events(30))
+    assert seen_anywhere(address) == list(range(40))
+
+
+def test_copies_of_a_directory_do_not_both_write(tmp_path: Path, address: str):
+    """Whoever opens first goes on; the other is told."""
+    with aggregator.open(tmp_path / "a", store=address, **SOON) as catalog:
+        catalog.create_topic("t").append(events(0))
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    with aggregator.open(tmp_path / "b") as copy:
+        copy.topic("t").append(events(10))
+    with pytest.raises(FencedError):
+        aggregator.open(tmp_path / "a")
+
+
+def test_log_files_stay_until_they_are_shipped(tmp_path: Path, s3: S3Endpoint, bucket: str):
+    """Though all they hold is sealed: a store that does not answer for a while loses nothing."""
+    address = f"s3://{bucket}/c"
+    tuning = aggregator.policy.Tuning(log_file_bytes=4096, tick_s=0.05)
+    with aggregator.open(tmp_path / "a", store=address, ship_interval="50ms", lease="1h", tuning=tuning) as catalog:
+        topic = catalog.create_topic("t")
+        s3.refuse = lambda method, path, query: 503
+        for first in range(0, 1000, 100):
+            topic.append(events(first, 100))
+            catalog.seal("t")
+        log = catalog._backend.log
+        assert log.start < catalog._backend.shipper.shipped + 4096 < log.newest
+        s3.refuse = lambda method, path, query: None
+        until(lambda: catalog._backend.shipper.shipped == log.end)
+        until(lambda: log.start == log.newest)
+    assert seen_anywhere(address) == list(range(1000))
+
+
+def test_a_store_that_does_not_answer_for_a_lease(tmp_path: Path, s3: S3Endpoint, bucket: str):
+    """Then another may take over, so nothing more is taken in, until it answers again."""
+    address = f"s3://{bucket}/c"
+    with aggregator.open(tmp_path / "a", store=address, **SOON) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(events(0))
+        s3.refuse = lambda method, path, query: 503
+        until(lambda: catalog._backend.shipper.lease.left_s < 0)
+        with pytest.raises(OverloadedError, match="does not answer"):
+            topic.append(events(10))
+        s3.refuse = lambda method, path, query: None
+        until(lambda: catalog._backend.shipper.lease.left_s > 0)
+        topic.append(events(10))
+    assert seen_anywhere(address) == list(range(20))
+
+
+def test_an_append_waits_for_its_store(tmp_path: Path, s3: S3Endpoint, bucket: str):
+    """With durability="store", where it is busy: it is acknowledged once, when it is there."""
+    address = f"s3://{bucket}/c"
+    with aggregator.open(tmp_path / "a", store=address, durability="store", ship_interval="1h", lease="1h") as catalog:
+        topic = catalog.create_topic("t")
+        refusals = iter([503, 503])
+        s3.refuse = lambda method, path, query: next(refusals, None)
+        topic.append(events(0))
+        assert next(refusals, None) is None
+        assert seen_anywhere(address) == list(range(10))
+
+
+def test_what_was_erased_is_not_restored(tmp_path: Path, address: str):
+    """From the moment on that the erasure was acknowledged, though nothing is shipped by itself."""
+    slow = {"ship_interval": "1h", "lease": "1h"}
+    with aggregator.open(tmp_path / "a", store=address, durability="store", **slow) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(events(0))
+        topic.erase("s1")
+        assert seen_anywhere(address) == [0, 2, 3, 5, 6, 8, 9]
+        aggregator.restore(address, tmp_path / "back")
+    with aggregator.open(tmp_path / "back") as back:
+        assert numbers(back) == [0, 2, 3, 5, 6, 8, 9]
+
+
+def test_one_prefix_one_catalog(tmp_path: Path, address: str):
+    """Another one is refused; so is a directory that only follows."""
+    aggregator.open(tmp_path / "a", store=address, **SOON).close()
+    with pytest.raises(InvalidRequestError, match="another catalog"):
+        aggregator.open(tmp_path / "b", store=address)
+    begin_following(Layout(tmp_path / "c"), Store(address))
+    with pytest.raises(InvalidRequestError, match="follows the catalog"):
+        aggregator.open(tmp_path / "c", store=address)
+
+
+def test_the_store_is_kept(tmp_path: Path, address: str):
+    """Reopening asks for it no more."""
+    aggregator.open(tmp_path / "a", store=address, **SOON).close()
+    with aggregator.open(tmp_path / "a") as catalog:
+        assert catalog._backend.shipper is not None
+        assert catalog._backend.shipper._settings.lease_us == 1_000_000
+
+
+def test_a_catalog_gets_a_store_later(tmp_path: Path, address: str):
+    """With all that it has by then, sealed or not."""
+    with aggregator.open(tmp_path / "a") as catalog:
+        catalog.create_topic("t").append(events(0))
+        catalog.seal("t")
+        catalog.topic("t").append(events(10))
+    with aggregator.open(tmp_path / "a", store=address, **SOON) as catalog:
+        until(lambda: catalog._backend.shipper._published)
+        assert seen_anywhere(address) == list(range(20))
+
+
+def test_settings_that_make_no_sense(tmp_path: Path, address: str):
+    """They are refused before anything is made in the store."""
+    with pytest.raises(InvalidRequestError, match="needs a store"):
+        aggregator.open(tmp_path / "a", durability="store")
+    for wrong in ({"lease": "1ms"}, {"ship_interval": 0}, {"store": "ftp://x"}):
+        with pytest.raises(InvalidRequestError):
+            aggregator.open(tmp_path / "b", **({"store": address} | wrong))
+    assert stored(address) == {}
+
+
+def test_two_standbys(tmp_path: Path, address: str):
+    """One takes over, the other begins anew and follows it."""
+    with aggregator.open(tmp_path / "a", store=address, durability="store", **SOON) as catalog:
+        catalog.create_topic("t").append(events(0))
+    standbys = [Standby(Store(address), Layout(tmp_path / name), now_us) for name in "bc"]
+    for standby in standbys:
+        assert standby.may_take.wait(60)
+    assert [standby.take_over() for standby in standbys] == [True, False]
+    with aggregator.open(tmp_path / "b", durability="store") as catalog:
+        catalog.topic("t").append(events(10))
+        again = Standby(Store(address), Layout(tmp_path / "c"), now_us)
+        with aggregator.Catalog(again.backend) as reading:
+            assert numbers(reading) == list(range(20))
+        again.close()
+
+
+def test_a_standby_that_died_on_the_way(tmp_path: Path, address: str):
+    """After it took the lease: it needs not wait for its own."""
+    with aggregator.open(
+        tmp_path / "a", store=address, durability="store", ship_interval="20ms", lease="1h"
+    ) as catalog:
+        catalog.create_topic("t").append(events(0))
+    standby = Standby(Store(address), Layout(tmp_path / "b"), now_us)
+    assert standby.may_take.wait(60)
+    assert standby.take_over()
+    begin_following_again(tmp_path / "b")
+    with taken_over(address, tmp_path / "b", durability="store") as catalog:
+        assert numbers(catalog) == list(range(10))
+    seen = look(Store(address))
+    assert seen is not None
+    assert seen.terms.released
+
+
+def begin_following_again(root: Path) -> None:
+    """As if it had died before its note said that it is done."""
+    note = (root / "store.json").read_text()
+    (root / "store.json").write_text(note.replace('"following": false', '"following": true'))
+
+
+def test_who_was_quicker_is_named(tmp_path: Path, address: str):
+    """Of two processes that open the same directory by turns, one has the lock; the lease follows it."""
+    with aggregator.open(tmp_path / "a", store=address, **SOON), pytest.raises(CatalogLockedError):
+        aggregator.open(tmp_path / "a")

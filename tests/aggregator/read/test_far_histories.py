@@ -1,0 +1,111 @@
+"""Histories of segments that lie in the store alone: how often it is asked, and that answers are the same."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import aggregator
+from esformat import Event
+
+if TYPE_CHECKING:
+    from benchmarks.s3_endpoint import S3Endpoint
+
+pytestmark = pytest.mark.usefixtures("unshipped")
+SPACES, EACH = 400, 10
+
+
+def filled(catalog: aggregator.Catalog, segments: int, groupings: int = 1) -> aggregator.Topic:
+    topic = catalog.create_topic("t")
+    some = random.Random(7)
+    for number in range(segments):
+        topic.append(
+            [
+                {
+                    "space": f"s{n % SPACES}", "grouping": f"g{n // SPACES % groupings}",
+                    "timestamp": 100_000 * number + n, "data": some.randbytes(300),
+                }
+                for n in range(SPACES * EACH)
+            ]
+        )  # fmt: skip
+        catalog.seal()
+    return topic
+
+
+def history(topic: aggregator.Topic, space: str, **options: Any) -> list[Event]:
+    return list(topic.scan(space=space, **options))
+
+
+def forget(catalog: aggregator.Catalog, topic: aggregator.Topic, *, cache: bool = True) -> None:
+    """As after a restart, with or without the cache."""
+    if cache:
+        catalog._backend.objects.cache.clear()
+    for info in topic._topic.segments.view():
+        catalog._backend.pool.forget(info.number)
+    catalog._backend.pool.begun.clear()
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("groupings", [1, 3])
+def test_requests_of_a_history(tmp_path: Path, s3: S3Endpoint, bucket: str, groupings: int):
+    """Three of a segment that nobody read before, two where its file was let go here, none when it is cached."""
+    with aggregator.open(tmp_path / "data", store=f"s3://{bucket}/x") as catalog:
+        topic = filled(catalog, 1, groupings)
+        local = history(topic, "s7")
+        catalog.store.push()
+        catalog.store.evict(keep_local={"bytes": 0})
+        with s3.recorded() as requests:
+            assert history(topic, "s7") == local
+        assert len(requests) <= 2
+        with s3.recorded() as requests:
+            assert history(topic, "s7") == local
+        assert len(requests) == 0
+        forget(catalog, topic)
+        with s3.recorded() as requests:
+            assert history(topic, "s7") == local
+        assert len(requests) <= 3
+        forget(catalog, topic, cache=False)
+        with s3.recorded() as requests:
+            assert history(topic, "s7") == local
+            assert topic.scan(space="s7").to_table().num_rows == len(local)
+        assert len(requests) == 0
+    with aggregator.open(tmp_path / "data") as catalog, s3.recorded() as requests:
+        assert history(catalog.topic("t"), "s7") == local
+    assert len(requests) == 0, "the cache survives a restart"
+    with aggregator.open(tmp_path / "data", read_only=True) as catalog, s3.recorded() as requests:
+        assert history(catalog.topic("t"), "s7") == local
+    assert len(requests) == 0, "readers beside the writer use its cache"
+
+
+@pytest.mark.usefixtures("quiet")
+def test_segments_are_asked_for_side_by_side(tmp_path: Path, s3: S3Endpoint, bucket: str):
+    """Of many segments a history takes about as many round trips as of one."""
+    with aggregator.open(tmp_path / "data", store=f"s3://{bucket}/x") as catalog:
+        topic = filled(catalog, 8)
+        local = history(topic, "s7")
+        newest = history(topic, "s7", reverse=True, limit=3)
+        catalog.store.push()
+        catalog.store.evict(keep_local={"bytes": 0})
+        for read in (history, lambda topic, space: topic.scan(space=space).to_table().num_rows):
+            forget(catalog, topic)
+            s3.latency_seconds = 0.1
+            with s3.recorded() as requests:
+                found = read(topic, "s7")
+            s3.latency_seconds = 0.0
+            assert found in (local, len(local))
+            assert len(requests) <= 24
+            assert trips(requests) <= 4
+        forget(catalog, topic)
+        assert history(topic, "s7", reverse=True, limit=3) == newest
+
+
+def trips(requests: list[Any]) -> int:
+    """How many requests had to wait for one another: the longest chain of those that began when another had ended."""
+    count, ended = 0, 0.0
+    for request in sorted(requests, key=lambda request: request.ended):
+        if request.began >= ended:
+            count, ended = count + 1, request.ended
+    return count

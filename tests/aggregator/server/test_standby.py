@@ -1,0 +1,67 @@
+"""A server that follows a store beside the one that writes, and takes over from it."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from served import Spawned
+from shipped_catalogs import events, numbers
+from waiting import until
+
+import aggregator
+from aggregator.client import Client, Retry
+
+LEASE_S = 2.0
+ONCE = Retry(attempts=1)
+
+
+def spawned(root: Path, address: str, *flags: str) -> Spawned:
+    """A server process whose directory and store these are."""
+    options = ["--store", address, "--durability", "store", "--set", f"catalog.lease={LEASE_S:g}s"]
+    return Spawned(root, *options, *flags)
+
+
+def stored(client: Client) -> list[int]:
+    """What a server gives of the topic."""
+    return sorted(int(payload) for payload in client.topic("t").scan().to_table()["payload"].to_pylist())
+
+
+def takes(client: Client) -> bool:
+    """Whether a server takes a batch, which is stored once however often this is asked."""
+    try:
+        client.topic("t").append(events(20), producer="p", sequence=1)
+    except (aggregator.AggregatorError, OSError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM])
+def test_a_standby_takes_over(tmp_path: Path, how: signal.Signals):
+    """When the writer is gone: with all that it acknowledged. One that was only paused changes nothing."""
+    address = (tmp_path / "store").as_uri()
+    with spawned(tmp_path / "a", address) as first, spawned(tmp_path / "b", address, "--standby") as second:
+        with Client(first.url) as writer:
+            writer.create_topic("t")
+            writer.topic("t").append(events(0))
+        with Client(second.url, retry=ONCE) as standby:
+            assert stored(standby) == list(range(10))
+            assert not takes(standby)
+            with Client(first.url) as writer:
+                writer.topic("t").append(events(10))
+            assert stored(standby) == list(range(20))
+            first.process.send_signal(how)
+            began = time.monotonic()
+            until(lambda: takes(standby))
+            print(f"took over {time.monotonic() - began:.1f} s after {how.name}")
+            assert stored(standby) == list(range(30))
+            if how == signal.SIGSTOP:
+                first.process.send_signal(signal.SIGCONT)
+                with Client(first.url, retry=ONCE) as old, pytest.raises(aggregator.AggregatorError, match="taken"):
+                    old.topic("t").append(events(100))
+                assert stored(standby) == list(range(30))
+        second.stop()
+    with aggregator.open(tmp_path / "b", durability="store") as catalog:
+        assert numbers(catalog) == list(range(30))

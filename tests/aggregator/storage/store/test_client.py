@@ -1,0 +1,207 @@
+"""Objects in a store: what conditional puts promise, also where answers are lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+from breaking_proxy import BreakingProxy, Fate
+
+from aggregator.errors import (
+    InvalidRequestError,
+    ObjectConflictError,
+    ObjectMissingError,
+    StoreError,
+    StoreUnreachableError,
+)
+from aggregator.storage.store.client import PART_BYTES, Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarks.s3_endpoint import S3Endpoint
+
+
+@pytest.fixture(params=["s3", "file"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """A store of each kind, empty."""
+    if request.param == "s3":
+        return Store(f"s3://{request.getfixturevalue('bucket')}/a prefix/of it", patience_s=5)
+    return Store((tmp_path / "a store").as_uri(), patience_s=5)
+
+
+def test_what_was_put_is_read(store: Store):
+    """Whole, in ranges, in pieces; and listed with its size and ETag."""
+    etag = store.put("log/1", b"some bytes")
+    assert (store.get("log/1"), store.get_range("log/1", 5, 10)) == (b"some bytes", b"bytes")
+    assert b"".join(store.stream("log/1")) == b"some bytes"
+    found = store.head("log/1")
+    assert (found.name, found.size_bytes, found.etag) == ("log/1", 10, etag)
+    assert list(store.list("log")) == [found] == list(store.list())
+    assert abs(found.modified_us - store.head("log/1").modified_us) < 60_000_000
+
+
+def test_names_after_another(store: Store):
+    """Of a folder, those behind a name: a log is read on from there. Neighbours with a like name are not in it."""
+    for number in range(5):
+        store.put(f"log/{number:020d}", b"x")
+    store.put("logs/1", b"x")
+    names = sorted(found.name for found in store.list("log", after=f"log/{2:020d}"))
+    assert names == [f"log/{3:020d}", f"log/{4:020d}"]
+    assert list(store.list("nothing")) == []
+
+
+def test_a_large_file_is_put_in_parts(store: Store, tmp_path: Path):
+    """Of any size, in the place of another; read back in pieces."""
+    path = tmp_path / "large"
+    path.write_bytes(bytes(range(256)) * (2 * PART_BYTES // 256 + 7))
+    store.put("segments/1", b"before")
+    store.put_file("segments/1", path)
+    parts = list(store.stream("segments/1"))
+    assert b"".join(parts) == path.read_bytes()
+    assert max(map(len, parts)) < len(path.read_bytes())
+    path.write_bytes(b"")
+    store.put_file("segments/2", path)
+    assert store.get("segments/2") == b""
+
+
+def test_an_object_is_created_once(store: Store):
+    """Another one is refused; the same bytes again are the same put."""
+    etag = store.put("log/1", b"one", create=True)
+    with pytest.raises(ObjectConflictError):
+        store.put("log/1", b"two", create=True)
+    assert store.put("log/1", b"one", create=True) == etag
+    assert store.get("log/1") == b"one"
+
+
+def test_an_object_is_replaced_by_who_saw_it(store: Store):
+    """By its ETag: of two who saw the same one, the second is refused; so is who saw one that is gone."""
+    first = store.put("lease", b"first", create=True)
+    second = store.put("lease", b"second", etag=first)
+    assert second != first
+    with pytest.raises(ObjectConflictError):
+        store.put("lease", b"third", etag=first)
+    assert store.put("lease", b"second", etag=first) == second
+    store.delete(["lease", "lease", "nothing"])
+    with pytest.raises(ObjectConflictError):
+        store.put("lease", b"third", etag=second)
+
+
+def test_one_of_many_wins(store: Store):
+    """However many put at once, one creates and one replaces."""
+    for round_, etag in enumerate([None, store.put("replaced", b"before")]):
+        won: list[int] = []
+
+        def put(number: int, etag: str | None = etag, won: list[int] = won) -> None:
+            name = "created" if etag is None else "replaced"
+            try:
+                store.put(name, b"%d" % number, create=etag is None, etag=etag)
+            except ObjectConflictError:
+                return
+            won.append(number)
+
+        threads = [threading.Thread(target=put, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [b"%d" % number for number in won] == [store.get(["created", "replaced"][round_])]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda store: store.get("no"),
+        lambda store: store.get_range("no", 0, 1),
+        lambda store: store.head("no"),
+        lambda store: list(store.stream("no")),
+    ],
+)
+def test_a_missing_object(store: Store, ask: Callable[[Store], object]):
+    """It is told which one, also as a FileNotFoundError."""
+    with pytest.raises(ObjectMissingError, match="no such object") as caught:
+        ask(store)
+    assert caught.value.path == store.path_of("no")
+    assert isinstance(caught.value, FileNotFoundError)
+
+
+def _through(proxy: BreakingProxy, bucket: str, **options: float) -> Store:
+    return Store(f"s3://{bucket}/x", settings={"endpoint": proxy.url}, **({"patience_s": 20.0} | options))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_an_answer_that_is_lost(s3: S3Endpoint, bucket: str, replaces: bool):
+    """The put came through, and nobody said so: it is read back, and counts as done, once."""
+    straight = Store(f"s3://{bucket}/x")
+    etag = straight.put("lease", b"first") if replaces else None
+    with BreakingProxy(s3.url, lambda number: Fate(down_bytes=1) if number == 0 else Fate()) as proxy:
+        found = _through(proxy, bucket).put("lease", b"mine", create=not replaces, etag=etag)
+    assert (straight.head("lease").etag, straight.get("lease")) == (found, b"mine")
+    assert proxy.connections > 1
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_a_request_that_is_lost(s3: S3Endpoint, bucket: str, replaces: bool):
+    """The put did not come through: it is put again. Where another one came first, that is told."""
+    straight = Store(f"s3://{bucket}/x")
+    etag = straight.put("lease", b"first") if replaces else None
+    with BreakingProxy(s3.url, lambda number: Fate(up_bytes=20) if number == 0 else Fate()) as proxy:
+        _through(proxy, bucket).put("lease", b"mine", create=not replaces, etag=etag)
+        assert straight.get("lease") == b"mine"
+
+    def other_first(number: int) -> Fate:
+        if number == 0:
+            straight.put("lease", b"another's")
+            return Fate(up_bytes=20)
+        return Fate()
+
+    with BreakingProxy(s3.url, other_first) as proxy, pytest.raises(ObjectConflictError):
+        _through(proxy, bucket).put("lease", b"mine too", create=not replaces, etag=etag)
+    assert straight.get("lease") == b"another's"
+
+
+def test_a_store_that_is_busy(s3: S3Endpoint, bucket: str):
+    """503 for a while: it is tried again. For longer than one has patience for: it is told."""
+    refusals = iter([503, 503, 503])
+    s3.refuse = lambda method, path, query: next(refusals, None)
+    store = Store(f"s3://{bucket}/x", patience_s=10)
+    store.put("a", b"1", create=True)
+    assert store.get("a") == b"1"
+    s3.refuse = lambda method, path, query: 503
+    with pytest.raises(StoreUnreachableError, match="does not answer"):
+        Store(f"s3://{bucket}/x", patience_s=0.3).get("a")
+    with pytest.raises(StoreUnreachableError, match="not known"):
+        Store(f"s3://{bucket}/x", patience_s=0.3).put("b", b"1", create=True)
+
+
+def test_a_store_that_refuses(s3: S3Endpoint, bucket: str):
+    """Without rights nothing is tried again."""
+    s3.refuse = lambda method, path, query: 403
+    with pytest.raises(StoreError, match="refuses"):
+        Store(f"s3://{bucket}/x").put("a", b"1", create=True)
+
+
+@pytest.mark.parametrize("address", ["", "/tmp/x", "ftp://host/x", "s3://"])
+def test_what_is_no_address(address: str):
+    """It says what addresses look like."""
+    with pytest.raises(InvalidRequestError, match="address"):
+        Store(address)
+
+
+def test_a_setting_that_is_unknown():
+    """It is refused before anything is asked of the store."""
+    with pytest.raises(InvalidRequestError, match="nonsense"):
+        Store("s3://bucket/x", settings={"nonsense": "1"})
+
+
+def test_traffic_is_counted(store: Store):
+    """Requests and bytes: what a store takes money for."""
+    store.put("a", b"12345")
+    store.get("a")
+    list(store.list())
+    store.delete(["a"])
+    traffic = store.traffic
+    assert (traffic.puts, traffic.gets, traffic.lists, traffic.deletes) == (1, 1, 1, 1)
+    assert (traffic.bytes_up, traffic.bytes_down) == (5, 5)

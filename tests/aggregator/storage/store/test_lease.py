@@ -1,0 +1,116 @@
+"""The lease of a catalog in a store: one holder, who knows when its time is over by its own clock alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator.errors import CorruptManifestError, FencedError, ObjectConflictError
+from aggregator.storage.store.client import Store
+from aggregator.storage.store.lease import Lease, LeaseWatch, Terms, look, new_terms
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Clock:
+    """Seconds that a test moves on."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store((tmp_path / "store").as_uri())
+
+
+def taken(store: Store, clock: Clock, *, length_s: float = 10.0, in_store: bool = False) -> Lease:
+    seen = look(store)
+    return Lease(store, seen, new_terms(seen, length_s, in_store=in_store), clock)
+
+
+def test_each_taking_has_an_epoch_of_its_own(store: Store):
+    """Counted up, with another run each time; renewals change neither."""
+    first = taken(store, Clock())
+    first.renew()
+    second = taken(store, Clock())
+    assert (first.terms.epoch, second.terms.epoch) == (1, 2)
+    assert first.terms.run != second.terms.run
+    assert first.terms.renewals == 1
+    seen = look(store)
+    assert seen is not None
+    assert seen.terms == second.terms
+
+
+def test_who_was_quicker_has_it(store: Store):
+    """Of two who saw the same, the second gets nothing."""
+    for seen in (None, look(store)):
+        terms = [new_terms(seen, 10, in_store=False) for _ in range(2)]
+        Lease(store, seen, terms[0])
+        with pytest.raises(ObjectConflictError):
+            Lease(store, seen, terms[1])
+        store.delete(["lease.json"])
+
+
+def test_the_old_holder_is_told(store: Store):
+    """When it renews: for ever, whatever its clock says."""
+    old = taken(store, Clock())
+    taken(store, Clock())
+    for _ in range(2):
+        with pytest.raises(FencedError, match="taken this catalog over"):
+            old.renew()
+    with pytest.raises(FencedError):
+        old.release()
+
+
+def test_the_holder_counts_from_before_it_asked(store: Store):
+    """What is left to it is over when whoever watches can take it, or before."""
+    clock = Clock(100)
+    lease = taken(store, clock)
+    clock.now += 9
+    assert lease.left_s == 1
+    clock.now += 2
+    assert lease.left_s == -1
+    lease.renew()  # nobody took it
+    assert lease.left_s == 10
+
+
+def test_it_lapses_by_the_clock_of_who_watches(store: Store):
+    """Seen unchanged for longer than it lasts, from the first look on: whatever the holder's clock is."""
+    lease = taken(store, Clock(10_000_000))
+    clock = Clock()
+    watch = LeaseWatch(store, clock)
+    assert not watch.look()
+    clock.now = 10
+    assert not watch.look()
+    lease.renew()
+    clock.now = 15
+    assert not watch.look()
+    clock.now = 25
+    assert not watch.look()
+    clock.now = 25.1
+    assert watch.look()
+
+
+def test_what_was_given_back_is_free_at_once(store: Store):
+    """So is one that nobody ever had."""
+    assert LeaseWatch(store).look()
+    lease = taken(store, Clock())
+    assert not LeaseWatch(store).look()
+    lease.release()
+    assert LeaseWatch(store).look()
+
+
+def test_terms_that_cannot_be_read(store: Store):
+    """Are told as damage, not taken for a lease that is free."""
+    for stored in (b"", b"{}", b"[1]", b"\xff"):
+        with pytest.raises(CorruptManifestError):
+            Terms.decode(stored)
+    store.put("lease.json", b"nonsense")
+    with pytest.raises(CorruptManifestError):
+        LeaseWatch(store).look()

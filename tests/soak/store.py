@@ -1,0 +1,321 @@
+"""Kills and take-overs of catalogs with a store: what was acknowledged is there once, an old writer changes nothing.
+
+    python -m tests.soak.store --points 500
+
+A real S3 endpoint runs in this process; the catalogs' processes are killed with SIGKILL at one of their requests to it,
+before it is done or before they have its answer: of opening, shipping, publishing, uploading, restoring, taking over.
+In a take-over the writer is killed, paused with SIGSTOP or cut off from the store, and comes back when another one has
+written. Then somebody who comes with nothing reads the store, and it is held against what each client noted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from benchmarks.s3_endpoint import S3Endpoint, environment
+from tests.soak import store_workload
+from tests.soak.store_workload import PARTITIONS, ROWS, payloads
+from tests.support.breaking_proxy import BreakingProxy, Fate
+
+LEASE_S = 2.0
+PATIENCE_S = 180.0
+MODES = ("same", "restore", "kill", "stop", "cut", "clock")
+"""same: the writer is killed and opened again where it was. restore: that is killed and goes on. The others: another
+takes over from a writer that is killed, stopped, cut off, or killed by one whose clock is hours off.
+"""
+
+
+@dataclass
+class Outcome:
+    """What came of the points so far."""
+
+    points: Counter[str] = field(default_factory=Counter)
+    acknowledged: int = 0
+    missed: int = 0
+    lost_window: list[float] = field(default_factory=list)
+    took_s: list[float] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+
+class Trigger:
+    """Does something at the n-th request to the store from now on, before it is answered, or before it is done."""
+
+    def __init__(self, endpoint: S3Endpoint) -> None:
+        self._lock, self._left, self._act, self._undone = Lock(), -1, lambda: None, False
+        self.fired = False
+        endpoint.refuse = self._look
+
+    def arm(self, requests: int, act: Callable[[], None], *, undone: bool) -> None:
+        """undone: the request is refused as well."""
+        with self._lock:
+            self._left, self._act, self._undone, self.fired = requests, act, undone, False
+
+    def _look(self, method: str, path: str, query: str) -> int | None:
+        with self._lock:
+            self._left -= 1
+            if self._left != 0:
+                return None
+            self.fired = True
+            self._act()
+            return 503 if self._undone else None
+
+
+class Campaign:
+    """Points of all kinds, one after the other, each with a store of its own."""
+
+    def __init__(self, folder: Path, endpoint: S3Endpoint, seed: int) -> None:
+        self._folder, self._endpoint, self._random = folder, endpoint, random.Random(seed)
+        self._trigger = Trigger(endpoint)
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["tests.soak.store_workload"])
+        endpoint.client.create_bucket(Bucket="soak")
+        self._number = 0
+        self.outcome = Outcome()
+
+    def point(self, mode: str) -> None:
+        """One point."""
+        self._number += 1
+        site = self._folder / str(self._number)
+        site.mkdir()
+        self._address = f"s3://soak/{self._number}"
+        durability = self._random.choice(["store", "store", "fsync"])
+        what = f"{self._number} {mode} {durability}"
+        try:
+            if mode == "same":
+                self._same(site, durability)
+            elif mode == "restore":
+                self._restore(site, durability)
+            else:
+                self._take_over(site, mode, durability)
+            self._check(site, self._address, mode, durability, what)
+        except TimeoutError as error:
+            self.outcome.wrong.append(f"{what}: {error}")
+        self.outcome.points[mode] += 1
+        if not any(what in each for each in self.outcome.wrong):
+            shutil.rmtree(site)
+
+    # ------------------------------------------------------------ processes
+
+    def _start(self, work: Callable[..., None], *arguments: Any, **options: Any) -> BaseProcess:
+        process = self._context.Process(target=work, args=arguments, kwargs=options, daemon=True)
+        process.start()
+        return process
+
+    def _writer(
+        self, site: Path, name: str, durability: str, batches: int, *, url: str = "", **more: Any
+    ) -> BaseProcess:
+        work = store_workload.take_over if more.pop("standby", False) else store_workload.write
+        return self._start(
+            work, str(site / name.partition("+")[0]), self._address, str(site / f"{name}.notes"), name, batches,
+            durability, environment(url or self._endpoint.url), **more,
+        )  # fmt: skip
+
+    def _kill_at(self, process: BaseProcess, requests: int) -> None:
+        assert process.pid is not None
+        self._trigger.arm(requests, process.kill, undone=self._random.random() < 0.5)
+
+    # ------------------------------------------------------------ points
+
+    def _same(self, site: Path, durability: str) -> None:
+        """The same directory, killed three times, and then to its end."""
+        for number in range(3):
+            process = self._writer(site, f"a+{number}", durability, 30)
+            self._kill_at(process, self._random.randint(1, 120))
+            _join(process)
+        _join(self._writer(site, "a+end", durability, 5))
+
+    def _restore(self, site: Path, durability: str) -> None:
+        _join(self._writer(site, "a", durability, 20))
+        for _ in range(2):
+            process = self._start(
+                store_workload.restore, self._address, str(site / "back"), environment(self._endpoint.url)
+            )
+            self._kill_at(process, self._random.randint(1, 25))
+            _join(process)
+        if not (site / "back").exists() or (site / "back" / "store.json").exists():
+            _join(
+                self._start(store_workload.restore, self._address, str(site / "back"), environment(self._endpoint.url))
+            )
+        self._check(site, str(site / "back"), "same", durability, f"{self._number} restored")
+
+    def _take_over(self, site: Path, mode: str, durability: str) -> None:
+        fate = [Fate()]
+        with BreakingProxy(self._endpoint.url, lambda number: fate[0]) as proxy:
+            old = self._writer(site, "a", durability, -1, url=proxy.url)
+            off_s = self._random.choice([-7200, 7200]) if mode == "clock" else 0
+            _until(lambda: "acknowledged" in _text(site / "a.notes"), "the first append")
+            new = self._writer(site, "b", durability, 12, standby=True, off_s=off_s)
+            _until(lambda: "following" in _text(site / "b.notes"), "the standby")
+            time.sleep(self._random.random() * 2)
+            began = time.time()
+            assert old.pid is not None
+            if mode in ("kill", "clock"):
+                self._kill_at(old, self._random.randint(1, 60))
+                _join(old)
+                began = time.time()
+            elif mode == "stop":
+                os.kill(old.pid, signal.SIGSTOP)
+            else:
+                fate[0] = Fate(up_bytes=0, down_bytes=0)
+                for each in list(proxy._open):
+                    each.close()
+            if self._random.random() < 0.5:
+                self._kill_new(site, new, durability, off_s)
+            _until(lambda: "acknowledged" in _text(site / "b.notes") or "acknowledged" in _text(site / "b+2.notes"),
+                   "an append of the new writer")  # fmt: skip
+            self.outcome.took_s.append(time.time() - began)
+            if mode == "stop":
+                os.kill(old.pid, signal.SIGCONT)
+            fate[0] = Fate()
+            if mode in ("stop", "cut"):
+                _until(lambda: not old.is_alive(), "the old writer's end")
+                if "fenced" not in _text(site / "a.notes"):
+                    self.outcome.wrong.append(f"{self._number} {mode}: the old writer was not told")
+            _until(lambda: "done" in _text(site / "b.notes") + _text(site / "b+2.notes"), "the new writer's end")
+
+    def _kill_new(self, site: Path, new: BaseProcess, durability: str, off_s: float) -> None:
+        """Kill the standby at one of its requests of taking over or writing, and begin it again in its directory."""
+        self._kill_at(new, self._random.randint(5, 150))
+        _until(lambda: not new.is_alive() or "done" in _text(site / "b.notes"), "the kill of the standby")
+        if "done" not in _text(site / "b.notes"):
+            owns = (
+                "took over" in _text(site / "b.notes")
+                and not json.loads((site / "b" / "store.json").read_text())["following"]
+            )
+            self._writer(site, "b+2", durability, 12, standby=not owns, off_s=off_s)
+
+    # ------------------------------------------------------------ what is there
+
+    def _check(self, site: Path, place: str, mode: str, durability: str, what: str) -> None:
+        answer = site / "answer"
+        answer.unlink(missing_ok=True)
+        _join(self._start(store_workload.read, place, str(answer), environment(self._endpoint.url)))
+        if not answer.exists():
+            self.outcome.wrong.append(f"{what}: it cannot be read")
+            return
+        found = json.loads(answer.read_text())
+        notes = {path.stem: _text(path).split("\n") for path in sorted(site.glob("*.notes"))}
+        wrong, lost = broken(found["rows"], notes, may_lose=durability != "store" and mode not in ("same", "restore"))
+        self.outcome.wrong += [f"{what}: {each}" for each in wrong]
+        self.outcome.lost_window += lost
+        self.outcome.acknowledged += sum("acknowledged" in line for lines in notes.values() for line in lines)
+
+
+def broken(rows: list[list[Any]], notes: dict[str, list[str]], *, may_lose: bool) -> tuple[list[str], list[float]]:
+    """What differs from what the clients noted; and for each batch that is missing and may be, how long before the next
+    writer opened it was acknowledged.
+    """
+    wrong: list[str] = []
+    places: dict[str, list[tuple[str, int]]] = {}
+    for partition, index, payload, _ in rows:
+        places.setdefault(payload, []).append((partition, index))
+    taken = Counter((partition, index) for partition, index, *_ in rows)
+    wrong += [f"record index {place} is given {times} times" for place, times in taken.items() if times > 1]
+    lost: list[float] = []
+    known: set[str] = set()
+    given: dict[tuple[str, int], str] = {}
+    opened = max(
+        (float(line.split()[0]) for lines in notes.values() for line in lines if "took over" in line), default=0.0
+    )
+    for client, lines in notes.items():
+        acknowledged = {}
+        for line in lines:
+            at, kind, *rest = line.split() or ["0", ""]
+            if kind == "tried":
+                known.update(payloads(client, int(rest[0])))
+            elif kind == "acknowledged":
+                acknowledged[int(rest[0])] = (float(at), rest[1], int(rest[2]))
+            elif kind == "erased" and any(space == rest[0] for *_, space in rows):
+                wrong.append(f"{rest[0]} is back")
+        for number, (at, partition, first) in acknowledged.items():
+            found = [places.get(payload, []) for payload in payloads(client, number)]
+            wanted = [[(partition, first + row)] for row in range(ROWS)]
+            for row in range(ROWS):
+                other = given.setdefault((partition, first + row), f"{client}-{number}")
+                if other != f"{client}-{number}":
+                    wrong.append(
+                        f"record index {first + row} of {partition} was given to {other} and {client}-{number}"
+                    )
+            if found != wanted:
+                if may_lose and not any(found):
+                    lost.append(opened - at)
+                else:
+                    wrong.append(f"batch {client}-{number}: expected {wanted}, found {found}")
+    wrong += [f"{payload} is there {len(at)} times" for payload, at in places.items() if len(at) > 1]
+    wrong += [f"{each} was never appended" for each in places if each not in known and not each.startswith("erased-")]
+    assert set(PARTITIONS) >= {partition for partition, *_ in rows}
+    return wrong, lost
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def _join(process: BaseProcess) -> None:
+    process.join(PATIENCE_S)
+    if process.is_alive():
+        process.kill()
+        raise TimeoutError("a process did not end")
+
+
+def _until(holds: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        if time.monotonic() > end:
+            raise TimeoutError(f"waited in vain for {what}")
+        time.sleep(0.02)
+
+
+def run(points: int, seed: int, modes: tuple[str, ...] = MODES) -> Outcome:
+    """So many points, of all kinds in turn."""
+    with (
+        tempfile.TemporaryDirectory(prefix="soak-store-", ignore_cleanup_errors=True) as folder,
+        S3Endpoint() as endpoint,
+    ):
+        campaign = Campaign(Path(folder), endpoint, seed)
+        for number in range(points):
+            campaign.point(modes[number % len(modes)])
+            if campaign.outcome.wrong:
+                print(f"after {number + 1} points: {campaign.outcome.wrong[-3:]}", flush=True)
+        return campaign.outcome
+
+
+def main() -> None:
+    """Run a campaign, and tell."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--points", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--modes", default=",".join(MODES))
+    options = parser.parse_args()
+    began = time.monotonic()
+    outcome = run(options.points, options.seed, tuple(options.modes.split(",")))
+    took = sorted(outcome.took_s)
+    print(f"seed {options.seed}: {dict(outcome.points)} in {time.monotonic() - began:.0f} s, "
+          f"{outcome.acknowledged:,} batches acknowledged")  # fmt: skip
+    if took:
+        print(f"took over after {took[len(took) // 2]:.1f} s (median), at most {took[-1]:.1f} s; lease {LEASE_S:g} s")
+    if outcome.lost_window:
+        print(f'not shipped when another took over, with durability="fsync": {len(outcome.lost_window)} batches, '
+              f"acknowledged at most {max(outcome.lost_window):.1f} s before")  # fmt: skip
+    for each in outcome.wrong:
+        print(f"WRONG {each}")
+    raise SystemExit(bool(outcome.wrong))
+
+
+if __name__ == "__main__":
+    main()

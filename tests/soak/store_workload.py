@@ -1,0 +1,133 @@
+"""What processes of `tests.soak.store` do: write to a catalog with a store, take it over, restore it, read it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import aggregator
+from aggregator.engine.standby import Standby
+from aggregator.engine.writer import now_us
+from aggregator.policy import Tuning
+from aggregator.storage.files.layout import Layout
+from aggregator.storage.store.client import Store
+
+ROWS = 3
+LEASE = "2s"
+PARTITIONS = ("0", "one")
+_TUNING = Tuning(log_file_bytes=1 << 14, tick_s=0.05, fan_in=3)
+
+
+def payloads(client: str, number: int) -> list[str]:
+    """Of a batch."""
+    return [f"{client}-{number}-{row}" for row in range(ROWS)]
+
+
+class Notes:
+    """What a client did, line by line: read after it was killed."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a")
+
+    def note(self, *words: object) -> None:
+        """Say what is so now."""
+        self._file.write(" ".join(map(str, (f"{time.time():.3f}", *words))) + "\n")
+        self._file.flush()
+
+
+def write(
+    root: str, address: str, notes: str, client: str, batches: int, durability: str, environment: Mapping[str, str],
+    *, off_s: float = 0.0,
+) -> None:  # fmt: skip
+    """Append batches until so many were acknowledged, or another took over. off_s: by so much the clock is wrong."""
+    os.environ.update(environment)
+    _set_clock(off_s)
+    told = Notes(Path(notes))
+    with contextlib.suppress(aggregator.FencedError), aggregator.open(
+        root, store=address, durability=durability, ship_interval="50ms", lease=LEASE, tuning=_TUNING
+    ) as catalog:  # fmt: skip
+        topic = catalog.topic("t") if "t" in catalog.topics() else catalog.create_topic("t")
+        told.note("opened")
+        try:
+            _append(catalog, topic, told, client, batches)
+        except aggregator.FencedError:
+            told.note("fenced")
+            raise
+        told.note("done")
+
+
+def _append(catalog: aggregator.Catalog, topic: aggregator.Topic, told: Notes, client: str, batches: int) -> None:
+    for number in count():
+        if number == batches:
+            return
+        rows = [
+            {"space": f"s{number % 5}", "timestamp": number, "payload": payload}
+            for payload in payloads(client, number)
+        ]  # fmt: skip
+        partition = PARTITIONS[number % 2]
+        told.note("tried", number)
+        while True:
+            try:
+                receipt = topic.append(rows, partition, producer=client, sequence=number)
+            except aggregator.OverloadedError:
+                time.sleep(0.05)
+            else:
+                break
+        told.note("acknowledged", number, partition, receipt.first)
+        if number % 6 == 5:
+            catalog.seal("t")
+        if number % 9 == 8:
+            space = f"erased-{client}-{number}"
+            topic.append([{"space": space, "timestamp": 0, "payload": space}])
+            topic.erase(space)
+            told.note("erased", space)
+
+
+def _set_clock(off_s: float) -> None:
+    real, offset = time.time_ns, int(off_s * 1e9)
+    time.time_ns = lambda: real() + offset
+
+
+def take_over(
+    root: str, address: str, notes: str, client: str, batches: int, durability: str, environment: Mapping[str, str],
+    *, off_s: float = 0.0,
+) -> None:  # fmt: skip
+    """Follow until the lease may be taken, take it, and write."""
+    os.environ.update(environment)
+    told = Notes(Path(notes))
+    while True:
+        standby = Standby(Store(address), Layout(Path(root)), now_us)
+        told.note("following")
+        standby.may_take.wait()
+        told.note("may take")
+        if standby.take_over():
+            break
+    told.note("took over")
+    write(root, address, notes, client, batches, durability, environment, off_s=off_s)
+
+
+def restore(address: str, root: str, environment: Mapping[str, str]) -> None:
+    """Into a directory, or go on with that."""
+    os.environ.update(environment)
+    aggregator.restore(address, root)
+
+
+def read(place: str, answer: str, environment: Mapping[str, str]) -> None:
+    """Every event of a catalog, in its directory or in a store, into a file."""
+    os.environ.update(environment)
+    found: dict[str, Any] = {"rows": [], "problems": []}
+    with aggregator.open(place, read_only=True) as catalog:
+        if "t" in catalog.topics():
+            for partition in catalog.topic("t").partitions:
+                table = catalog.topic("t").read(partition).to_table()
+                if len(table):
+                    columns = [table[name].to_pylist() for name in ("record_index", "payload", "space")]
+                    found["rows"] += [[partition, *row] for row in zip(*columns, strict=True)]
+        found["problems"] = [f"{each.subject}: {each.message}" for each in catalog.problems()]
+    Path(answer).write_text(json.dumps(found))
