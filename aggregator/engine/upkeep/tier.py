@@ -13,6 +13,7 @@ it, and a manifest that is rebuilt meets nothing whose successor it does not mee
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -263,7 +264,8 @@ class Tier:
         path: Path = self._layout.segment(info.number)
         self._rows.set_local([info.number], local=False)
         self._state.set_let_go(info, gone=True)
-        self._objects.keep_end(info, path)
+        with contextlib.suppress(FileNotFoundError):  # it was removed meanwhile
+            self._objects.keep_end(info, path)
         path.unlink(missing_ok=True)
         self._pool.forget(info.number)
 

@@ -232,3 +232,26 @@ def test_a_directory_that_is_copied_to_is_left_to_its_owner(tmp_path: Path):
         pytest.raises(CatalogLockedError),
     ):
         Follower(server.url, tmp_path / "copy")
+
+
+def test_a_catalog_with_a_store_is_followed_and_not_promoted(tmp_path):
+    """Segments that lie in the store alone are read there; who writes is decided there as well."""
+    store = (tmp_path / "store").as_uri()
+    aggregator.open(tmp_path / "primary", store=store).close()
+    with served(tmp_path / "primary") as server:
+        catalog = server.catalog
+        topic = catalog.create_topic("t")
+        topic.append(rows(1, 2, 3))
+        catalog.seal()
+        catalog.store.push()
+        assert len(catalog.store.evict(keep_local={"bytes": 0})) == 1
+        topic.append(rows(4, 5))
+        catalog.seal()
+        topic.append(rows(6))
+        with following(server.url, tmp_path / "copy") as follower:
+            caught_up(follower, catalog)
+            with aggregator.open(tmp_path / "copy", read_only=True) as copy:
+                assert contents(copy) == contents(catalog)
+            assert len(list((tmp_path / "copy" / "segments").glob("*/*.esdb"))) == 1
+    with pytest.raises(InvalidRequestError, match="has a store"):
+        aggregator.promote(tmp_path / "copy")
