@@ -94,28 +94,28 @@ def open_block(stored: Any, computed: cython.ulonglong, kind: cython.int, check:
 class Chunks:
     """Where the chunks of a data block lie within its body: chunk i has the bytes chunks[i] to chunks[i + 1]."""
 
-    body = cython.declare(object, visibility="readonly")  # type: memoryview
-    chunks = cython.declare(array.array, visibility="readonly")  # type: arrays.array[int]
-    row_count = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
-    run_count = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
+    body: memoryview
+    chunks: Any
+    row_count: int
+    run_count: int
     """Runs that the first chunk names."""
-    base = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    base: int
     """The smallest timestamp, µs."""
-    dictionary = cython.declare(cython.int, visibility="readonly")  # type: int
-    offset = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    dictionary: int
+    offset: int
     """The block's place in the file, for messages."""
-    size_bytes = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    size_bytes: int
     """What it takes in memory, with what is kept of each row once it was asked for."""
-    kept_nodes = cython.declare(dict, visibility="readonly")  # type: dict[int, Any]
+    kept_nodes: dict[int, Any]
     """Kept for the next question: columns of text by number, and what follows here."""
-    kept_codes = cython.declare(dict, visibility="readonly")  # type: dict[int, tuple[int, bytes] | None]
-    kept_heads = cython.declare(dict, visibility="readonly")  # type: dict[int, Any]
+    kept_codes: dict[int, tuple[int, bytes] | None]
+    kept_heads: dict[int, Any]
     _kept_steps: array.array  # what each row adds to the timestamp of the row before
     _asked: cython.bint  # whether a question needed timestamps
-    times = cython.declare(object, visibility="public")  # type: Any
+    times: Any
     """Timestamps of all rows, µs, where somebody who knows the runs left them."""
-    kept_pieces = cython.declare(list, visibility="public")  # type: list[bytes] | None
-    kept_light_pieces = cython.declare(list, visibility="public")  # type: list[bytes | None] | None
+    kept_pieces: list[bytes] | None
+    kept_light_pieces: list[bytes | None] | None
 
     def __init__(self, block: Block, column_count: cython.Py_ssize_t) -> None:
         """column_count: as many as the schema has. Raises CorruptSegmentError where the head breaks the format."""

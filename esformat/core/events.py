@@ -322,10 +322,11 @@ class RowEvents:
     _reverse: cython.bint
 
     def __init__(
-        self, reader: Any, space: object, grouping: object = "", reverse: bool = False, shown: Any = None
+        self, reader: Any, space: object, grouping: object = "", reverse: bool = False, columns: Any = None
     ) -> None:
-        """grouping: of a single run. shown: names of the columns that events have besides `data`; None for all."""
-        self.reader, self.space, self.shown, self.plain = reader, space, shown, reader.own().plain
+        """grouping: of a single run. columns: names of those that events have; None for all."""
+        self.reader, self.space, self.plain = reader, space, reader.own().plain
+        self.shown = None if columns is None else frozenset(columns)
         self._grouping, self._reverse = grouping, reverse
         self._place, self._quick = reader.data_place, reader.plain_data
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import cython
-from cython.cimports.cpython import array
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
+from cython.cimports.cpython.unicode import PyUnicode_AsUTF8String
 from cython.cimports.libc.string import memcmp
 
 from esformat.core.bytes_nodes import read_values
@@ -17,7 +17,7 @@ def to_key(key: Any) -> bytes:
     """A space or grouping as it is stored. Raises UsageError for what is neither Unicode text nor bytes."""
     if isinstance(key, str):
         try:
-            return key.encode()
+            return PyUnicode_AsUTF8String(key)
         except UnicodeEncodeError:
             raise UsageError(f"key {key!r} is not Unicode text") from None
     if isinstance(key, (bytes, bytearray, memoryview)):
@@ -30,9 +30,9 @@ def to_key(key: Any) -> bytes:
 class Keys:
     """Keys side by side in some bytes: looked up there, and given as a list or as memory of an Arrow array."""
 
-    edges = cython.declare(array.array, visibility="readonly")  # type: Any
+    edges: Any
     """Where each key begins in `data`, and where the last ends: int64."""
-    data = cython.declare(bytes, visibility="readonly")  # type: bytes
+    data: bytes
     _count: cython.Py_ssize_t
 
     def __init__(self, edges: Any, data: bytes) -> None:
@@ -84,20 +84,29 @@ class Keys:
 
     def places_of(self, key: bytes) -> tuple[int, int]:
         """Where a key stands among ascending keys: [first, last), empty at the place where it would stand."""
-        first: cython.Py_ssize_t = self._bound(key, False)
-        if first == self._count or self._order(first, key) != 0:
-            return first, first
-        return first, self._bound(key, True)
+        first = cython.declare(cython.Py_ssize_t)
+        last = cython.declare(cython.Py_ssize_t)
+        self._places(key, cython.address(first), cython.address(last))
+        return first, last
 
     def holders_of(self, key: bytes) -> range:
         """Of leaves that begin with these keys, those that can hold one: usually one leaf."""
-        first: cython.Py_ssize_t = self._bound(key, False)
-        last: cython.Py_ssize_t = first
-        if first < self._count and self._order(first, key) == 0:
-            last = self._bound(key, True)
+        first = cython.declare(cython.Py_ssize_t)
+        last = cython.declare(cython.Py_ssize_t)
+        self._places(key, cython.address(first), cython.address(last))
         return range(max(first - 1, 0), last)
 
     @cython.cfunc
+    @cython.exceptval(check=False)
+    def _places(
+        self, key: bytes, first: cython.pointer(cython.Py_ssize_t), last: cython.pointer(cython.Py_ssize_t)
+    ) -> cython.void:
+        first[0] = last[0] = self._bound(key, False)
+        if first[0] < self._count and self._order(first[0], key) == 0:
+            last[0] = self._bound(key, True)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
     def _bound(self, key: bytes, behind: cython.bint) -> cython.Py_ssize_t:
         """The first place whose key is not below `key`, or is above it where `behind`."""
         low: cython.Py_ssize_t = 0
@@ -114,6 +123,7 @@ class Keys:
         return low
 
     @cython.cfunc
+    @cython.exceptval(check=False)
     def _order(self, place: cython.Py_ssize_t, key: bytes) -> cython.int:
         """-1, 0 or 1 as the key at a place is below, is or is above another."""
         edge: cython.p_longlong = self.edges.data.as_longlongs

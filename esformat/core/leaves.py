@@ -38,27 +38,27 @@ class Leaf:
     `block_rows[j]`…`block_rows[j + 1]`: rows of the leaf's j-th block; `block_offsets[j]`…`[j + 1]`: its bytes.
     """
 
-    spaces = cython.declare(object, visibility="readonly")  # type: Any
-    groupings = cython.declare(object, visibility="readonly")  # type: Any
-    run_rows = cython.declare(array.array, visibility="readonly")  # type: arrays.array[int]
-    block_rows = cython.declare(array.array, visibility="readonly")  # type: arrays.array[int]
-    block_offsets = cython.declare(array.array, visibility="readonly")  # type: arrays.array[int]
-    block_checks = cython.declare(array.array, visibility="readonly")  # type: arrays.array[int]
-    block_min = cython.declare(array.array, visibility="readonly")  # type: arrays.array[int]
-    block_max = cython.declare(array.array, visibility="readonly")  # type: arrays.array[int]
-    block_count = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
+    spaces: Any
+    groupings: Any
+    run_rows: Any
+    block_rows: Any
+    block_offsets: Any
+    block_checks: Any
+    block_min: Any
+    block_max: Any
+    block_count: int
     """Data blocks that the leaf covers."""
     _body: object
     _keys_at: cython.Py_ssize_t
     _keys_end: cython.Py_ssize_t
-    first_row = cython.declare(cython.longlong, visibility="readonly")  # type: int
-    last_row = cython.declare(cython.longlong, visibility="readonly")  # type: int
-    first_block = cython.declare(cython.longlong, visibility="readonly")  # type: int
-    has_groupings = cython.declare(cython.bint, visibility="readonly")  # type: bool
-    size_bytes = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    first_row: int
+    last_row: int
+    first_block: int
+    has_groupings: bool
+    size_bytes: int
     """What it takes in memory."""
-    least_block_bytes = cython.declare(cython.longlong, visibility="readonly")  # type: int
-    most_block_bytes = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    least_block_bytes: int
+    most_block_bytes: int
 
     def __init__(
         self, body: Any, runs: cython.Py_ssize_t, first_row: cython.longlong, first_block: cython.longlong,

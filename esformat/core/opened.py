@@ -1,23 +1,30 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, nonecheck=True
 """What an open segment has at hand: looked up by compiled code, as every question about a space does it several times.
 
 Nothing is read here: what is not at hand, the class that inherits from `Opened` makes.
 """
 
 from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Any
 
 import cython
 from cython.cimports.cpython import array
 from cython.cimports.cpython.dict import PyDict_GetItem
+from cython.cimports.cpython.object import PyTypeObject
 from cython.cimports.cpython.ref import PyObject
+from cython.cimports.esformat.core.blocks import Chunks
+from cython.cimports.esformat.core.keys import Keys, to_key
+from cython.cimports.esformat.core.leaves import Leaf
 
-from esformat.core.leaves import Leaf
 from esformat.errors import CorruptSegmentError, EsdbError
 
 MANY_PARTS = 100
 """Lists of columns, and conditions, that are remembered as checked."""
+MOST_RUN_ROWS = 8192
+"""Of a run that is read block by block; a longer one many blocks at a time."""
 _MOST_ROWS = (1 << 63) - 1
+_NOTHING = cython.declare(tuple, ())
 
 
 @cython.final
@@ -116,6 +123,14 @@ class Query:
         return parts + [f"{name}={value!r}" for name, value in self.conditions] + (["reverse"] if self.reverse else [])
 
 
+@cython.cfunc
+def _query(reverse: cython.bint, limit: Any, columns: Any, conditions: Any) -> Query:
+    query: Query = Query.__new__(Query)
+    query.reverse, query.limit, query.columns, query.conditions = reverse, limit, columns, conditions
+    query.filtered = len(conditions) > 0
+    return query
+
+
 def oldest_first(query: Query) -> Query:
     """The same question for all its answers, oldest first."""
     return Query(query.start, query.end, False, None, query.columns, query.conditions)
@@ -162,7 +177,7 @@ class KnownParts:
             conditions = self._conditions.get((name, value)) if type(name) is str and type(value) is str else None
             if conditions is None:
                 return None
-        return Query(None, None, bool(reverse), limit, columns, conditions)
+        return _query(bool(reverse), limit, columns, conditions)
 
 
 @cython.final
@@ -193,6 +208,12 @@ class Opened:
 
     announce = cython.declare(object, visibility="public")  # type: Any
     """How to tell the source what will be read; None where it does not want to know."""
+    checks = cython.declare(object, visibility="public")  # type: Any
+    """What questions are checked against."""
+    direct = cython.declare(cython.bint, visibility="public")  # type: bool
+    """Whether events are `data`, indexed columns and numbers, no more: then events need no Arrow, however many."""
+    data_place = cython.declare(object, visibility="public")  # type: int | None
+    """The place of the column `data`; None without one."""
     everywhere = cython.declare(dict, visibility="readonly")  # type: dict[tuple[tuple[str, Any], ...], Any]
     """Conditions that earlier questions set alone, of which every data block is known to hold an event, and what the
     indexes then say.
@@ -204,10 +225,17 @@ class Opened:
     """Place of each payload and index column."""
     shown_type = cython.declare(object, visibility="public")  # type: type[str | bytes]
     """What callers see of keys."""
+    first_spaces = cython.declare(Keys, visibility="public")  # type: Any
+    """The first space of each leaf."""
     _leaves: Shelf
     _data: Shelf
     _mine: object
     _threads: object
+    _leaf: Leaf  # None, or the one that was asked for last, as `find` and the scan after it need the same
+    _leaf_number: cython.Py_ssize_t
+    _codes: dict[Any, int] | None  # those that were asked for last
+    _codes_dictionary: cython.Py_ssize_t
+    _codes_place: cython.Py_ssize_t
 
     def __cinit__(self) -> None:
         self._leaves, self._data = Shelf(), Shelf()
@@ -219,6 +247,11 @@ class Opened:
         self.name, self.named, self.everywhere = name, NamedErrors(name), {}
         self._leaves, self._data, self._mine, self._threads = leaves, blocks, mine, threads
 
+    def forget(self) -> None:
+        """Let go of what lies beside the shelves."""
+        self._leaf = None
+        self._codes = None
+
     def own(self) -> Any:
         """What this thread decodes everything but columns with."""
         try:
@@ -226,8 +259,9 @@ class Opened:
         except AttributeError:
             return self._missing_own()
 
-    def shown(self, key: bytes) -> str | bytes:
-        """A space or grouping as callers see it. Raises CorruptSegmentError for text that is none."""
+    @cython.ccall
+    def shown(self, key: bytes) -> object:
+        """A space or grouping as callers see it, str or bytes. Raises CorruptSegmentError for text that is none."""
         if self.shown_type is bytes:
             return key
         try:
@@ -236,21 +270,24 @@ class Opened:
             raise CorruptSegmentError(f"the key {key!r} is not UTF-8 text", path=self.name) from None
 
     @cython.ccall
-    def leaf(self, number: Any, keys: cython.bint = True) -> Leaf:
+    def leaf(self, number: cython.Py_ssize_t, keys: cython.bint = True) -> Leaf:
         """A directory leaf; `keys`: with those of its runs."""
-        leaf = self._leaves._find((0, number))
-        if leaf is None:
-            leaf = self._missing_leaf(number)
+        leaf: Leaf = self._leaf
+        if leaf is None or self._leaf_number != number:
+            leaf = self._leaves._find((0, number))
+            if leaf is None:
+                leaf = self._missing_leaf(number)
+            self._leaf, self._leaf_number = leaf, number
         return self.with_keys(leaf) if keys and leaf.spaces is None else leaf
 
-    def known_leaf(self, number: int) -> Leaf | None:
+    def known_leaf(self, number: int) -> Any:
         """A directory leaf, if it is at hand."""
         return self._leaves._find((0, number))
 
     @cython.ccall
-    def data_block(self, leaf: Any, number: cython.Py_ssize_t) -> Any:
+    def data_block(self, leaf: Leaf, number: cython.Py_ssize_t) -> Chunks:
         """The leaf's data block of that number, with what was decoded of it for earlier questions."""
-        block = self._data._find(leaf.first_block + number)
+        block: Chunks = self._data._find(leaf.first_block + number)
         return self._missing_block(leaf, number) if block is None else block
 
     def is_at_hand(self, number: int) -> bool:
@@ -267,28 +304,36 @@ class Opened:
             return made
 
     @cython.ccall
-    def value_codes(self, dictionary: Any, place: Any) -> dict[Any, int]:
+    def value_codes(self, dictionary: cython.Py_ssize_t, place: cython.Py_ssize_t) -> dict[Any, int]:
         """Code of each value of a column that is stored as codes, in blocks that name a dictionary number."""
-        known = self._leaves._find((3, dictionary, place))
-        return (self._missing_codes(dictionary, place) if known is None else known).codes
+        codes: dict[Any, int] | None = self._codes
+        if codes is None or self._codes_dictionary != dictionary or self._codes_place != place:
+            known = self._leaves._find((3, dictionary, place))
+            codes = (self._missing_codes(dictionary, place) if known is None else known).codes
+            self._codes, self._codes_dictionary, self._codes_place = codes, dictionary, place
+        return codes
 
     @cython.ccall
-    def rows_with(self, block: Any, name: str, value: Any, low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> Any:
+    def rows_with(
+        self, block: Chunks, name: str, value: object, low: cython.Py_ssize_t, high: cython.Py_ssize_t
+    ) -> list[int] | None:
         """Rows [low, high) of a block that have a value in a column; None where its codes are not at hand.
 
         Raises ValueError where the block has other rows.
         """
-        place = self.positions[name]
-        known: dict[Any, Any] = block.kept_codes
-        codes = known.get(place)
-        if codes is None:
+        place: cython.Py_ssize_t = self.positions[name]
+        known = block.kept_codes.get(place)
+        if known is None:
             return None
-        base, held = codes
+        base, held = cython.cast(tuple, known)
         stored: bytes = held
         if not 0 <= low <= high <= len(stored):
             raise ValueError("the block does not have the rows that are asked for")
-        code = self.value_codes(block.dictionary, place).get(value, -1) - base
+        found: cython.pointer(PyObject) = PyDict_GetItem(self.value_codes(block.dictionary, place), value)
         rows: list[int] = []
+        if found == cython.NULL:
+            return rows
+        code = cython.cast(object, found) - base
         if 0 <= code <= 255:
             byte: cython.uchar = code
             at: cython.p_uchar = stored
@@ -301,11 +346,11 @@ class Opened:
     def matching(self, query: Query, stretch: Stretch, narrowed: Any, maker: Any, find: Any) -> Iterator[Any]:
         """What a maker makes of the rows of a stretch, all of one run, that meet the one condition."""
         ((name, value),) = narrowed.unmet
-        leaf = self.leaf(stretch.leaf, False)
+        leaf: Leaf = self.leaf(stretch.leaf, False)
         edges: array.array = leaf.block_rows
-        begin: cython.Py_ssize_t = leaf.block_of(stretch.first)
-        end: cython.Py_ssize_t = leaf.block_of(stretch.last - 1) + 1
-        if not 0 <= begin < end < len(edges):
+        begin: cython.Py_ssize_t = leaf._block_of(stretch.first)
+        end: cython.Py_ssize_t = leaf._block_of(stretch.last - 1) + 1
+        if not 0 <= begin < end <= leaf.block_count:
             raise ValueError("a leaf does not hold the rows that are asked for")
         i: cython.Py_ssize_t
         for i in range(end - begin):
@@ -313,7 +358,7 @@ class Opened:
             origin: cython.longlong = edges.data.as_longlongs[at]
             low: cython.longlong = max(stretch.first, origin) - origin
             high: cython.longlong = min(stretch.last, edges.data.as_longlongs[at + 1]) - origin
-            block = self.data_block(leaf, at)
+            block: Chunks = self.data_block(leaf, at)
             with self.named:
                 rows = self.rows_with(block, name, value, low, high)
                 if rows is None:
@@ -324,26 +369,23 @@ class Opened:
             elif rows:
                 yield maker.picked(block, max(stretch.run_start - origin, 0), rows)
 
-    @cython.cfunc
-    def of_one_block(self, stretch: Stretch, limit: object, reverse: cython.bint, maker: object) -> object:
-        """What a maker makes of a stretch, or of so many of its rows, that lies in one block; None for any other."""
-        first: cython.longlong = stretch.first
-        last: cython.longlong = stretch.last
-        most: cython.longlong
-        if limit is not None:
-            most = limit
-            if last - first > most:
-                first, last = (last - most, last) if reverse else (first, first + most)
-        if first >= last:
-            return None
-        leaf = self.leaf(stretch.leaf, False)
-        at: cython.Py_ssize_t = leaf.block_of(first)
-        edges: array.array = leaf.block_rows
-        if not 0 <= at < len(edges) - 1 or last > edges.data.as_longlongs[at + 1]:
-            return None
-        origin: cython.longlong = edges.data.as_longlongs[at]
-        block = self.data_block(leaf, at)
-        return maker.stretch(block, max(stretch.run_start - origin, 0), first - origin, last - origin)
+
+_Rows = cython.struct(  # rows [first, last) of a block of a leaf; the row of it at which their run begins or goes on
+    leaf=cython.Py_ssize_t,
+    block=cython.Py_ssize_t,
+    first=cython.Py_ssize_t,
+    last=cython.Py_ssize_t,
+    run_row=cython.Py_ssize_t,
+)
+
+
+@cython.cfunc
+def _instance(made: object) -> object:
+    """An instance of a class, without its `__init__`."""
+    if not isinstance(made, type):
+        raise TypeError("what is made has a class")
+    kind: cython.pointer(PyTypeObject) = cython.cast(cython.pointer(PyTypeObject), made)
+    return kind.tp_new(cython.cast(type, made), cython.cast(cython.pointer(PyObject), _NOTHING), cython.NULL)
 
 
 @cython.auto_pickle(False)
@@ -351,7 +393,7 @@ class Opened:
 class SpaceRows:
     """Which rows of a segment are the events of a space."""
 
-    _reader = cython.declare(object, visibility="readonly")  # type: Any
+    _reader = cython.declare(Opened, visibility="readonly")  # type: Any
     key = cython.declare(object, visibility="readonly")  # type: str | bytes
     """The space's key."""
     key_bytes = cython.declare(bytes, visibility="readonly")  # type: bytes
@@ -362,29 +404,25 @@ class SpaceRows:
     _groupings = cython.declare(list, visibility="readonly")  # type: list[tuple[bytes, int]]
     """Its groupings, and how many events each has."""
 
-    def __init__(self, reader: Opened, asked: Any, key: bytes, leaves: Any) -> None:
-        """asked: the key as the caller gave it. leaves: numbers of those that can hold the space, ascending."""
-        self._reader, self.key_bytes, self._stretches, self._groupings = reader, key, [], []
-        number: cython.Py_ssize_t
-        for number in leaves:
-            leaf: object = reader.leaf(number)
-            first, last = leaf.spaces.places_of(key)
-            self._add_runs(number, leaf, first, last)
-        if self._stretches:
-            self.key = asked if type(asked) is reader.shown_type else reader.shown(key)
+    def __init__(self) -> None:
+        raise TypeError("spaces are found in segments")
+
+    @property
+    def _checks(self) -> Any:
+        return self._reader.checks
 
     @cython.cfunc
-    def _add_runs(
-        self, number: cython.Py_ssize_t, leaf: object, first: cython.Py_ssize_t, last: cython.Py_ssize_t
-    ) -> object:
-        """Add runs [first, last) of a leaf, of which the first may go on from the leaf before."""
+    def _add_runs_of(self, number: cython.Py_ssize_t) -> object:
+        """Add the runs of a leaf, of which the first may go on from the leaf before."""
+        leaf: Leaf = self._reader.leaf(number)
+        run = cython.declare(cython.Py_ssize_t)
+        last = cython.declare(cython.Py_ssize_t)
+        leaf.spaces._places(self.key_bytes, cython.address(run), cython.address(last))
         edges: array.array = leaf.run_rows
-        groupings = leaf.groupings if leaf.has_groupings else None
-        if not 0 <= first <= last < len(edges):
+        if not 0 <= run <= last < len(edges):
             raise ValueError("a leaf has fewer runs")
-        run: cython.Py_ssize_t
-        for run in range(first, last):
-            grouping: bytes = b"" if groupings is None else groupings[run]
+        while run < last:
+            grouping: bytes = leaf.groupings[run] if leaf.has_groupings else b""
             start: cython.longlong = edges.data.as_longlongs[run]
             count: cython.longlong = edges.data.as_longlongs[run + 1] - start
             self.num_events += count
@@ -395,7 +433,49 @@ class SpaceRows:
                 added.run_start = start - before
                 count += before
             self._groupings.append((grouping, count))
+            run += 1
         return None
+
+    def of_one_run(self, query: Query, grouping: Any, made: Any) -> Any:
+        """The scan, of a class, of a question about the space's only grouping; None where it has several, or where
+        another one is asked for.
+        """
+        if self._groupings is None or len(self._groupings) != 1:
+            return None
+        stored: bytes = self._groupings[0][0]
+        if grouping is not None and grouping != stored:
+            return None
+        scan: ScanRows = cython.cast(ScanRows, _instance(made), typecheck=True)
+        first: Stretch = self._stretches[0]
+        last: Stretch = self._stretches[len(self._stretches) - 1]
+        scan._reader, scan._query, scan._given = self._reader, query, self._stretches
+        scan._low, scan._high = first.first, last.last
+        scan._keys = (self.key, "" if not stored and self._reader.shown_type is str else self._reader.shown(stored))
+        return scan
+
+
+def find_space(reader: Opened, asked: Any, made: Any, leaves: Any = None) -> Any:
+    """The space, of a class, that a caller asked for; None where the segment has no event of it.
+
+    leaves: numbers of those that can hold it, ascending, where somebody wants to know which. Raises UsageError for
+    other types, CorruptSegmentError.
+    """
+    space: SpaceRows = cython.cast(SpaceRows, _instance(made), typecheck=True)
+    space._reader, space.key_bytes, space._stretches, space._groupings = reader, to_key(asked), [], []
+    number: cython.Py_ssize_t
+    first = cython.declare(cython.Py_ssize_t)
+    last = cython.declare(cython.Py_ssize_t)
+    if leaves is not None:
+        for number in leaves:
+            space._add_runs_of(number)
+    elif reader.first_spaces is not None:
+        reader.first_spaces._places(space.key_bytes, cython.address(first), cython.address(last))
+        for number in range(max(first - 1, 0), last):
+            space._add_runs_of(number)
+    if not space.num_events:
+        return None
+    space.key = asked if type(asked) is reader.shown_type else reader.shown(space.key_bytes)
+    return space
 
 
 @cython.auto_pickle(False)
@@ -403,57 +483,154 @@ class SpaceRows:
 class ScanRows:
     """Which rows a scan reads, and how: see `Scan`."""
 
-    _reader = cython.declare(object, visibility="readonly")  # type: Any
+    _reader = cython.declare(Opened, visibility="readonly")  # type: Any
     _query = cython.declare(Query, visibility="public")  # type: Query
-    _stretches = cython.declare(object, visibility="readonly")  # type: Any
-    _span = cython.declare(tuple, visibility="readonly")  # type: tuple[int, int]
-    _keys = cython.declare(object, visibility="readonly")  # type: tuple[str | bytes, str | bytes] | None
+    _keys = cython.declare(tuple, visibility="readonly")  # type: tuple[str | bytes, str | bytes] | None
     _small = cython.declare(object, visibility="public")  # type: Any
     _listed = cython.declare(object, visibility="readonly")  # type: Any
     _threads = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
     _whole = cython.declare(cython.bint, visibility="readonly")  # type: bool
     _merged = cython.declare(cython.bint, visibility="readonly")  # type: bool
     _page = cython.declare(cython.bint, visibility="readonly")  # type: bool
+    _given = cython.declare(object, visibility="readonly")  # type: Any
+    _low: cython.longlong
+    _high: cython.longlong
 
     def __init__(
-        self, reader: Any, query: Query, stretches: Any, span: tuple[int, int], keys: Any = None, whole: bool = False,
-        merged: bool = False, small: Any = None, listed: Any = None, threads: int = 0, page: bool = False,
+        self, reader: Opened, query: Query, stretches: Any, span: tuple[int, int], keys: Any = None,
+        whole: bool = False, merged: bool = False, small: Any = None, listed: Any = None, threads: int = 0,
+        page: bool = False,
     ) -> None:  # fmt: skip
         """Made by the verbs of Segment and Space.
 
-        stretches: gives the stretches of rows to read, in row order. span: the rows [low, high) that they lie in.
-        keys: space and grouping where all rows are of one run. whole: whether they are all rows of the segment, time
-        apart. merged: whether their rows are merged by time.
+        stretches: of rows to read, in row order: a list, or what gives them. span: the rows [low, high) that they lie
+        in. keys: space and grouping where all rows are of one run. whole: whether they are all rows of the segment,
+        time apart. merged: whether their rows are merged by time.
         small: gives the space, where that is small and has several groupings.
         listed: ascending rows of the segment; the scan gives no others.
         threads: that decode a long answer; 0: as many as are good.
         page: whether these are all of a few rows, which others may ask for soon.
         """
-        if len(span) != 2:
-            raise ValueError("a span has two ends")
-        self._reader, self._query, self._stretches, self._span, self._keys = reader, query, stretches, span, keys
+        self._low, self._high = span
+        self._reader, self._query, self._given, self._keys = reader, query, stretches, keys
         self._whole, self._merged, self._small, self._listed = whole, merged, small, listed
         self._threads, self._page = threads, page
 
-    def near_parts(self, maker: Any, narrow: Any, find: Any) -> Any:
-        """What a maker makes of the rows of one run that lie in one leaf of a local file, block by block; None where
-        that is not all there is to it.
+    @property
+    def _span(self) -> tuple[int, int]:
+        """The rows [low, high) that the stretches lie in."""
+        return self._low, self._high
 
-        narrow: asks the indexes. find: finds the rows of a block by other means than codes at hand.
+    def _stretches(self) -> Any:
+        """The stretches of rows to read, in row order."""
+        return iter(self._given) if type(self._given) is list else self._given()
+
+    @cython.ccall
+    def _direct(self) -> cython.bint:
+        """Whether blocks become events one by one, without Arrow: of every run where the columns stay compressed until
+        somebody asks for them, of short ones where they do not.
+        """
+        wanted = self._query.columns
+        if wanted is not None and self._reader.data_place is not None and "data" not in wanted:
+            return False
+        return self._reader.direct or self._high - self._low <= MOST_RUN_ROWS
+
+    @cython.cfunc
+    @cython.exceptval(check=True)
+    def _in_one_block(self, rows: cython.pointer(_Rows)) -> cython.bint:
+        """Whether the rows of a scan of one run, of a local file, lie in one block, as far as a limit needs them."""
+        if type(self._given) is not list or len(self._given) != 1 or self._reader.announce is not None:
+            return False
+        stretch: Stretch = self._given[0]
+        first: cython.longlong = stretch.first
+        last: cython.longlong = stretch.last
+        most: cython.longlong
+        if self._query.limit is not None and not self._query.filtered:
+            most = self._query.limit
+            if last - first > most:
+                first, last = (last - most, last) if self._query.reverse else (first, first + most)
+        rows.first = rows.last = 0
+        if first >= last or self._query.limit == 0:
+            return True
+        leaf: Leaf = self._reader.leaf(stretch.leaf, False)
+        at: cython.Py_ssize_t = leaf._block_of(first)
+        if not 0 <= at < leaf.block_count or last > leaf.block_rows.data.as_longlongs[at + 1]:
+            return False
+        origin: cython.longlong = leaf.block_rows.data.as_longlongs[at]
+        rows.leaf, rows.block, rows.first, rows.last = stretch.leaf, at, first - origin, last - origin
+        rows.run_row = max(stretch.run_start - origin, 0)
+        return True
+
+    @cython.cfunc
+    def _picked(self, block: Chunks, first: cython.Py_ssize_t, last: cython.Py_ssize_t) -> list[int] | None:
+        """Rows [first, last) of a block that meet the question's condition, as many as it wants; None where more than
+        codes at hand has to be looked at.
+        """
+        query: Query = self._query
+        if query.timed or len(query.conditions) != 1:
+            return None
+        name, value = cython.cast(tuple, query.conditions[0])
+        if type(value) is frozenset:
+            return None
+        rows: list[int] | None = self._reader.rows_with(block, name, value, first, last)
+        limit: cython.Py_ssize_t
+        if rows is not None and query.limit is not None and query.limit < len(rows):
+            limit = query.limit
+            return rows[len(rows) - limit :] if query.reverse else rows[:limit]
+        return rows
+
+    def near_parts(self, make: Any, columns: Any, narrow: Any, find: Any) -> Any:
+        """What is made of the rows of one run that lie in one leaf of a local file, block by block; None where that is
+        not all there is to it.
+
+        make: gives what makes something of rows, with some columns; called where there are rows. narrow: asks the
+        indexes. find: finds the rows of a block by other means than codes at hand.
         """
         query: Query = self._query
         reader: Opened = self._reader
-        known: list[Any] = list(self._stretches())
-        if len(known) != 1 or reader.announce is not None:
+        rows = cython.declare(_Rows)
+        block: Chunks
+        picked: list[int] | None
+        if self._keys is None or type(self._given) is not list:
             return None
-        if not query.filtered:
-            made = reader.of_one_block(known[0], query.limit, query.reverse, maker)
-            return None if made is None else (made,)
+        space, grouping = self._keys
+        if self._in_one_block(cython.address(rows)):
+            if rows.first == rows.last:
+                return ()
+            leaf: Leaf = reader.leaf(rows.leaf, False)
+            if not query.filtered:
+                block = reader.data_block(leaf, rows.block)
+                maker = make(reader, space, grouping, query.reverse, columns)
+                return (maker.stretch(block, rows.run_row, rows.first, rows.last),)
+            block = reader._data._find(leaf.first_block + rows.block)
+            picked = None if block is None else self._picked(block, rows.first, rows.last)
+            if picked is not None:
+                if not picked:
+                    return ()
+                maker = make(reader, space, grouping, query.reverse, columns)
+                return (maker.picked(block, rows.run_row, picked),)
+        elif not query.filtered:
+            return None
+        if len(self._given) != 1 or reader.announce is not None:
+            return None
         narrowed = reader.everywhere.get(query.conditions)
         if narrowed is None:
-            narrowed = narrow(reader, query, self._span[0], self._span[1])
-        if narrowed.nothing or query.limit == 0:
+            narrowed = narrow(reader, query, self._low, self._high)
+        if narrowed.nothing:
             return ()
         if query.timed or len(narrowed.unmet) != 1 or narrowed.rows is not None or narrowed.blocks is not None:
             return None
-        return reader.matching(query, known[0], narrowed, maker, find)
+        maker = make(reader, space, grouping, query.reverse, columns)
+        return reader.matching(query, self._given[0], narrowed, maker, find)
+
+    def near_events(self, make: Any, narrow: Any, find: Any) -> Any:
+        """An iterator of the events, where `near_parts` says what those are; else None."""
+        query: Query = self._query
+        if not self._direct():
+            return None
+        parts = self.near_parts(make, query.columns, narrow, find)
+        if parts is None:
+            return None
+        if type(parts) is tuple:
+            return iter(parts[0] if parts else ())
+        return chain.from_iterable(parts) if query.limit is None else islice(chain.from_iterable(parts), query.limit)

@@ -163,12 +163,12 @@ class Root:
     __slots__ = (
         "_asked",
         "_body",
-        "_first_spaces",
         "_leaves",
         "_name",
         "_offset",
         "_packs",
         "blocks",
+        "first_keys",
         "leaves_of",
         "rows",
     )
@@ -179,7 +179,8 @@ class Root:
         self._body, self._offset, self._name = body, block.offset, name
         if count > len(body) + 1:  # more leaves than a root of that size can name
             raise CorruptSegmentError("the directory root's count is out of bounds", offset=block.offset)
-        self._first_spaces, at = decode_keys(body, 0, count, context)
+        self.first_keys, at = decode_keys(body, 0, count, context)
+        """The first space of each leaf, as bytes side by side."""
         self._packs = read_packs(body, at, count, 9)
         if self._packs[-1].end != len(body):
             raise self._contradiction()
@@ -192,7 +193,7 @@ class Root:
             raise self._contradiction() from None
         self._asked = False
         self._leaves: _Leaves | None = None
-        self.leaves_of = self._first_spaces.holders_of
+        self.leaves_of = self.first_keys.holders_of
         """The leaves that can hold a space: usually one."""
 
     def __len__(self) -> int:
@@ -220,7 +221,7 @@ class Root:
     @property
     def first_spaces(self) -> list[bytes]:
         """The first space of each leaf."""
-        return self._first_spaces.as_list()
+        return self.first_keys.as_list()
 
     @property
     def data_offsets(self) -> list[int]:
@@ -263,12 +264,12 @@ class Root:
         return (
             leaf.last_row == self.rows[number + 1]
             and leaf.first_block + leaf.block_count == self.blocks[number + 1]
-            and (leaf.spaces is None or leaf.spaces[0] == self._first_spaces[number])
+            and (leaf.spaces is None or leaf.spaces[0] == self.first_keys[number])
         )
 
     def leaves_before(self, space: bytes) -> int:
         """How many leaves begin with a smaller space."""
-        return self._first_spaces.places_of(space)[0]
+        return self.first_keys.places_of(space)[0]
 
     def leaf_of_row(self, row: int) -> int:
         """The leaf that covers a row of the segment."""

@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from esformat.core.leaves import BlockSlice
-from esformat.core.opened import ScanRows, Stretch, first_of, oldest_first, part_of
+from esformat.core.opened import MOST_RUN_ROWS, ScanRows, Stretch, first_of, oldest_first, part_of
 from esformat.event import Event
-from esformat.format.schema import DATA_COLUMN
 from esformat.read.answer import Answer
 from esformat.read.blocks.index import Index
 from esformat.read.blocks.plan import Narrowed, leaves_with, narrow, slices
@@ -29,7 +28,7 @@ from esformat.read.decode.event_rows import rows_of_batch
 from esformat.read.decode.few_rows import MOST_FEW, few_rows
 from esformat.read.decode.matched_rows import GATHERED_ROWS, Held, MatchedRows, Matches, Test, completed, filtered
 from esformat.read.decode.run_batches import BatchMaker
-from esformat.read.decode.run_events import Made, Maker, run_parts
+from esformat.read.decode.run_events import run_parts
 from esformat.read.union import Stream, union
 
 BATCH_BLOCKS = 24  # data blocks that are read and decoded together
@@ -42,7 +41,6 @@ MIN_PARALLEL_BATCHES = 4
 PARALLEL_BYTES = 1 << 20  # decompressed for a group
 THREADS = min(os.cpu_count() or 1, 8)  # that decode a long answer
 OBJECT_BYTES = 1000  # about what Arrow takes for a column, or a batch, besides its values
-MOST_RUN_ROWS = 8192  # of a run that is read block by block; a longer one many blocks at a time
 
 Stretches = Callable[[], Iterable[Stretch]]
 T = TypeVar("T", bound=Sized)
@@ -61,7 +59,7 @@ class Scan(ScanRows, Answer):
 
     def __copy__(self) -> Scan:
         copy = Scan(
-            self._reader, self._query, self._stretches, self._span, self._keys, self._whole, self._merged, self._small,
+            self._reader, self._query, self._given, self._span, self._keys, self._whole, self._merged, self._small,
             self._listed, self._threads, self._page,
         )  # fmt: skip
         copy.__dict__.update(self.__dict__)
@@ -114,35 +112,21 @@ class Scan(ScanRows, Answer):
     # ------------------------------------------------------------ events
 
     def __iter__(self) -> Iterator[Event]:
+        near: Iterator[Event] | None = self.near_events(EventMaker, narrow, find_rows)
+        return self._events() if near is None else near
+
+    def _events(self) -> Iterator[Event]:
         query = self._query
+        parts: Iterable[list[Event]]
         if self._keys is not None and self._direct():
-            shown = None if query.columns is None else frozenset(query.columns)
-            space, grouping = self._keys
-            parts = self._run_parts(EventMaker(self._reader, space, grouping, query.reverse, shown))
-            if not query.filtered:
-                return chain.from_iterable(parts)
+            maker = EventMaker(self._reader, *self._keys, query.reverse, query.columns)
+            parts = run_parts(self._reader, query, self._stretches, self._span, maker)
         elif self._small is not None and self._direct():
             return iter(self._small().events(query))
         else:
             parts = self._decoded_events()
         events = chain.from_iterable(parts)
         return events if query.limit is None else islice(events, query.limit)
-
-    def _run_parts(self, maker: Maker[Made]) -> Iterable[Made]:
-        """What a maker makes of the rows of one run."""
-        near: Iterable[Made] | None = self.near_parts(maker, narrow, find_rows)
-        if near is not None:
-            return near
-        return run_parts(self._reader, self._query, self._stretches, self._span, maker)
-
-    def _direct(self) -> bool:
-        """Whether blocks become events one by one, without Arrow: of every run where the columns stay compressed until
-        somebody asks for them, of short ones where they do not.
-        """
-        reader, wanted = self._reader, self._query.columns
-        if wanted is not None and reader.data_place is not None and DATA_COLUMN not in wanted:
-            return False
-        return reader.direct or self._span[1] - self._span[0] <= MOST_RUN_ROWS
 
     def _event_columns(self) -> tuple[str, ...]:
         """Columns to read for events: the keys always, of the others those that were asked for."""
@@ -162,8 +146,7 @@ class Scan(ScanRows, Answer):
         if narrowed.nothing:
             return
         if self._are_few(narrowed) and self._direct():
-            shown = None if self._query.columns is None else frozenset(self._query.columns)
-            maker = partial(EventMaker, self._reader, reverse=self._query.reverse, shown=shown)
+            maker = partial(EventMaker, self._reader, reverse=self._query.reverse, columns=self._query.columns)
             yield from few_rows(self._reader, self._query, narrowed, self._slices(narrowed), maker)
             return
 
@@ -215,8 +198,11 @@ class Scan(ScanRows, Answer):
 
     def _read_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         if self._keys is not None and self._span[1] - self._span[0] <= MOST_RUN_ROWS:
-            maker = BatchMaker(self._reader, *self._keys, reverse=self._query.reverse, columns=columns)
-            return iter(self._run_parts(maker))
+            near: Iterable[pa.RecordBatch] | None = self.near_parts(BatchMaker, columns, narrow, find_rows)
+            if near is None:
+                maker = BatchMaker(self._reader, *self._keys, self._query.reverse, columns)
+                near = run_parts(self._reader, self._query, self._stretches, self._span, maker)
+            return iter(near)
         if self._small is not None:
             batch = self._small().batch(self._query, columns)
             return iter((batch,) if len(batch) else ())

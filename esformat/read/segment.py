@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from esformat.base.notebook import html_facts, html_time
 from esformat.cache import Budgets
-from esformat.core.opened import Stretch
+from esformat.core.opened import Stretch, find_space
 from esformat.errors import CorruptSegmentError, EsdbError, SegmentChangedError, UsageError
 from esformat.event import to_key
 from esformat.format.bloom_filter import bucket_count, page_may_contain, page_of
@@ -247,12 +247,13 @@ class Segment(Opened[Scan, Space]):
 
     def find(self, space: str | bytes) -> Space | None:
         """The space of that key, or None where the segment has no event of it. Raises UsageError for other types."""
-        key, reader = to_key(space), self._reader
-        leaves: Iterable[int] = reader.root.leaves_of(key)
-        if reader.announce is not None and any(reader.known_leaf(number) is None for number in leaves):
-            leaves = leaves_ahead(reader, leaves, together=True)
-        found = Space(reader, space, key, leaves)
-        return found if found.num_events else None
+        reader, leaves = self._reader, None
+        if reader.announce is not None:
+            leaves = reader.root.leaves_of(to_key(space))
+            if any(reader.known_leaf(number) is None for number in leaves):
+                leaves = leaves_ahead(reader, leaves, together=True)
+        found: Space | None = find_space(reader, space, Space, leaves)
+        return found
 
     def may_contain(self, space: str | bytes) -> bool:
         """False if the segment surely has no event of a space; one read of the filter, none of the directory."""
@@ -306,7 +307,8 @@ class Segment(Opened[Scan, Space]):
 
     @property
     def _checks(self) -> Checks:
-        return self._reader.checks
+        checks: Checks = self._reader.checks
+        return checks
 
     def _scan(self, query: Query, grouping: bytes | None) -> Scan:
         reader = self._reader

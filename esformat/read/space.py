@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from esformat.core.opened import SpaceRows, Stretch
 from esformat.read.answer import Scannable, Unpicklable
-from esformat.read.ask.question import Checks, Query
+from esformat.read.ask.question import Query
 from esformat.read.blocks.prefetch import at_hand
 from esformat.read.counts import Counts
 from esformat.read.decode.small_space import SmallSpace
@@ -46,21 +46,19 @@ class Space(SpaceRows, Unpicklable, Scannable[Scan]):
         counts = {self._reader.shown(key): count for key, count in self._groupings}
         return Counts(lambda: iter(counts.items()), counts.__getitem__)
 
-    @property
-    def _checks(self) -> Checks:
-        checks: Checks = self._reader.checks
-        return checks
-
     def _scan(self, query: Query, grouping: bytes | None) -> Scan:
+        scan: Scan | None = self.of_one_run(query, grouping, Scan)
+        return self._scan_of_several(query, grouping) if scan is None else scan
+
+    def _scan_of_several(self, query: Query, grouping: bytes | None) -> Scan:
         stretches, groupings = (self._stretches, self._groupings) if grouping is None else self._only(grouping)
         if len(groupings) == 1:
             keys = (self.key, self._reader.shown(groupings[0][0]))
-            span = (stretches[0].first, stretches[-1].last)
-            return Scan(self._reader, query, stretches.__iter__, span=span, keys=keys)
+            return Scan(self._reader, query, stretches, span=(stretches[0].first, stretches[-1].last), keys=keys)
         span = (stretches[0].first, stretches[-1].last) if stretches else (0, 0)
         small = bool(stretches) and self._is_small()
         return Scan(
-            self._reader, query, stretches.__iter__, span=span, merged=bool(stretches),
+            self._reader, query, stretches, span=span, merged=bool(stretches),
             small=(lambda: SmallSpace(self._reader, self.key, self._runs(), span)) if small else None,
         )  # fmt: skip
 

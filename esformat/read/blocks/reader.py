@@ -115,17 +115,16 @@ class Reader(Opened):
         self.plain_data = data in ([], [pa.binary()])
         """Whether the column `data`, where there is one, is of the usual type."""
         self.direct = self.plain_data and all(f.indexed or shape_of(f.type) is Shape.INTS for _, f in others)
-        """Whether events are `data`, indexed columns and numbers, no more: then events need no Arrow, however many."""
         self.attribute_chunks = [FIRST_COLUMN_CHUNK + place for place, _ in others]
         """Chunks of the columns besides `data`."""
         self.shown_type = bytes if self.schema.binary_keys else str
         self.data_place = next((place for place, field in enumerate(self.fields) if field.name == DATA_COLUMN), None)
-        """The place of the column `data`; None without one."""
         self.checks = Checks(self.name, self.schema)
         self._asked: set[Hashable] = set()
         self.root = Root(
             tail.block(self.table[BlockKind.DIRECTORY_ROOT, 0, 0], BlockKind.DIRECTORY_ROOT), self.own(), self.name
         )
+        self.first_spaces = self.root.first_keys
         if self.root.rows[-1] != self.statistics.events or self.root.blocks[-1] != self.statistics.data_blocks:
             raise CorruptSegmentError("the directory and the statistics disagree about the number of events")
         self._opening = {  # small blocks that the opening read brought along, as they are stored
@@ -145,6 +144,7 @@ class Reader(Opened):
     def close(self) -> None:
         """Let go of the source; reads that are under way end well, later ones raise ClosedError."""
         self.source, self.announce = ClosedSource(self.source), None
+        self.forget()
         for cache in (self._tables, self._blocks, self.frames, self.pages):
             cache.close()
 

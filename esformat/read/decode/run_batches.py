@@ -28,9 +28,8 @@ class BatchMaker:
         reader: Reader,
         space: str | bytes,
         grouping: str | bytes = "",
-        *,
-        reverse: bool,
-        columns: Sequence[str],
+        reverse: bool = False,
+        columns: Sequence[str] | None = None,
     ) -> None:
         """grouping: of a single run."""
         self._reader, self._reverse = reader, reverse

@@ -31,8 +31,7 @@ class SmallSpace:
 
     def events(self, query: Query) -> list[Event]:
         """The events that answer a query, in its direction, up to its limit."""
-        shown = None if query.columns is None else frozenset(query.columns)
-        maker = EventMaker(self._reader, self._space, reverse=False, shown=shown)
+        maker = EventMaker(self._reader, self._space, columns=query.columns)
         parts = list(self._parts(query))
         events = list(chain.from_iterable(maker.several(block, within) for block, within in _by_block(parts)))
         events.sort(key=attrgetter("timestamp"))
@@ -42,7 +41,7 @@ class SmallSpace:
 
     def batch(self, query: Query, columns: Sequence[str]) -> pa.RecordBatch:
         """The same as one batch."""
-        maker = BatchMaker(self._reader, self._space, reverse=False, columns=columns)
+        maker = BatchMaker(self._reader, self._space, columns=columns)
         parts = list(self._parts(query))
         blocks = list(_by_block(parts))
         order = _order(parts, query)

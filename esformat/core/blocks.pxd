@@ -1,0 +1,24 @@
+# cython: language_level=3
+"""Data blocks as the modules of the core see them in C."""
+
+from cpython cimport array
+
+
+cdef class Chunks:
+    cdef readonly object body
+    cdef readonly array.array chunks
+    cdef readonly Py_ssize_t row_count
+    cdef readonly Py_ssize_t run_count
+    cdef readonly long long base
+    cdef readonly int dictionary
+    cdef readonly long long offset
+    cdef readonly long long size_bytes
+    cdef readonly dict kept_nodes
+    cdef readonly dict kept_codes
+    cdef readonly dict kept_heads
+    cdef array.array _kept_steps
+    cdef bint _asked
+    cdef public object times
+    cdef public list kept_pieces
+    cdef public list kept_light_pieces
+    cdef array.array _steps(self, Py_ssize_t low, Py_ssize_t high, object decompressor)
