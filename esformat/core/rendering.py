@@ -6,6 +6,7 @@ into cells, then literals and cells are copied one behind another, 32 bytes at a
 one, and those between them are only counted.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import cython
@@ -323,6 +324,115 @@ class TemplateRows:
             column.size = text.shape[0]
             column.stored = cython.address(text[0]) if text.shape[0] else cython.NULL
         return columns
+
+    # ------------------------------------------------------------ looking for numbers
+
+    def lacks(self, variable: cython.Py_ssize_t) -> bool:
+        """Whether the numbers of a variable that has some must be given with `hold` before they are looked at."""
+        if not 0 <= variable < self._variables or self._kind[variable] == _STRING:
+            raise ValueError("the variable has no numbers")
+        return self._columns[variable].count > 0 and self._columns[variable].form == _ABSENT
+
+    def mark_rows(self, chain: Sequence[tuple[int, Any]], mask: cython.uchar[::1]) -> bool:
+        """Set the bytes of those rows to 1 in which each variable of a chain has one of some numbers; whether any is.
+
+        chain: variables of numbers, none of which `lacks` its numbers, and of each an ascending array of int64.
+        Raises ValueError for any other, and where there is not a byte for each row.
+        """
+        if mask.shape[0] != self.rows:
+            raise ValueError("there is not a byte for each row")
+        if not self.rows or not chain:
+            return False
+        memory: bytes = PyBytes_FromStringAndSize(cython.NULL, 2 * self.rows)
+        found: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(memory))
+        also: cython.p_uchar = found + self.rows
+        i: cython.Py_ssize_t
+        first: cython.bint = True
+        for variable, wanted in chain:
+            if not self._rows_with(variable, wanted, found if first else also):
+                return False
+            if not first:
+                for i in range(self.rows):
+                    found[i] &= also[i]
+            first = False
+        any_found: cython.uchar = 0
+        for i in range(self.rows):
+            any_found |= found[i]
+            mask[i] |= found[i]
+        return any_found != 0
+
+    def mark_codes(self, marks: cython.const[cython.uchar][::1], mask: cython.uchar[::1]) -> None:
+        """Set the bytes of those rows to 1 whose template, counted from 1, has a byte in `marks` that is not 0.
+
+        Raises ValueError where there is not a byte for each template, null as number 0, and for each row.
+        """
+        i: cython.Py_ssize_t
+        if marks.shape[0] != self._count + 1 or mask.shape[0] != self.rows:
+            raise ValueError("there is not a byte for each template and each row")
+        for i in range(self.rows):
+            mask[i] |= marks[self._codes[i]] != 0
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=True)
+    def _rows_with(
+        self, variable: cython.Py_ssize_t, wanted: cython.const[cython.longlong][::1], out: cython.p_uchar
+    ) -> cython.int:
+        """Write for each row whether a variable has one of ascending numbers in it; 0 where none has, and then nothing
+        is written.
+        """
+        numbers = cython.declare(cython.longlong[256])
+        i: cython.Py_ssize_t
+        low: cython.Py_ssize_t
+        size: cython.Py_ssize_t
+        if self.lacks(variable) or self._columns[variable].count > self.rows:
+            raise ValueError("the numbers of the variable are not at hand")
+        for i in range(1, wanted.shape[0]):
+            if wanted[i] <= wanted[i - 1]:
+                raise ValueError("numbers to look for do not ascend")
+        column: cython.pointer(Column) = self._columns + variable
+        count: cython.Py_ssize_t = column.count
+        if not count or not wanted.shape[0]:
+            return 0
+        memory: bytes = PyBytes_FromStringAndSize(cython.NULL, count)  # of each of its numbers, whether it is wanted
+        told: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(memory))
+        source: cython.pointer(cython.const[cython.longlong])
+        any_told: cython.uchar = 0
+        for low in range(0, count, 256):
+            size = min(count - low, 256)
+            source = numbers
+            if column.form == _NUMBERS:
+                source = column.numbers + low
+            elif column.bits:
+                unpack_bits(column.stored, column.size, column.bits, column.base, low, numbers, size)
+            else:
+                for i in range(size):
+                    numbers[i] = column.base
+            if wanted.shape[0] == 1:
+                for i in range(size):
+                    told[low + i] = source[i] == wanted[0]
+            else:
+                for i in range(size):
+                    told[low + i] = _is_among(source[i], cython.address(wanted[0]), wanted.shape[0])
+            for i in range(size):
+                any_told |= told[low + i]
+        if not any_told:
+            return 0
+        if count == self.rows:
+            memcpy(out, told, count)
+            return 1
+        shows: bytes = bytes(self._count + 1)  # of each code, whether its rows show the variable
+        showing: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(shows))
+        t: cython.Py_ssize_t
+        for t in range(self._count):
+            for i in range(self._own_first[t], self._own_first[t + 1]):
+                showing[t + 1] |= self._own[i] == variable
+        low = 0
+        for i in range(self.rows):  # `count` of them show it, as `_count_values` counted
+            out[i] = 0
+            if showing[self._codes[i]]:
+                out[i] = told[low]
+                low += 1
+        return 1
 
     # ------------------------------------------------------------ rendering
 
@@ -932,6 +1042,37 @@ def _join(
             step += 8
         _copy(out + at, text + step[0], step[1])
         at += step[1]
+
+
+def any_marked(codes: cython.const[cython.longlong][::1], marks: cython.const[cython.uchar][::1]) -> bool:
+    """Whether the byte of any code is not 0 in some marks; a code that has none counts as if it were."""
+    count: cython.ulonglong = marks.shape[0]
+    i: cython.Py_ssize_t
+    found: cython.uchar = 0
+    for i in range(codes.shape[0]):
+        if cython.cast(cython.ulonglong, codes[i]) >= count:
+            return True
+        found |= marks[codes[i]]
+    return found != 0
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_among(
+    number: cython.longlong, wanted: cython.pointer(cython.const[cython.longlong]), count: cython.Py_ssize_t
+) -> cython.bint:
+    """Whether a number is one of ascending ones."""
+    low: cython.Py_ssize_t = 0
+    high: cython.Py_ssize_t = count
+    middle: cython.Py_ssize_t
+    while low < high:
+        middle = low + (high - low) // 2
+        if wanted[middle] < number:
+            low = middle + 1
+        else:
+            high = middle
+    return low < count and wanted[low] == number
 
 
 @cython.cfunc

@@ -163,9 +163,20 @@ class DataBlock(Chunks):
         at = self.chunks[FIRST_COLUMN_CHUNK + position]
         return bool(self.body[at : at + 1] == _TEMPLATES)
 
-    def template_codes(self, position: int, context: DecodeContext) -> I64:
-        """The template of each row, counted from 1, 0 for null, of a column that is stored by templates."""
-        return template_codes(self.body, self.chunks[FIRST_COLUMN_CHUNK + position], self.row_count, context)[0]
+    def template_codes(self, position: int, context: DecodeContext) -> tuple[I64, int]:
+        """The template of each row, counted from 1, 0 for null, of a column that is stored by templates, and the byte
+        after them.
+        """
+        return template_codes(self.body, self.chunks[FIRST_COLUMN_CHUNK + position], self.row_count, context)
+
+    def template_node(self, position: int, context: DecodeContext, read: tuple[I64, int]) -> TemplateNode:
+        """The node of a column that is stored by templates, whose codes were read, kept for the next question."""
+        node = self.kept_nodes.get(position)
+        if node is None:
+            at, key = self.chunks[FIRST_COLUMN_CHUNK + position], (self.offset, position)
+            node = self.kept_nodes[position] = TemplateNode(self.body, at, self.row_count, context, key, read)
+        assert isinstance(node, TemplateNode)
+        return node
 
     def bytes_node(self, position: int, context: DecodeContext) -> BytesNode | TemplateNode:
         """The node of a column of strings or binary, kept for the next question."""

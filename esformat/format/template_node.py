@@ -24,7 +24,7 @@ from esformat.format.bytes_node import BytesNode
 from esformat.format.layout import MAX_FRAME_BYTES
 from esformat.format.node import NODE, DecodeContext, Shape
 from esformat.format.packing import Pack, decode_ints, read_pack
-from esformat.format.template_search import Chain, Places
+from esformat.format.template_search import Places
 
 MAX_NODE_SLOTS = 1 << 20
 """Slots that the rows of a node show together, and so the numbers that it decodes to."""
@@ -34,7 +34,6 @@ _HEAD = NODE.pack(Shape.TEMPLATES, 0, 0)
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-_NONE: I64 = np.zeros(0, np.int64)
 
 
 def template_codes(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[I64, int]:
@@ -53,9 +52,19 @@ class TemplateNode:
 
     __slots__ = ("_body", "_strings", "_templates", "count", "end", "key", "template_rows")
 
-    def __init__(self, body: memoryview, at: int, count: int, context: DecodeContext, key: Hashable = None) -> None:
-        """`key`: what tells the node from others in a cache. Raises CorruptSegmentError."""
-        codes, end = template_codes(body, at, count, context)
+    def __init__(
+        self,
+        body: memoryview,
+        at: int,
+        count: int,
+        context: DecodeContext,
+        key: Hashable = None,
+        read: tuple[I64, int] | None = None,
+    ) -> None:
+        """`key`: what tells the node from others in a cache. `read`: what `template_codes` gave of it. Raises
+        CorruptSegmentError.
+        """
+        codes, end = read or template_codes(body, at, count, context)
         if context.templates is None:
             raise CorruptSegmentError("a node of templates has no dictionary of them")
         self._body, self.count, self.key = body, count, key
@@ -87,20 +96,31 @@ class TemplateNode:
 
     def that_may_hold(self, places: Places, context: DecodeContext, frames: Cache | None) -> Bools:
         """Of each row, whether it may hold one of the texts that `places` tells of; those that do are among them."""
-        codes = self.codes
-        rows = places.anywhere[codes]
-        if places.possible[codes].any():
-            shown = _Shown(self, codes, context)
-            for variable, wanted in places.values.items():
-                rows[shown.rows_with(variable, wanted)] = True
+        rows = self.template_rows
+        mask = np.zeros(self.count, np.bool_)
+        marks = mask.view(np.uint8)
+        if places.anywhere is not None:
+            rows.mark_codes(places.anywhere.view(np.uint8), marks)
+        if places.numbered:
+            for variable, at, count in rows.others:
+                if variable in places.numbered and rows.lacks(variable):
+                    rows.hold(variable, decode_ints(self._body, read_pack(self._body, at, count), context.plain))
             for chain in places.chains:
-                rows[shown.rows_with_all(chain)] = True
-            for variable in places.strings.keys() & shown.columns.keys():
-                node = self._string_node(variable, *shown.columns[variable], context)
+                rows.mark_rows(chain, marks)
+        for variable, at, count in rows.columns if places.strings else ():
+            if variable in places.strings:
+                node = self._string_node(variable, at, count, context)
                 edges, stored = _strings(node, 0, node.count, context, frames)
+                shown = self._rows_of(variable)
                 for text in places.strings[variable]:
-                    rows[shown.rows_of(variable)[_texts_with(text, edges, stored)]] = True
-        return rows
+                    mask[shown[_texts_with(text, edges, stored)]] = True
+        return mask
+
+    def _rows_of(self, variable: int) -> I64:
+        """The rows that show a variable, ascending."""
+        shows = np.zeros(self._templates.count + 1, np.bool_)
+        shows[self._templates.that_show(variable)] = True
+        return shows[self.codes].nonzero()[0]
 
     def offsets_and_bytes(
         self, low: int, high: int, context: DecodeContext, frames: Cache | None
@@ -170,48 +190,6 @@ class TemplateNode:
         if node is None:
             node = self._strings[variable] = BytesNode(self._body, at, count, context, (self.key, variable))
         return node
-
-
-class _Shown:
-    """The rows of a node that show variables with some numbers."""
-
-    def __init__(self, node: TemplateNode, codes: npt.NDArray[np.uint16], context: DecodeContext) -> None:
-        self._node, self._codes, self._context = node, codes, context
-        self.columns = {variable: (at, count) for variable, at, count in node.template_rows.columns}
-        self._numbers: dict[int, I64] = {}
-
-    def rows_of(self, variable: int) -> I64:
-        """The rows that show a variable, ascending."""
-        if self.columns[variable][1] == len(self._codes):
-            return np.arange(len(self._codes))
-        shows = np.zeros(self._node._templates.count + 1, np.bool_)
-        shows[self._node._templates.that_show(variable)] = True
-        return shows[self._codes].nonzero()[0]
-
-    def rows_with(self, variable: int, wanted: I64) -> I64:
-        """Those where it has one of these numbers."""
-        if variable not in self.columns:
-            return _NONE
-        numbers = self._numbers_of(variable)
-        found = (numbers == wanted[0] if len(wanted) == 1 else np.isin(numbers, wanted)).nonzero()[0]
-        return self.rows_of(variable)[found] if len(found) else _NONE
-
-    def rows_with_all(self, chain: Chain) -> I64:
-        """Those where each of several variables has its number."""
-        rows: I64 | None = None
-        for variable, number in reversed(chain):  # numbers behind values of enumerations, which are less often the same
-            found = self.rows_with(variable, np.array([number]))
-            rows = found if rows is None else np.intersect1d(rows, found, assume_unique=True)
-            if not len(rows):
-                break
-        return _NONE if rows is None else rows
-
-    def _numbers_of(self, variable: int) -> I64:
-        if variable not in self._numbers:
-            at, count = self.columns[variable]
-            pack = read_pack(self._node._body, at, count)
-            self._numbers[variable] = decode_ints(self._node._body, pack, self._context.plain)
-        return self._numbers[variable]
 
 
 class Decoded(NamedTuple):

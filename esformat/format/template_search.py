@@ -17,6 +17,7 @@ from itertools import pairwise, product
 import numpy as np
 import numpy.typing as npt
 
+from esformat.core.rendering import any_marked
 from esformat.core.templates import DATE, DECIMAL, ENUM, HEX, INTEGER, PADDED, STRING, Templates
 
 Bools = npt.NDArray[np.bool_]
@@ -40,22 +41,22 @@ _ANY: list[Chain] = []
 class Places:
     """Where one of some texts may stand.
 
-    anywhere: of each code of a row (0: null), whether any row of its template may hold one; possible: whether some may.
-    values: of variables, the numbers of rows that may; chains: of several variables in one row. strings: of variables,
-    texts to be looked for in their strings. size_bytes: what this takes in memory.
+    anywhere: of each code of a row (0: null), whether any row of its template may hold one; None where that is true of
+    no code. possible: whether some may.
+    chains: of variables, the numbers that they all have in a row that may. numbered: those variables. strings: of
+    variables, texts to be looked for in their strings. size_bytes: what this takes in memory.
     """
 
-    anywhere: Bools
+    anywhere: Bools | None
     possible: Bools
-    values: Mapping[int, npt.NDArray[np.int64]]
-    chains: tuple[Chain, ...]
+    chains: tuple[tuple[tuple[int, npt.NDArray[np.int64]], ...], ...]
+    numbered: frozenset[int]
     strings: Mapping[int, tuple[bytes, ...]]
     size_bytes: int
 
     def are_in(self, codes: npt.NDArray[np.int64]) -> bool:
         """Whether any of some rows may hold one, as far as their templates tell; of codes that are none, too."""
-        inside = codes.view(np.uint64) < len(self.possible)
-        return not inside.all() or bool(self.possible[codes].any())
+        return any_marked(codes, self.possible.view(np.uint8))
 
 
 class TemplateTexts:
@@ -109,10 +110,14 @@ class TemplateTexts:
                         chains[chain] = None
                     else:
                         values[chain[0][0]].add(chain[0][1])
-        numbers = {variable: np.array(sorted(each), np.int64) for variable, each in values.items()}
-        size_bytes = 500 + 2 * anywhere.nbytes + sum(each.nbytes for each in numbers.values()) + 200 * len(chains)
+        numbers: list[tuple[tuple[int, npt.NDArray[np.int64]], ...]]
+        numbers = [((variable, np.array(sorted(each), np.int64)),) for variable, each in values.items()]
+        # numbers behind values of enumerations, which are less often the same, come first
+        numbers += [tuple((variable, np.array([n], np.int64)) for variable, n in reversed(chain)) for chain in chains]
+        size_bytes = 500 + 2 * anywhere.nbytes + sum(200 + each.nbytes for chain in numbers for _, each in chain)
+        numbered = frozenset(variable for chain in numbers for variable, _ in chain)
         sought = {variable: tuple(each) for variable, each in strings.items()}
-        return Places(anywhere, possible, numbers, tuple(chains), sought, size_bytes)
+        return Places(anywhere if anywhere.any() else None, possible, tuple(numbers), numbered, sought, size_bytes)
 
 
 class _TooManyWaysError(Exception):

@@ -126,11 +126,10 @@ class BlockGroup:
         if not block.has_templates(place):
             return None
         places = [reader.places_in_templates(block.dictionary, place, texts) for texts in lists]
-        codes = block.template_codes(place, context)
-        if not all(each.are_in(codes) for each in places):
+        read = block.template_codes(place, context)
+        if not all(each.are_in(read[0]) for each in places):
             return np.zeros(block.row_count, np.bool_)
-        node = block.bytes_node(place, context)
-        assert isinstance(node, TemplateNode)
+        node = block.template_node(place, context, read)
         for each in places:
             found = node.that_may_hold(each, context, reader.frames)
             mask = found if mask is None else mask & found

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from template_strategies import codes_of, columns_of, rows_of, stored_columns, tables, text_of
 
-from esformat.core.rendering import TemplateRows
+from esformat.core.rendering import TemplateRows, any_marked
 from esformat.core.templates import SLACK_BYTES
 from esformat.errors import CorruptSegmentError
 from esformat.format.templates import Kind, Template, TemplateTable, Variable
@@ -68,6 +68,77 @@ def test_any_rows(data):
     valid = opened.validity(low, high)
     assert valid == (None if None not in texts[low:high] else bytes(text is not None for text in texts[low:high]))
     assert np.frombuffer(opened.codes(low, high), np.uint16).tolist() == codes_of(rows)[low:high].tolist()
+
+
+@examples(300)
+@given(st.data())
+def test_rows_with_numbers(data):
+    """The rows in which all variables of a chain have one of their numbers, of bits and of planes."""
+    table = data.draw(tables())
+    rows = [row for row in data.draw(rows_of(table)) for _ in range(data.draw(st.sampled_from([1, 1, 3, 300])))][:900]
+    columns, codes = columns_of(table, rows), codes_of(rows)
+    opened, _ = _rows(table, columns, codes, data.draw(st.sampled_from([0.0, 1.0, 9.0])))
+    numbered = [v for v, variable in enumerate(table.variables) if variable.kind is not Kind.STRING]
+    if not numbered:
+        return
+    chain = []
+    for variable in data.draw(st.lists(st.sampled_from(numbered), min_size=1, max_size=3)):
+        known = columns[variable].tolist()
+        some = st.sampled_from(known) if known else st.integers(-5, 5)
+        chain.append((variable, np.array(sorted(data.draw(st.sets(some | st.integers(-2, 2), max_size=4))), I64)))
+    shown = [set(table.templates[code - 1].slots) if code else set() for code in codes.tolist()]
+    model = []
+    places = dict.fromkeys(numbered, 0)
+    for row in range(len(codes)):
+        has = {v: int(columns[v][places[v]]) for v in numbered if v in shown[row]}
+        places |= {v: places[v] + 1 for v in has}
+        model.append(all(v in has and has[v] in wanted.tolist() for v, wanted in chain))
+    mask = np.zeros(len(codes), np.uint8)
+    assert opened.mark_rows(chain, mask) == any(model)
+    assert mask.tolist() == model
+    marks = np.array(
+        data.draw(st.lists(st.integers(0, 2), min_size=len(table.templates) + 1, max_size=len(table.templates) + 1)),
+        np.uint8,
+    )
+    opened.mark_codes(marks, mask)
+    assert mask.tolist() == [told or marks[code] > 0 for told, code in zip(model, codes.tolist(), strict=True)]
+
+
+@examples(100)
+@given(st.lists(st.integers(-2, 9) | st.sampled_from([-(1 << 63), (1 << 63) - 1])), st.binary(max_size=8))
+def test_codes_with_marks(codes, marks):
+    """One that has none counts as marked."""
+    model = any(not 0 <= code < len(marks) or marks[code] for code in codes)
+    assert any_marked(np.array(codes, I64), np.frombuffer(marks, np.uint8)) == model
+
+
+def test_rows_with_other_numbers():
+    """Strings, variables that are not there, numbers that do not ascend or are not at hand, and other rows."""
+    rows = TemplateRows(ONE.compiled(), stored_columns([NUMBERS, STRINGS]), 0, CODES, 99)
+    mask, five = np.zeros(2, np.uint8), np.array([5], I64)
+    assert rows.mark_rows([(0, five)], mask)
+    assert mask.tolist() == [1, 0]
+    assert not rows.mark_rows([], mask)
+    assert not rows.mark_rows([(0, np.zeros(0, I64))], mask)
+    for variable in (-1, 1, 2, 1 << 40):
+        with pytest.raises(ValueError, match="has no numbers"):
+            rows.mark_rows([(variable, five)], mask)
+    for wrong in ([5, 5], [6, 5]):
+        with pytest.raises(ValueError, match="ascend"):
+            rows.mark_rows([(0, np.array(wrong, I64))], mask)
+    for size in (0, 1, 3):
+        with pytest.raises(ValueError, match="a byte for each row"):
+            rows.mark_rows([(0, five)], np.zeros(size, np.uint8))
+    for marks, size in ((1, 2), (3, 2), (2, 1), (2, 3)):
+        with pytest.raises(ValueError, match="each template and each row"):
+            rows.mark_codes(np.ones(marks, np.uint8), np.zeros(size, np.uint8))
+    planes = TemplateRows(ONE.compiled(), stored_columns([NUMBERS, STRINGS], 0.0), 0, CODES, 99)
+    assert planes.lacks(0)
+    with pytest.raises(ValueError, match="not at hand"):
+        planes.mark_rows([(0, five)], mask)
+    planes.hold(0, NUMBERS)
+    assert not planes.lacks(0)
+    assert planes.mark_rows([(0, five)], mask)
 
 
 ONE = TemplateTable((Variable(Kind.INTEGER), Variable(Kind.STRING)), (Template((b"n=", b";", b""), (0, 1)),))
