@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -247,7 +247,8 @@ class Segment(Opened[Scan, Space]):
 
     def find(self, space: str | bytes) -> Space | None:
         """The space of that key, or None where the segment has no event of it. Raises UsageError for other types."""
-        reader, leaves = self._reader, None
+        reader = self._reader
+        leaves: Iterable[int] | None = None
         if reader.announce is not None:
             leaves = reader.root.leaves_of(to_key(space))
             if any(reader.known_leaf(number) is None for number in leaves):
