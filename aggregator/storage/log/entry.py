@@ -47,6 +47,7 @@ class Entry:
     state: int = WAITING
     fate: int = UNKNOWN
     turn: LockType = field(default_factory=allocate_lock)
+    following: Entry | None = None  # whom its thread wakes when it leaves
 
     def __post_init__(self) -> None:
         self.body_length = sum(map(len, self.parts))

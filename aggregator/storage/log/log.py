@@ -40,6 +40,10 @@ GROUP_BYTES = 16 << 20
 """At most so much is written and synced at once: about 50 ms of a disk that writes 300 MB/s."""
 MOST_GROUPS = 3
 """So many groups one thread writes before it lets the next lead: waking that costs more than writing another."""
+WOKEN = 4
+"""So many threads of a group are woken at once. Each wakes another when it leaves: where all come together, each waits
+for the interpreter's lock as well.
+"""
 
 
 class Guard(Protocol):
@@ -176,6 +180,8 @@ class Log:
                     self._lead()
                 else:
                     entry.turn.acquire()
+            if entry.following is not None:
+                _wake(entry.following)
         except BaseException:
             done = False
             while not done:
@@ -206,6 +212,8 @@ class Log:
                 _wake(self._leader)  # the interrupt may have come between naming it and waking it
         if entry.state == TAKEN and self._leader is not entry:
             entry.turn.acquire()
+        if entry.following is not None:
+            _wake(entry.following)
         return entry.state != TAKEN and self._leader is not entry
 
     def _lead(self) -> None:
@@ -265,9 +273,16 @@ class Log:
             entry.error, entry.fate = error, PASSED
 
     def _tell(self) -> None:
-        """Let those go whose entries were taken. Who is told twice, after an interrupt, does not notice."""
-        for entry in self._taken:
+        """Let those go whose entries were taken. Who is told twice, after an interrupt, does not notice.
+
+        Whom an entry wakes is known, and done, before it is done itself: its thread may leave then, woken or not.
+        """
+        others = [entry for entry in self._taken if entry is not self._leader]
+        for place in range(len(others) - 1, WOKEN - 1, -1):
+            others[place - WOKEN].following = others[place]
+        for entry in reversed(self._taken):
             entry.state = DONE
+        for entry in others[:WOKEN]:
             _wake(entry)
         self._taken = []
 

@@ -130,3 +130,59 @@ def test_interrupts_at_every_step(tmp_path, durability, others, unmeasured):
         at += 1
     assert at > 40
     assert refused < at / 4  # while a batch is placed or shown nobody knows how far that came
+
+
+@pytest.mark.parametrize("durability", ["fsync", "none"])
+def test_interrupts_of_one_who_wakes_another(tmp_path, durability, unmeasured):
+    """Many wait in one group, and one of those who wake the next is interrupted at every step: all are served."""
+    at, came, waiting = 1, True, 2 * log_module.WOKEN + 1
+    while came:
+        bench = Bench(tmp_path / f"{at}", durability)
+        placing, go = threading.Event(), threading.Event()
+        found, interrupter = {}, Interrupter(at)
+
+        def append(name, entry, bench=bench, found=found):
+            try:
+                bench.log.append(entry)
+                found[name] = None
+            except KeyboardInterrupt as error:
+                found[name] = error
+
+        def interrupted(bench=bench, append=append, interrupter=interrupter):
+            entry = bench.entry(0, b"interrupted")
+            with interrupter:
+                append("interrupted", entry)
+
+        first = bench.entry(0, b"first")
+        place = first.place
+
+        def placed(entry, place=place, placing=placing, go=go):
+            placing.set()
+            assert go.wait(WAIT_S)
+            return place(entry)
+
+        first.place = placed
+        threads = [threading.Thread(target=append, args=("first", first), daemon=True)]
+        threads[0].start()
+        until(placing.is_set)
+        threads.append(threading.Thread(target=interrupted, daemon=True))
+        threads[-1].start()
+        until(lambda bench=bench, found=found: bench.log._queue or "interrupted" in found)
+        for number in range(waiting):
+            entry = bench.entry(number, b"%d" % number)
+            threads.append(threading.Thread(target=append, args=(str(number), entry), daemon=True))
+            threads[-1].start()
+        until(lambda bench=bench: len(bench.log._queue) >= waiting)
+        go.set()
+        for thread in threads:
+            thread.join(WAIT_S)
+            assert not thread.is_alive(), f"somebody waits for ever after an interrupt at step {at}"
+        came = interrupter.came
+        stored = {payload.decode() for _, _, payload in bench.published}
+        assert {"first", *map(str, range(waiting))} <= stored
+        assert found.pop("interrupted") is not None or "interrupted" in stored
+        assert set(found.values()) == {None}
+        assert bench.log.failure is None
+        bench.log.close()
+        at += 1
+    assert at > 5
