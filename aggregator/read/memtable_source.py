@@ -173,8 +173,7 @@ def _found(lookup: Lookup, question: Question, space: pa.Scalar | None) -> tuple
     if space is None:
         rows, times = np.arange(lookup.rows), lookup.times
     else:
-        rows = lookup.find(space)
-        times = lookup.times[rows]
+        rows, times = lookup.having(space)
     if question.start is not None and lookup.min_timestamp < question.start:
         mask = times >= question.start
         rows, times = rows[mask], times[mask]

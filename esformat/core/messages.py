@@ -31,6 +31,7 @@ _FIXED_LISTS = cython.declare(cython.longlong, FIXED_LISTS)
 _STRUCTS = cython.declare(cython.longlong, STRUCTS)
 _LARGE = cython.declare(cython.Py_ssize_t, 1 << 16)
 """From so many bytes on the lock is let go: below, taking it back costs more than the copy."""
+_MANY = cython.declare(cython.longlong, 1 << 14)  # rows that are looked through without the lock
 _MOST_ROWS = cython.declare(cython.longlong, (1 << 31) - 2)  # of edges of 32 bits
 _FACTS = cython.declare(cython.Py_ssize_t, 6)  # of a column
 _LONGS = cython.declare(array.array, arrays.array("q"))
@@ -53,7 +54,9 @@ class MessageWriter:
     _buffers_at: cython.Py_ssize_t
     _body_length_at: cython.Py_ssize_t
     _columns: array.array
+    _facts: cython.p_longlong  # these numbers
     _count: cython.Py_ssize_t
+    _size: cython.Py_ssize_t  # of the head
     _times: cython.Py_ssize_t
     _buffers: cython.Py_ssize_t
 
@@ -79,8 +82,10 @@ class MessageWriter:
         if missing or times < 0:
             raise ValueError("a column has other parts")
         self._head, self._count, self._times, self._buffers = head, len(columns), times, buffers
+        self._size = len(head)
         self._rows_at, self._nodes_at, self._buffers_at, self._body_length_at = places
         self._columns = arrays.array("q", [int(fact) for column in columns for fact in column])
+        self._facts = self._columns.data.as_longlongs
 
     def write(self, given: Any) -> tuple[bytes, int, int, int] | None:
         """The message of a batch, the batch's least and largest time, and how many nulls its columns and parts have.
@@ -183,37 +188,21 @@ class MessageWriter:
         number: cython.Py_ssize_t
         held: tuple[bytes, ...] = tuple(messages)  # whatever another thread does to the list
         count: cython.Py_ssize_t = len(held)
-        head: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(self._head))
         totals: array.array = array.clone(_LONGS, 2 * self._count, True)
-        rows: cython.longlong = 0
-        if count == 0:
+        rows: cython.longlong = self._rows_of(held, totals.data.as_longlongs)
+        if rows < 1:
             return None
-        for number in range(count):
-            one: bytes = held[number]
-            if one is None or not self._reads(
-                cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(one)), len(one), totals.data.as_longlongs
-            ):
-                return None
-            rows += _number_at(cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(one)) + self._rows_at)
         body: cython.longlong = self._joined_bytes(rows, totals.data.as_longlongs)
         if body < 0:
             return None
         whole: bytes = PyBytes_FromStringAndSize(cython.NULL, len(self._head) + body)
-        out: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(whole))
-        memcpy(out, head, len(self._head))
-        _put(out + self._rows_at, rows)
-        _put(out + self._body_length_at, body)
         walk = cython.declare(Walk)
-        walk.node, walk.buffer = out + self._nodes_at, out + self._buffers_at
-        walk.body, walk.at, walk.column, walk.found = (
-            out + len(self._head), 0, self._columns.data.as_longlongs, totals.data.as_longlongs,
-        )  # fmt: skip
+        self._begin(cython.address(walk), PyBytes_AS_STRING(whole), rows, body, totals.data.as_longlongs)
         ones = cython.cast(cython.pointer(cython.p_const_uchar), malloc(count * cython.sizeof(cython.p_const_uchar)))
         if ones == cython.NULL:
             raise MemoryError
         for number in range(count):
-            one = held[number]
-            ones[number] = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(one))
+            ones[number] = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(held[number]))
         size: cython.Py_ssize_t = len(self._head)
         if body < _LARGE:
             self._join_all(cython.address(walk), ones, count, size, rows)
@@ -349,6 +338,256 @@ class MessageWriter:
                 memcpy(texts_to + before, body + _number_at(lies + 32), _number_at(lies + 40))
                 before += _number_at(lies + 40)
             base += some
+        _put(walk.node, rows)
+        _put(walk.node + 8, walk.found[0])
+        walk.node += 16
+        _end(walk, bits)
+        _end(walk, values)
+        if fact[1] == _TEXTS:
+            _end(walk, before)
+
+    def find(
+        self, messages: list[bytes], column: cython.Py_ssize_t, text: bytes, times: cython.Py_ssize_t
+    ) -> tuple[bytes, bytes] | None:
+        """Rows, numbered over all messages, that have a text in a column, and their numbers in the column `times`: 64
+        bits each. Rows where the column is null are not among them.
+
+        None where a message is none that this has written, or just like those, and for columns of other kinds.
+        """
+        number: cython.Py_ssize_t
+        held: tuple[bytes, ...] = tuple(messages)  # whatever another thread does to the list
+        if text is None:
+            raise TypeError("the text must be bytes")
+        if not 0 <= column < self._count or not 0 <= times < self._count:
+            return None
+        fact: cython.p_longlong = self._columns.data.as_longlongs
+        if fact[_FACTS * column + 1] != _TEXTS or fact[_FACTS * times + 1] != _VALUES or fact[_FACTS * times + 2] != 8:
+            return None
+        rows: cython.longlong = self._rows_of(held, array.clone(_LONGS, 2 * self._count, True).data.as_longlongs)
+        if rows < 0:
+            return None
+        found: cython.p_longlong = cython.cast(cython.p_longlong, malloc(16 * max(rows, 1)))
+        if found == cython.NULL:
+            raise MemoryError
+        base: cython.longlong = 0
+        count: cython.longlong = 0
+        size: cython.Py_ssize_t = len(text)
+        wanted: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(text))
+        for number in range(len(held)):
+            one: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(held[number]))
+            some: cython.longlong = _number_at(one + self._rows_at)
+            if some < _MANY:
+                count = self._find(one, column, wanted, size, times, base, found, found + rows, count)
+            else:
+                with cython.nogil:
+                    count = self._find(one, column, wanted, size, times, base, found, found + rows, count)
+            base += some
+        try:
+            return (
+                PyBytes_FromStringAndSize(cython.cast(cython.p_char, found), 8 * count),
+                PyBytes_FromStringAndSize(cython.cast(cython.p_char, found + rows), 8 * count),
+            )
+        finally:
+            free(found)
+
+    @cython.cfunc
+    def _rows_of(self, messages: tuple[bytes, ...], totals: cython.p_longlong) -> cython.longlong:
+        """The rows of all messages; -1 where `_reads` does not know one."""
+        number: cython.Py_ssize_t
+        rows: cython.longlong = 0
+        for number in range(len(messages)):
+            one: bytes = messages[number]
+            if one is None or not self._reads(
+                cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(one)), len(one), totals
+            ):
+                return -1
+            rows += _number_at(cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(one)) + self._rows_at)
+        return rows
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _lies(self, message: cython.p_const_uchar, column: cython.Py_ssize_t) -> cython.p_const_uchar:
+        """Where a message says where the parts of a column lie."""
+        i: cython.Py_ssize_t
+        lies: cython.p_const_uchar = message + self._buffers_at
+        for i in range(column):
+            lies += 16 * _buffers_of(self._facts[_FACTS * i + 1])
+        return lies
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _find(
+        self,
+        message: cython.p_const_uchar,
+        column: cython.Py_ssize_t,
+        text: cython.p_const_uchar,
+        size: cython.longlong,
+        times: cython.Py_ssize_t,
+        base: cython.longlong,
+        rows: cython.p_longlong,
+        numbers: cython.p_longlong,
+        count: cython.longlong,
+    ) -> cython.longlong:
+        """Note the rows of a message that have a text, behind `count` others; gives how many there are then."""
+        i: cython.longlong
+        width: cython.longlong = self._facts[_FACTS * column + 2]
+        body: cython.p_const_uchar = message + self._size
+        lies: cython.p_const_uchar = self._lies(message, column)
+        bits: cython.p_const_uchar = body + _number_at(lies)
+        nulls: cython.bint = _number_at(lies + 8) != 0
+        edges: cython.p_const_uchar = body + _number_at(lies + 16)
+        texts: cython.p_const_uchar = body + _number_at(lies + 32)
+        most: cython.longlong = _number_at(lies + 40) - size  # no text of that size begins behind it
+        values: cython.p_const_uchar = body + _number_at(self._lies(message, times) + 16)
+        first: cython.longlong
+        end: cython.longlong = 0
+        for i in range(_number_at(message + self._rows_at)):
+            first = end
+            end = _edge_at(edges, width, i + 1)
+            if end - first != size or first < 0 or first > most or memcmp(texts + first, text, size) != 0:
+                continue
+            if nulls and not (bits[i >> 3] >> (i & 7)) & 1:
+                continue
+            rows[count] = base + i
+            numbers[count] = _number_at(values + 8 * i)
+            count += 1
+        return count
+
+    def gather(self, messages: list[bytes], places: bytes) -> bytes | None:
+        """Some rows of messages as one message, in that order. places: for each the number of its message, and of its
+        row there, 64 bits each.
+
+        None as of `join`, without rows, and where there is no such row.
+        """
+        i: cython.Py_ssize_t
+        held: tuple[bytes, ...] = tuple(messages)  # whatever another thread does to the list
+        if places is None:
+            raise TypeError("places must be bytes")
+        rows: cython.longlong = len(places) // 16
+        where: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(places))
+        totals: array.array = array.clone(_LONGS, 2 * self._count, True)
+        if rows == 0 or self._rows_of(held, totals.data.as_longlongs) < 0:
+            return None
+        ones = cython.cast(
+            cython.pointer(cython.p_const_uchar), malloc(max(len(held), 1) * cython.sizeof(cython.p_const_uchar))
+        )
+        if ones == cython.NULL:
+            raise MemoryError
+        try:
+            for i in range(len(held)):
+                ones[i] = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(held[i]))
+            for i in range(rows):
+                number: cython.longlong = _number_at(where + 16 * i)
+                row: cython.longlong = _number_at(where + 16 * i + 8)
+                if number < 0 or number >= len(held) or row < 0 or row >= _number_at(ones[number] + self._rows_at):
+                    return None
+            for i in range(self._count):
+                if not self._measure_rows(ones, where, rows, i, totals.data.as_longlongs + 2 * i):
+                    return None
+            body: cython.longlong = self._joined_bytes(rows, totals.data.as_longlongs)
+            if body < 0:
+                return None
+            whole: bytes = PyBytes_FromStringAndSize(cython.NULL, len(self._head) + body)
+            walk = cython.declare(Walk)
+            self._begin(cython.address(walk), PyBytes_AS_STRING(whole), rows, body, totals.data.as_longlongs)
+            for i in range(self._count):
+                self._gather_column(cython.address(walk), ones, where, rows, i)
+                walk.column += _FACTS
+                walk.found += 2
+            return whole
+        finally:
+            free(ones)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _begin(
+        self,
+        walk: cython.pointer(Walk),
+        message: cython.p_char,
+        rows: cython.longlong,
+        body: cython.longlong,
+        totals: cython.p_longlong,
+    ) -> cython.void:
+        """Write the head of a message of so many rows and bytes, and stand before its first column."""
+        out: cython.p_uchar = cython.cast(cython.p_uchar, message)
+        memcpy(out, cython.cast(cython.p_char, self._head), len(self._head))
+        _put(out + self._rows_at, rows)
+        _put(out + self._body_length_at, body)
+        walk.node, walk.buffer = out + self._nodes_at, out + self._buffers_at
+        walk.body, walk.at = out + len(self._head), 0
+        walk.column, walk.found = self._columns.data.as_longlongs, totals
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _measure_rows(
+        self,
+        messages: cython.pointer(cython.p_const_uchar),
+        places: cython.p_const_uchar,
+        rows: cython.longlong,
+        column: cython.Py_ssize_t,
+        totals: cython.p_longlong,
+    ) -> cython.bint:
+        """How many nulls some rows have in a column, and bytes of text. False: a text lies outside of its message."""
+        i: cython.longlong
+        fact: cython.p_longlong = self._columns.data.as_longlongs + _FACTS * column
+        skipped: cython.Py_ssize_t = self._lies(messages[0], column) - messages[0]
+        totals[0] = totals[1] = 0
+        for i in range(rows):
+            message: cython.p_const_uchar = messages[_number_at(places + 16 * i)]
+            row: cython.longlong = _number_at(places + 16 * i + 8)
+            lies: cython.p_const_uchar = message + skipped
+            body: cython.p_const_uchar = message + len(self._head)
+            if _number_at(lies + 8) and not (body[_number_at(lies) + (row >> 3)] >> (row & 7)) & 1:
+                totals[0] += 1
+            if fact[1] == _TEXTS:
+                first: cython.longlong = _edge_at(body + _number_at(lies + 16), fact[2], row)
+                end: cython.longlong = _edge_at(body + _number_at(lies + 16), fact[2], row + 1)
+                if first < 0 or first > end or end > _number_at(lies + 40):
+                    return False
+                totals[1] += end - first
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _gather_column(
+        self,
+        walk: cython.pointer(Walk),
+        messages: cython.pointer(cython.p_const_uchar),
+        places: cython.p_const_uchar,
+        rows: cython.longlong,
+        column: cython.Py_ssize_t,
+    ) -> cython.void:
+        """Write some rows, which `_measure_rows` let pass, as the next column."""
+        i: cython.longlong
+        fact: cython.pointer(cython.const[cython.longlong]) = walk.column
+        skipped: cython.Py_ssize_t = self._lies(messages[0], column) - messages[0]
+        before: cython.longlong = 0  # bytes of texts so far
+        bits: cython.longlong = (rows + 7) // 8 if walk.found[0] else 0
+        values: cython.longlong = _values_bytes(fact, rows)
+        to: cython.p_uchar = walk.body + walk.at
+        values_to: cython.p_uchar = to + _padded(bits)
+        texts_to: cython.p_uchar = values_to + _padded(values)
+        memset(to, 0, _padded(bits) + _padded(values))
+        for i in range(rows):
+            message: cython.p_const_uchar = messages[_number_at(places + 16 * i)]
+            row: cython.longlong = _number_at(places + 16 * i + 8)
+            lies: cython.p_const_uchar = message + skipped
+            body: cython.p_const_uchar = message + len(self._head)
+            if bits and (not _number_at(lies + 8) or (body[_number_at(lies) + (row >> 3)] >> (row & 7)) & 1):
+                to[i >> 3] |= cython.cast(cython.uchar, 1 << (i & 7))
+            given: cython.p_const_uchar = body + _number_at(lies + 16)
+            if fact[1] == _VALUES:
+                memcpy(values_to + i * fact[2], given + row * fact[2], fact[2])
+            elif fact[1] == _BITS:
+                values_to[i >> 3] |= cython.cast(cython.uchar, ((given[row >> 3] >> (row & 7)) & 1) << (i & 7))
+            else:
+                first: cython.longlong = _edge_at(given, fact[2], row)
+                size: cython.longlong = _edge_at(given, fact[2], row + 1) - first
+                memcpy(texts_to + before, body + _number_at(lies + 32) + first, size)
+                before += size
+                _put_edge(values_to, fact[2], i + 1, before)
         _put(walk.node, rows)
         _put(walk.node + 8, walk.found[0])
         walk.node += 16
@@ -797,15 +1036,22 @@ def _put_edges(
 ) -> cython.void:
     """Write where texts begin that stand behind so many bytes, and where the last one ends."""
     i: cython.longlong
-    edge: cython.longlong
-    short: cython.int
     for i in range(rows + 1):
-        edge = _edge_at(given, width, i) + before
-        if width == 4:
-            short = cython.cast(cython.int, edge)
-            memcpy(out + 4 * i, cython.address(short), 4)
-        else:
-            memcpy(out + 8 * i, cython.address(edge), 8)
+        _put_edge(out, width, i, _edge_at(given, width, i) + before)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_edge(out: cython.p_uchar, width: cython.longlong, row: cython.longlong, edge: cython.longlong) -> cython.void:
+    """Write one edge to a place that need not be aligned."""
+    short: cython.int
+    if width == 4:
+        short = cython.cast(cython.int, edge)
+        memcpy(out + 4 * row, cython.address(short), 4)
+    else:
+        memcpy(out + 8 * row, cython.address(edge), 8)
 
 
 @cython.cfunc

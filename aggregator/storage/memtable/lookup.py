@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.model import RECORD_INDEX
-from aggregator.storage.memtable.piece import I64, Piece, times_of
+from aggregator.storage.memtable.piece import I64, Piece, times_of, writer_of
 from aggregator.storage.memtable.space_index import SpaceIndex
 
 FEW_RUNS = 16
@@ -26,6 +26,10 @@ COMMON = 16
 """Where one row in so many may be of the space, comparing all keys is as quick as the index."""
 NEWEST_ROWS = 2048
 """So many of the newest rows have a lookup of their own, for readers who want the newest few."""
+SHORT_RUN = 64
+"""Runs of fewer rows are copied out of messages by the core; Arrow, which lets the interpreter's lock go for each of
+them, copies longer ones quicker.
+"""
 
 
 class Lookup:
@@ -79,6 +83,11 @@ class Lookup:
         return np.cumsum([0, *(piece.rows for piece in self.pieces)])
 
     @cached_property
+    def _messages(self) -> list[bytes]:
+        """The pieces, where all of them are messages that the core knows; none otherwise."""
+        return _messages_of(self.pieces)
+
+    @cached_property
     def _index(self) -> SpaceIndex:
         return SpaceIndex.of(self.column("space").combine_chunks())
 
@@ -99,6 +108,19 @@ class Lookup:
             if len(rows) * COMMON < self.rows:
                 return rows
         return np.flatnonzero(pc.equal(self.column("space"), space).to_numpy())
+
+    def having(self, space: pa.Scalar) -> tuple[I64, I64]:
+        """The rows that `find` gives, and their timestamps. Few rows are looked through in messages, without a column
+        of them: each step of Arrow's may wait for the interpreter's lock.
+        """
+        if self.rows <= NEWEST_ROWS and self._messages:
+            schema = self.pieces[0].schema.schema.arrow
+            writer, places = writer_of(schema), [schema.get_field_index(name) for name in ("space", "timestamp")]
+            found = writer and writer.find(self._messages, places[0], space.as_buffer().to_pybytes(), places[1])
+            if found:
+                return np.frombuffer(found[0], np.int64), np.frombuffer(found[1], np.int64)
+        rows = self.find(space)
+        return rows, self.times[rows]
 
     def within(self, first_index: int | None, end_index: int | None) -> I64:
         """Rows, ascending, of the pieces that have record indexes between those: all such rows, and others."""
@@ -147,14 +169,19 @@ def _take(pieces: Sequence[Piece], edges: I64, rows: I64, names: Sequence[str]) 
     places = np.searchsorted(edges, rows, side="right") - 1
     mine = rows - edges[places]
     fresh = np.append(True, places[1:] != places[:-1])  # a piece begins
+    apart = fresh | np.append(False, mine[1:] != mine[:-1] + 1)  # rows that do not adjoin begin
+    stretches = int(apart.sum())
+    if stretches > 1 and len(rows) < SHORT_RUN * stretches:
+        gathered = _gathered(pieces, places, mine, names)
+        if gathered is not None:
+            return gathered
     count = int(fresh.sum())
     if count > FEW_RUNS and count > 2 * len(np.unique(places)):  # to and fro between them
         order = np.argsort(rows)
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         return _take(pieces, edges, rows[order], names).take(pa.array(back))
-    apart = fresh | np.append(False, mine[1:] != mine[:-1] + 1)  # rows that do not adjoin begin
-    runs = apart.nonzero()[0] if int(apart.sum()) <= FEW_RUNS else fresh.nonzero()[0]
+    runs = apart.nonzero()[0] if stretches <= FEW_RUNS else fresh.nonzero()[0]
     batches, indexes = [], []
     for first, last in pairwise([*runs.tolist(), len(rows)]):
         piece, some = pieces[places[first]], mine[first:last]
@@ -165,6 +192,29 @@ def _take(pieces: Sequence[Piece], edges: I64, rows: I64, names: Sequence[str]) 
     batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
     column = pa.array(np.concatenate(indexes))
     return pa.RecordBatch.from_arrays([*batch.columns, column], [*names, RECORD_INDEX])
+
+
+def _gathered(pieces: Sequence[Piece], places: I64, mine: I64, names: Sequence[str]) -> pa.RecordBatch | None:
+    """Rows of pieces, copied out of their messages: of the piece at each place that row. None where one is none."""
+    used, numbers = np.unique(places, return_inverse=True)
+    some = [pieces[place] for place in used.tolist()]
+    schema = some[0].schema.schema.arrow
+    messages, writer = _messages_of(some), writer_of(schema)
+    stored = writer and messages and writer.gather(messages, np.column_stack([numbers, mine]).tobytes())
+    if not stored:
+        return None
+    batch = pa.ipc.read_record_batch(stored, schema)
+    if all(piece.indexes is None for piece in some):
+        indexes = np.array([piece.first_index for piece in some])[numbers] + mine
+    else:
+        bases = np.cumsum([0, *(piece.rows for piece in some)])
+        indexes = np.concatenate([piece.record_indexes() for piece in some])[bases[numbers] + mine]
+    return pa.RecordBatch.from_arrays([*map(batch.column, names), pa.array(indexes)], [*names, RECORD_INDEX])
+
+
+def _messages_of(pieces: Sequence[Piece]) -> list[bytes]:
+    messages = [piece.content for piece in pieces if isinstance(piece.content, bytes)]
+    return messages if len(messages) == len(pieces) else []
 
 
 def look_up(pieces: Sequence[Piece], known: Sequence[Lookup]) -> tuple[Lookup, ...]:

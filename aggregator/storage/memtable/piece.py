@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate, pairwise
 
@@ -37,13 +37,16 @@ class Piece:
     joined: int = 0  # how often it was put together
     indexes: I64 | None = None
     ends: I64 | None = None
+    _read: pa.RecordBatch | None = field(default=None, init=False)
 
     @property
     def batch(self) -> pa.RecordBatch:
         """The events."""
-        if isinstance(self.content, bytes):  # two who read it at once do it twice; either is good
-            self.content = pa.ipc.read_record_batch(self.content, self.schema.schema.arrow)
-        return self.content
+        if isinstance(self.content, pa.RecordBatch):
+            return self.content
+        if self._read is None:  # two who read it at once do it twice; either is good
+            self._read = pa.ipc.read_record_batch(self.content, self.schema.schema.arrow)
+        return self._read
 
     @property
     def end_index(self) -> int:
@@ -114,12 +117,12 @@ def join(pieces: Sequence[Piece]) -> Piece:
 
 
 def _whole(pieces: Sequence[Piece]) -> pa.RecordBatch | bytes:
-    """The events of pieces as one batch, or one message. Those that nobody has read yet are read in one call."""
+    """The events of pieces as one batch, or one message."""
     messages = [piece.content for piece in pieces if isinstance(piece.content, bytes)]
     if len(messages) < len(pieces):
         return pa.concat_batches([piece.batch for piece in pieces])
     schema = pieces[0].schema.schema.arrow
-    writer = _writer_of(schema)
+    writer = writer_of(schema)
     whole = None if writer is None else writer.join(messages)
     if whole is not None:
         return whole
@@ -129,8 +132,8 @@ def _whole(pieces: Sequence[Piece]) -> pa.RecordBatch | bytes:
 
 
 @lru_cache(maxsize=64)
-def _writer_of(schema: pa.Schema) -> MessageWriter | None:
-    """What joins messages of a schema; None for types that it does not know."""
+def writer_of(schema: pa.Schema) -> MessageWriter | None:
+    """What joins messages of a schema, and looks into them; None for types that it does not know."""
     return message_writer(schema, schema, {name: place for place, name in enumerate(schema.names)}, -1)
 
 

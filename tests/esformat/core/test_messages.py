@@ -285,6 +285,104 @@ def test_messages_too_large_for_one():
     assert writer.join([message] * 32) is None
 
 
+# ------------------------------------------------------------ rows of messages
+
+
+def places_of(rows):
+    return np.array(rows, np.int64).tobytes()
+
+
+@examples(200)
+@given(several(), st.data())
+def test_rows_gathered(case, data):
+    """Any rows of any messages, in any order, also again, are what Arrow takes; columns with parts are left to it."""
+    target, parts = case
+    writer = writer_of(target, parts[0])
+    messages = [writer.write(part.__arrow_c_array__()[1])[0] for part in parts]
+    all_rows = [(number, row) for number, part in enumerate(parts) for row in range(len(part))]
+    chosen = data.draw(st.lists(st.sampled_from(range(len(all_rows))), min_size=1, max_size=40))
+    gathered = writer.gather(messages, places_of([all_rows[place] for place in chosen]))
+    if any(field.type in PARTS for field in target):
+        assert gathered is None
+        return
+    found = pa.ipc.read_record_batch(gathered, target)
+    found.validate(full=True)
+    whole = pa.concat_batches([pa.ipc.read_record_batch(message, target) for message in messages])
+    assert found.equals(whole.take(pa.array(chosen)))
+
+
+@examples(200)
+@given(several(), st.text(max_size=2))
+def test_texts_found(case, text):
+    """The rows of all messages that have a text, and their times."""
+    target, parts = case
+    writer = writer_of(target, parts[0])
+    messages = [writer.write(part.__arrow_c_array__()[1])[0] for part in parts]
+    places = {name: place for place, name in enumerate(target.names)}
+    found = writer.find(messages, places["space"], text.encode(), places["timestamp"])
+    if any(field.type in PARTS for field in target):
+        assert found is None
+        return
+    whole = pa.concat_batches([pa.ipc.read_record_batch(message, target) for message in messages])
+    rows = [row for row, space in enumerate(whole.column("space").to_pylist()) if space == text]
+    times = whole.column("timestamp").view(pa.int64()).take(pa.array(rows, pa.int64())).to_pylist()
+    assert np.frombuffer(found[0], np.int64).tolist() == rows
+    assert np.frombuffer(found[1], np.int64).tolist() == times
+
+
+def test_nulls_are_no_texts():
+    """Also where the bytes beneath them are those of the text."""
+    target = pa.schema([("timestamp", pa.int64()), ("b", pa.string())])
+    data = pa.StringArray.from_buffers(
+        3, pa.py_buffer(np.array([0, 1, 2, 3], np.int32)), pa.py_buffer(b"aaa"), pa.py_buffer(b"\x05"), 1
+    )
+    batch = pa.record_batch([pa.array([7, 8, 9]), data], schema=target)
+    writer = message_writer(target, target, {"timestamp": 0, "b": 1}, -1)
+    message = writer.write(batch.__arrow_c_array__()[1])[0]
+    assert np.frombuffer(writer.find([message] * 2, 1, b"a", 0)[0], np.int64).tolist() == [0, 2, 3, 5]
+    for columns in ((0, 0), (1, 1), (2, 0), (1, 2), (-1, 0), (1, -1)):
+        assert writer.find([message], columns[0], b"a", columns[1]) is None
+    assert writer.find([], 1, b"a", 0) == (b"", b"")
+
+
+def test_many_rows_are_looked_through():
+    """Those that are looked through without the interpreter's lock."""
+    target = pa.schema([("timestamp", pa.int64()), ("b", pa.string())])
+    batch = pa.record_batch([np.arange(20_000), pa.array([f"{row % 50}" for row in range(20_000)])], schema=target)
+    writer = message_writer(target, target, {"timestamp": 0, "b": 1}, -1)
+    message = writer.write(batch.__arrow_c_array__()[1])[0]
+    rows, times = writer.find([message], 1, b"7", 0)
+    assert np.frombuffer(rows, np.int64).tolist() == list(range(7, 20_000, 50))
+    assert rows == times
+
+
+def test_rows_that_are_not_there():
+    """Outside of the messages, or of what they say; nothing outside of them is read, whatever byte is turned."""
+    target, batch = plain(3)
+    writer = writer_of(target, batch)
+    message, _, _, _ = writer.write(batch.__arrow_c_array__()[1])
+    space, time = (target.get_field_index(name) for name in ("space", "timestamp"))
+    for place in ((0, 3), (0, -1), (1, 0), (-1, 0), (0, 1 << 62), (1 << 62, 0)):
+        assert writer.gather([message], places_of([(0, 0), place])) is None
+    assert writer.gather([message], b"") is None
+    assert writer.gather([], places_of([(0, 0)])) is None
+    assert writer.gather([message], places_of([(0, 0)])[:15]) is None
+    for length in range(len(message)):
+        assert writer.gather([message, message[:length]], places_of([(0, 0)])) is None
+        assert writer.find([message, message[:length]], space, b"a", time) is None
+    for at in range(len(message)):
+        for mask in (0x01, 0x80, 0xFF):
+            turned = bytearray(message)
+            turned[at] ^= mask
+            writer.gather([bytes(turned), message], places_of([(0, 0), (0, 1), (0, 2), (1, 1)]))
+            writer.find([bytes(turned), message], space, b"a", time)
+    for wrong in ("text", None, 7):
+        with pytest.raises(TypeError):
+            writer.gather([message], wrong)
+        with pytest.raises(TypeError):
+            writer.find([message], space, wrong, time)
+
+
 # ------------------------------------------------------------ columns that nobody has checked
 
 

@@ -22,15 +22,18 @@ from esformat.parts import default_schema
 SCHEMAS = [SchemaInfo(number, 1, 1, default_schema([], binary_keys=False)) for number in (1, 2)]
 
 
-def piece(first, spaces, schema=SCHEMAS[0]):
-    batch = pa.record_batch(
-        {
-            "space": spaces,
-            "timestamp": pa.array(range(len(spaces))).cast(pa.timestamp("us", "UTC")),
-            "data": [b"%d" % (first + number) for number in range(len(spaces))],
-        }
-    )
-    return make_piece(first, schema, batch, batch.nbytes, 7)
+def piece(first, spaces, schema=SCHEMAS[0], *, as_message=False):
+    """A batch, or the message that it is read from."""
+    columns = {
+        "space": spaces,
+        "timestamp": pa.array(range(first, first + len(spaces))).cast(pa.timestamp("us", "UTC")),
+        "grouping": [""] * len(spaces),
+        "data": [b"%d" % (first + number) for number in range(len(spaces))],
+    }
+    arrow = schema.schema.arrow
+    batch = pa.record_batch([pa.array(columns[field.name], field.type) for field in arrow], schema=arrow)
+    made = make_piece(first, schema, batch, batch.nbytes, 7)
+    return replace(made, content=batch.serialize().to_pybytes()) if as_message else made
 
 
 def add(unsealed, some):
@@ -41,6 +44,7 @@ def add(unsealed, some):
         end = unsealed.replace(few, join(few))
 
 
+@pytest.mark.parametrize("given_as", ["batches", "messages", "both"])
 @examples(60)
 @given(
     st.lists(
@@ -51,9 +55,9 @@ def add(unsealed, some):
             st.booleans(),
         ),
         max_size=60,
-    )
+    ),
 )
-def test_lookups(steps):
+def test_lookups(given_as, steps):
     """Every event once, in order, whatever the sizes, the schemas and the gaps between record indexes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MERGED", 3)
@@ -68,13 +72,16 @@ def test_lookups(steps):
         at = 0
         for spaces, schema, gap, look in steps:
             at += gap
-            add(unsealed, piece(at, spaces, SCHEMAS[schema]))
+            as_message = given_as == "messages" or (given_as == "both" and look)
+            add(unsealed, piece(at, spaces, SCHEMAS[schema], as_message=as_message))
             expected += [(at + number, space) for number, space in enumerate(spaces)]
             at += len(spaces)
             if look:
                 unsealed.lookups = look_up(tuple(unsealed.pieces), unsealed.lookups)
                 for lookup in unsealed.lookups:
-                    lookup.find(pa.scalar("b"))
+                    rows, times = lookup.having(pa.scalar("b"))
+                    assert rows.tolist() == lookup.find(pa.scalar("b")).tolist()
+                    assert times.tolist() == lookup.times[rows].tolist()
                     assert len(lookup.times) == lookup.edges[-1] == lookup.rows
         lookups = look_up(tuple(unsealed.pieces), unsealed.lookups)
         assert sum(lookup.rows for lookup in lookups) == unsealed.rows == len(expected)
@@ -83,7 +90,7 @@ def test_lookups(steps):
                 found = [
                     row
                     for lookup in lookups
-                    if len(rows := lookup.find(pa.scalar(space)))
+                    if len(rows := lookup.having(pa.scalar(space))[0])
                     for row in Rows([lookup]).take(rows, ["space", "data"]).to_pylist()
                 ]
                 assert found == [
