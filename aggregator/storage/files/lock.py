@@ -38,6 +38,7 @@ class WriterLock:
         Raises CatalogLockedError, which names the holder, at once; OSError.
         """
         self._path, self._is_last_opened = path, is_last_opened
+        self._encoded = os.fsencode(path)
         self._checking = Lock()
         self._descriptor = _locked_file(path)
         self._file, self._root = os.fstat(self._descriptor), path.parent.stat()
@@ -65,7 +66,7 @@ class WriterLock:
     @property
     def named(self) -> tuple[bytes, int, int]:
         """The path that the lock's file must have, and the file's device and inode, without a sign."""
-        return os.fsencode(self._path), self._file.st_dev & _ALL, self._file.st_ino & _ALL
+        return self._encoded, self._file.st_dev & _ALL, self._file.st_ino & _ALL
 
     def check(self) -> None:
         """Make sure that nobody else can write. Raises CatalogLockedError where somebody may, OSError."""
