@@ -74,6 +74,26 @@ class TopicEvents:
         scan = self._asked(reverse=newest, limit=count, columns=("timestamp",))
         return np.asarray(scan.to_table().column("timestamp").cast(pa.int64()).to_numpy())
 
+    def tally(self, names: Sequence[str], count_name: str, *, timed: bool) -> pa.Table | None:
+        """Combinations of values and how many events have each: of segments, then those in memory one by one."""
+        if self._snapshot.tombstones or not all(self._has(names, info.schema) for info in self._snapshot.schemas):
+            return None
+        tables = []
+        for info in self._snapshot.segments:
+            found = self._pool.get(info).dataset().tally(names, count_name, timed=timed)
+            if found is None:
+                return None
+            tables.append(found)
+        columns = [*names, "timestamp"] if timed else list(names)
+        for part in self._snapshot.unsealed:
+            for piece in part.pieces:
+                rows = pa.Table.from_batches([piece.batch]).select(columns)
+                tables.append(rows.append_column(count_name, pa.array(np.ones(len(rows), np.int64))))
+        return pa.concat_tables(tables) if tables else None
+
+    def _has(self, names: Sequence[str], held: EventSchema) -> bool:
+        return all(name in held.positions and self._is_same(held, name) for name in names)
+
     # ------------------------------------------------------------ segments
 
     def _segments(self, bounds: Bounds) -> Iterator[tuple[SegmentInfo, Bounds]]:

@@ -352,3 +352,38 @@ def sum_runs(
             for i in range(starts[k], end):
                 number += cython.cast(cython.ulonglong, steps[i])
                 steps[i] = cython.cast(cython.longlong, number)
+
+
+def count_places(
+    places: cython.const[cython.int][::1],
+    times: cython.const[cython.longlong][::1],
+    counts: cython.longlong[::1],
+    lows: cython.longlong[::1],
+    highs: cython.longlong[::1],
+) -> None:
+    """Count how often each place comes, in counts, which are zeros, and keep the least and the greatest of its times.
+
+    times: one for each place; or none at all, and lows and highs stay as they are.
+    Raises ValueError where sizes do not fit, or for a place that counts do not have.
+    """
+    n: cython.Py_ssize_t = places.shape[0]
+    size: cython.Py_ssize_t = counts.shape[0]
+    timed: cython.bint = times.shape[0] > 0
+    if lows.shape[0] != size or highs.shape[0] != size or (timed and times.shape[0] != n):
+        raise ValueError("the sizes do not fit")
+    i: cython.Py_ssize_t
+    place: cython.Py_ssize_t
+    time: cython.longlong
+    with cython.nogil:
+        for i in range(n):
+            place = places[i]
+            if place < 0 or place >= size:
+                with cython.gil:
+                    raise ValueError(f"there is no place {place}")
+            if timed:
+                time = times[i]
+                if not counts[place] or time < lows[place]:
+                    lows[place] = time
+                if not counts[place] or time > highs[place]:
+                    highs[place] = time
+            counts[place] += 1

@@ -24,6 +24,7 @@ from esformat.read.ask.bounds import UNBOUNDED, Bounds, bounds_of, columns_of
 from esformat.read.blocks.reader import Reader
 from esformat.read.newest import extreme_times
 from esformat.read.selection import select
+from esformat.read.tally import tally
 
 __all__ = ["EventDataset", "EventScanner", "Events", "SegmentEvents", "Watch"]
 
@@ -53,6 +54,10 @@ class Events(Protocol):
 
     def extreme_times(self, count: int, *, newest: bool) -> I64:
         """The `count` latest timestamps, or the earliest, µs, in any order; all where there are fewer events."""
+        ...
+
+    def tally(self, names: Sequence[str], count_name: str, *, timed: bool) -> pa.Table | None:
+        """Combinations of values of some columns and how many events have each, as `esformat.read.tally` gives them."""
         ...
 
 
@@ -93,6 +98,10 @@ class SegmentEvents:
     def extreme_times(self, count: int, *, newest: bool) -> I64:
         """The `count` latest timestamps, or the earliest, µs; reads the blocks that can hold them."""
         return extreme_times(self._reader, count, newest=newest)
+
+    def tally(self, names: Sequence[str], count_name: str, *, timed: bool) -> pa.Table | None:
+        """Combinations of values and how many events have each; None where codes do not tell."""
+        return tally(self._reader, names, count_name, timed=timed)
 
 
 _ELSEWHERE = "(none: a dataset of esformat is read with its scanner(), to_table() and to_batches() alone)"
@@ -166,6 +175,14 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         """The time of the `count`-th event from the newest on, or from the oldest, µs; None where there are fewer."""
         times = self._events.extreme_times(count, newest=newest)
         return None if len(times) < count or not count else int(times.min() if newest else times.max())
+
+    def tally(self, names: Sequence[str], count_name: str, *, timed: bool = False) -> pa.Table | None:
+        """The combinations of values of some columns, and how many events have each, as a column `count_name`.
+
+        timed: with a column `timestamp`; a combination has two rows then, one for its latest event and one for the
+        others, as if all of those were at the time of the earliest. None: that is not known without the values.
+        """
+        return None if self._filter is not None else self._events.tally(names, count_name, timed=timed)
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[EventFragment]:
         """The whole as one fragment, for engines that scan fragments from Python, as DataFusion does."""

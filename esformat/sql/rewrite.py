@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import duckdb
-import pyarrow as pa
 
 from esformat.sql import newest, prefix
 from esformat.sql.joined import joined_spaces
-from esformat.sql.summary import summarised
+from esformat.sql.summary import Summary, summarised
 from esformat.sql.table import Table
 from esformat.sql.tree import Node, nodes, root, to_text
 
@@ -23,12 +22,17 @@ class Rewritten(NamedTuple):
 
     text: str | None
     """None: the same."""
-    summary: pa.Table | None = None
+    summary: Summary | None = None
     """Of a table, which `text` asks instead of its events."""
     of: str = ""
     """The table's name."""
     spaces: Sequence[str] | None = None
     """The only ones of a table that matter."""
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it was found in less than events, so that it is kept for the next time."""
+        return self.spaces is None and not (self.summary is not None and self.summary.tallied)
 
 
 def rewritten(

@@ -167,7 +167,7 @@ class Session:
             return connection.sql(other).fetchall()
 
         better = None if tree is None else rewritten(connection, tree, watch.tables, relation.columns, ask)
-        if self._kept is not None and (better is None or better.spaces is None):
+        if self._kept is not None and (better is None or better.lasts):
             if len(self._kept) >= MOST_KEPT:
                 self._kept.clear()
             summed = better is not None and better.summary is not None
@@ -188,8 +188,8 @@ def _asked(
 ) -> tuple[str, duckdb.DuckDBPyRelation]:
     """A statement, bound, or what is asked instead; and its text."""
     if better is not None and better.summary is not None:
-        connection.register(NAME, better.summary)
-        watch.counted(better.of, better.summary.num_rows)
+        connection.register(NAME, better.summary.table)
+        watch.counted(better.of, better.summary.table.num_rows, tallied=better.summary.tallied)
     if better is not None and better.spaces is not None:
         wanted = pc.field("space").isin(pa.array(better.spaces, pa.string()))
         dataset = watch.tables[better.of].dataset().filter(wanted)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -40,9 +40,15 @@ _REPEATABLE = frozenset({"min", "max"})
 """Aggregates that give the same where equal values come once."""
 
 
-def summarised(
-    connection: duckdb.DuckDBPyConnection, node: Node, table: Table, names: Sequence[str]
-) -> pa.Table | None:
+class Summary(NamedTuple):
+    """A small table that is asked instead of the events."""
+
+    table: pa.Table
+    tallied: bool = False
+    """Whether the codes of all events were read for it."""
+
+
+def summarised(connection: duckdb.DuckDBPyConnection, node: Node, table: Table, names: Sequence[str]) -> Summary | None:
     """Change a SELECT so that it asks a summary, named NAME, of a table, and give that; None: it was left as it is.
 
     names: of the columns that it gives, which stay the same.
@@ -117,14 +123,23 @@ def _columns(node: Node, schema: pa.Schema) -> frozenset[str] | None:
     return frozenset(found)
 
 
-def _summary(columns: frozenset[str], node: Node, table: Table) -> pa.Table | None:
-    """Values of the columns and how many events have each; None where that takes reading events."""
+def _summary(columns: frozenset[str], node: Node, table: Table) -> Summary | None:
+    """Values of the columns and how many events have each; None where that takes reading whole events."""
+    if len(columns) > 1:
+        found = _combinations(columns, node, table)
+        return None if found is None else Summary(found, tallied=True)
+    counted = _counted(columns, node, table)
+    return None if counted is None else Summary(counted)
+
+
+def _counted(columns: frozenset[str], node: Node, table: Table) -> pa.Table | None:
+    """The values of a column and how many events have each, without reading events."""
     if not columns:
         return pa.table({EVENTS: [table.num_events]})
-    (name,) = columns if len(columns) == 1 else (None,)
+    (name,) = columns
     if name == "timestamp":
-        return _ends(table) if _asks_for_ends(node) else None
-    if name is None or (name != "space" and name not in table.indexes):
+        return _ends(table) if node["where_clause"] is None and _asks_for_ends(node) else None
+    if name != "space" and name not in table.indexes:
         return None
     kind = table.schema.field(name).type
     if not (pa.types.is_string(kind) or name in table.indexes):
@@ -178,13 +193,25 @@ def _names(expression: Node, name: str) -> bool:
 
 
 def _asks_for_ends(node: Node) -> bool:
-    """Whether times are only asked for the first and the last of all."""
-    if node["where_clause"] is not None or node["group_expressions"] or not node["select_list"]:
-        return False
+    """Whether times are only asked for the first and the last of all, or of each group."""
     calls = [each for each in expressions(_parts(node)) if each.get("function_name") in _REPEATABLE]
-    inside = [each for call in calls for each in arguments(call) if each["class"] == "COLUMN_REF"]
-    named = [each for each in expressions(_parts(node)) if each["class"] == "COLUMN_REF"]
+    inside = [each for call in calls for each in arguments(call) if _names_times(each)]
+    named = [each for each in expressions(_parts(node)) if _names_times(each)]
     return len(inside) == len(named) and all(call["filter"] is None for call in calls)
+
+
+def _names_times(expression: Node) -> bool:
+    return expression["class"] == "COLUMN_REF" and _names(expression, "timestamp")
+
+
+def _combinations(columns: frozenset[str], node: Node, table: Table) -> pa.Table | None:
+    """Combinations of values of several indexed columns; with times, where only the ends of those matter."""
+    timed = "timestamp" in columns
+    names = [name for name in table.schema.names if name in columns and name != "timestamp"]
+    if not set(names) <= set(table.indexes) or (timed and not _asks_for_ends(node)):
+        return None
+    found: pa.Table | None = table.dataset().tally(names, EVENTS, timed=timed)
+    return found
 
 
 def _ends(table: Table) -> pa.Table:

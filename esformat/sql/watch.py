@@ -32,9 +32,10 @@ class Watch:
         self.failure: Exception | None = None
         """The first error of a scan, which DuckDB passes on as text alone."""
 
-    def counted(self, name: str, values: int) -> None:
-        """A table's values are known without reading its events."""
-        self.lines.append(f"{name}: no block, {values:,} counts instead")
+    def counted(self, name: str, values: int, *, tallied: bool) -> None:
+        """A table's values are known without reading its events; tallied: from the codes of all of them."""
+        instead = f"codes alone, {values:,} combinations of them" if tallied else f"no block, {values:,} counts instead"
+        self.lines.append(f"{name}: {instead}")
 
     def guarded(self) -> AbstractContextManager[None]:
         """A context in which DuckDB works for the statement."""

@@ -6,6 +6,7 @@ import datetime as dt
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from effort import examples
 from hypothesis import given
@@ -174,6 +175,31 @@ def test_explain(catalog):
     assert len(lines) == 1
     assert lines[0].startswith("clicks: ")
     assert lines[0].endswith(" blocks, columns space, n")
+
+
+def test_codes_of_segments_are_counted(tmp_path):
+    """Combinations are counted by the codes of segments, in memory one by one, and not where events are hidden."""
+    with aggregator.open(tmp_path) as catalog:
+        topic = catalog.create_topic("clicks", indexes=["type", "site"])
+        tables = [
+            table.append_column("site", pa.array([f"site-{n % 4}" for n in range(len(table))]))
+            for table in (events(0, 3000, wide=False), events(3000, 2000, wide=True), events(5000, 500, wide=True))
+        ]
+        topic.append(tables[0])
+        topic.append(tables[1], partition="other")
+        catalog.seal()
+        topic.append(tables[2])
+        statement = "SELECT type, site, count(*), min(timestamp), max(timestamp) FROM clicks GROUP BY ALL"
+
+        def lines() -> list[str]:
+            return [value for key, value in catalog.sql(f"EXPLAIN {statement}") if key == "blocks"]
+
+        assert lines()[0].startswith("clicks: codes alone, ")
+        same(catalog, pa.concat_tables(tables, promote_options="default"), statement)
+        topic.erase("user-3")
+        assert "codes" not in lines()[0]
+        left = [table.filter(pc.not_equal(table["space"], "user-3")) for table in tables]
+        same(catalog, pa.concat_tables(left, promote_options="default"), statement)
 
 
 def test_wrong_statements(catalog):

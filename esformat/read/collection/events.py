@@ -14,6 +14,7 @@ from esformat.read.collection.members import Member, Members
 from esformat.read.collection.schema import fit
 from esformat.read.newest import extreme_times
 from esformat.read.selection import select
+from esformat.read.tally import tally
 
 
 class CollectionEvents:
@@ -59,6 +60,16 @@ class CollectionEvents:
         ]
         times = np.sort(np.concatenate(found))
         return times[-count:] if newest else times[:count]
+
+    def tally(self, names: Sequence[str], count_name: str, *, timed: bool) -> pa.Table | None:
+        """Combinations of values and how many events of each file have each; None where codes do not tell."""
+        tables = []
+        for member in self._members.all:
+            found = tally(self._members.segment(member.number)._reader, names, count_name, timed=timed)
+            if found is None:
+                return None
+            tables.append(found)
+        return pa.concat_tables(tables) if tables else None
 
     def _narrowed(self, bounds: Bounds, member: Member) -> Bounds:
         """The bounds less the times and spaces that a file cannot hold; little or nothing of it is read for that."""

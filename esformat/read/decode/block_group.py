@@ -91,13 +91,14 @@ class BlockGroup:
     def _equal(self, name: str, value: Any) -> Mask:
         """Rows that have `value` in an indexed column."""
         place = self._reader.schema.positions[name]
-        if shapes_of(self.blocks, FIRST_COLUMN_CHUNK + place) == ({Shape.CODES}, False):
+        found = self.codes(place)
+        if found is not None:
             numbers = [block.dictionary for block in self.blocks]
             codes = {number: self._reader.value_codes(number, place).get(value, -1) for number in set(numbers)}
             wanted: Any = codes[numbers[0]]
             if len(codes) > 1:
                 wanted = np.repeat(np.array([codes[number] for number in numbers]), self._counts)
-            return np.asarray(self._ints(place) == wanted)
+            return np.asarray(found == wanted)
         column = self.column(place, None)
         equal = pc.equal(column, pa.scalar(value, column.type)).fill_null(False)
         return np.asarray(equal.to_numpy(zero_copy_only=False)).astype(np.bool_)
@@ -297,6 +298,12 @@ class BlockGroup:
         contexts = (self._reader.contexts(block.dictionary)[place] for block in self.blocks)
         whole = pa.concat_arrays([b.column(place, kind, c) for b, c in zip(self.blocks, contexts, strict=True)])
         return whole if places is None else whole.take(pa.array(places))
+
+    def codes(self, place: int) -> npt.NDArray[np.integer[Any]] | None:
+        """The codes of a column's values, of the dictionary of each block; None where not all are stored so."""
+        if shapes_of(self.blocks, FIRST_COLUMN_CHUNK + place) != ({Shape.CODES}, False):
+            return None
+        return self._ints(place)
 
     def _ints(self, place: int) -> npt.NDArray[np.integer[Any]]:
         """The packed numbers of a column without nulls: as bytes where they are stored so, else as int64."""

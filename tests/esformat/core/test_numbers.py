@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esformat.core.numbers import (
+    count_places,
     join_planes,
     pack_bits,
     read_bounded,
@@ -27,6 +28,7 @@ from esformat.format.codec import Codec, make_compressor
 from esformat.format.packing import encode_ints
 
 RAW = make_compressor(Codec.NONE)
+NO_TIMES = np.empty(0, np.int64)
 int64s = st.integers(-(1 << 63), (1 << 63) - 1)
 
 
@@ -192,3 +194,28 @@ def test_packs_cut_short(read):
     for at, count in ((-1, 3), (1 << 62, 3), (0, -1), (0, 1 << 62), (0, 5)):
         with pytest.raises(CorruptSegmentError):
             read(body, at, count, plain=None)
+
+
+@examples(100)
+@given(st.lists(st.tuples(st.integers(0, 4), int64s), max_size=30), st.booleans())
+def test_places_are_counted(rows, timed):
+    """How often each place comes, and the ends of its times."""
+    places = np.array([place for place, _ in rows], np.int32)
+    times = np.array([time for _, time in rows if timed], np.int64)
+    counts, lows, highs = (np.zeros(5, np.int64) for _ in range(3))
+    count_places(places, times, counts, lows, highs)
+    of = [[time for place, time in rows if place == each] for each in range(5)]
+    assert counts.tolist() == list(map(len, of))
+    assert lows.tolist() == [min(each, default=0) if timed else 0 for each in of]
+    assert highs.tolist() == [max(each, default=0) if timed else 0 for each in of]
+
+
+def test_places_outside():
+    """Nothing is counted outside."""
+    three = [np.zeros(3, np.int64) for _ in range(3)]
+    for place in (-1, 3):
+        with pytest.raises(ValueError, match=f"no place {place}"):
+            count_places(np.array([0, place], np.int32), NO_TIMES, *three)
+    for times, sizes in ((np.zeros(2, np.int64), (3, 3, 3)), (NO_TIMES, (3, 2, 3)), (NO_TIMES, (3, 3, 4))):
+        with pytest.raises(ValueError, match="sizes do not fit"):
+            count_places(np.zeros(1, np.int32), times, *(np.zeros(size, np.int64) for size in sizes))

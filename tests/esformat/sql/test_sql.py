@@ -38,6 +38,7 @@ def events(first: int = 0) -> pa.Table:
             "data": [b'{"url": "/%d"}' % (n % 50) for n in numbers],
             "type": [types[n * 31 % 17 % 5] for n in numbers],
             "paid": pa.array([None if n % 11 == 0 else n % 2 == 0 for n in numbers]),
+            "site": [None if n % 7 == 0 else f"site-{n % 4}" for n in numbers],
             "n": pa.array([n % 1000 for n in numbers], pa.int64()),
         }
     )
@@ -49,7 +50,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sql")
     for name, first in (("one", 0), ("two", EVENTS)):
         table = events(first)
-        with esformat.create(folder / f"{name}.esdb", indexes=["type", "paid"]) as writer:
+        with esformat.create(folder / f"{name}.esdb", indexes=["type", "paid", "site"]) as writer:
             writer.add_table(table)
         pq.write_table(table, folder / f"{name}.parquet")
     pq.write_table(pa.concat_tables([events(), events(EVENTS)]), folder / "both.parquet")
@@ -110,7 +111,9 @@ AGGREGATES = st.lists(
     min_size=1, max_size=3, unique=True,
 )  # fmt: skip
 GROUPS = st.lists(
-    st.sampled_from(["type", "space", "grouping", "paid", "upper(type)", "n % 3", "TYPE"]), max_size=2, unique=True
+    st.sampled_from(["type", "space", "grouping", "paid", "site", "upper(type)", "n % 3", "TYPE"]),
+    max_size=2,
+    unique=True,
 )
 HAVING = st.sampled_from(["", "", "", "HAVING count(*) > 100", "HAVING count(type) > 10 OR min(type) IS NULL"])
 
@@ -205,6 +208,44 @@ def test_counts_read_no_event(folder, statement):
         assert read <= sum(facts["bytes"] for kind, facts in sizes.items() if kind != "data")
         (explained,) = [line for key, line in segment.sql(f"EXPLAIN {statement}") if key == "blocks"]
         assert "no block" in explained
+
+
+TALLIED = [
+    "SELECT type, site, count(*) FROM events GROUP BY ALL",
+    "SELECT type, max(timestamp), min(timestamp), count(*) FROM events GROUP BY type",
+    "SELECT count(*) FROM events WHERE type = 'pu' AND site = 'site-1'",
+    "SELECT count(*) FILTER (WHERE type = 'pu') FROM events WHERE site IS NULL OR type IS NULL",
+    "SELECT max(timestamp), count(DISTINCT type) FROM events WHERE type LIKE 'p%'",
+]
+
+
+@pytest.mark.parametrize("statement", TALLIED)
+@pytest.mark.parametrize("which", ["one", "both"])
+def test_codes_are_counted(folder, opened, which, statement):
+    """Combinations of indexed values are counted by their codes, and no text is made of each."""
+    assert blocks(opened[which], statement).startswith("events: codes alone, ")
+    same(folder, opened, which, statement)
+    same(folder, opened, which, statement)
+
+
+def test_values_without_codes(tmp_path):
+    """Where some values are stored as they are, or all combinations are too many, rows are read."""
+    count = 20_000
+    table = pa.table(
+        {
+            "space": ["a"] * count, "timestamp": pa.array(range(count), pa.timestamp("us", "UTC")),
+            "many": [f"{n:05d}" for n in range(count)], "few": ["x", "y"] * (count // 2),
+            "digits": [str(n % 70) for n in range(count)], "more": [str(n % 149) for n in range(count)],
+        }
+    )  # fmt: skip
+    pq.write_table(table, tmp_path / "file.parquet")
+    with esformat.create(tmp_path / "file.esdb", indexes=["many", "few", "digits", "more"]) as writer:
+        writer.add_table(table)
+    with esformat.open(tmp_path / "file.esdb") as segment:
+        for columns, tallied in (("many, few", False), ("digits, few", True), ("digits, more", False)):
+            statement = f"SELECT {columns}, count(*) FROM events GROUP BY ALL"
+            assert ("codes alone" in blocks(segment, statement)) == tallied, columns
+            same(tmp_path, {"file": segment}, "file", statement)
 
 
 def test_newest_reads_few_blocks(folder, monkeypatch):

@@ -1,0 +1,161 @@
+"""How many events have each combination of values, of columns that are stored as codes, and when: from codes alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from esformat.core.leaves import BlockSlice
+from esformat.core.numbers import count_places
+from esformat.errors import CorruptSegmentError
+from esformat.format.arrays import Values, numbers_array
+from esformat.format.data_block import I64
+from esformat.format.schema import TIMESTAMP_TYPE
+from esformat.read.ask.bounds import UNBOUNDED
+from esformat.read.blocks.reader import Reader
+from esformat.read.decode.block_group import BlockGroup
+from esformat.read.scan import BATCH_BLOCKS, THREADS
+from esformat.read.selection import select
+
+MOST_COMBINATIONS = 1 << 13
+"""Of the values of all columns, whether or not an event has them."""
+
+FEW_ROWS = 1 << 14
+"""Of a file whose events are given one by one where it has no codes; a writer with few events makes none."""
+
+Counts = tuple[I64, I64, I64]
+"""Of each combination: how many events have it, their earliest time and their latest, µs."""
+
+
+class NotCodedError(Exception):
+    """Some values are not stored as codes, or there are too many of them."""
+
+
+def tally(reader: Reader, names: Sequence[str], count_name: str, *, timed: bool) -> pa.Table | None:
+    """The combinations of values of some columns, and how many events have each, as a column `count_name`.
+
+    timed: with a column `timestamp`; a combination has two rows then, one for its latest event and one for the others,
+    as if all of those were at the time of the earliest. Of a small file without codes every event is a combination.
+    None: the values of a column of a large one are not all stored as codes.
+    """
+    if not all(name in reader.schema.positions for name in names):
+        return None
+    counted: dict[int, Counts] = {}
+    try:
+        with reader.named:
+            for number, mine in _counted(reader, names, timed=timed):
+                counted[number] = _joined(counted[number], mine) if number in counted else mine
+            tables = [_table(reader, names, number, mine, count_name, timed=timed) for number, mine in counted.items()]
+    except NotCodedError:
+        return _rows(reader, names, count_name, timed=timed) if reader.statistics.events <= FEW_ROWS else None
+    return pa.concat_tables([_schema(reader, names, count_name, timed=timed).empty_table(), *tables])
+
+
+def _rows(reader: Reader, names: Sequence[str], count_name: str, *, timed: bool) -> pa.Table:
+    """Every event, each counted once."""
+    scan = select(reader, UNBOUNDED, [*names, "timestamp"] if timed else names)
+    rows = pa.Table.from_batches(scan.batches(), schema=scan.schema)
+    return rows.append_column(pa.field(count_name, pa.int64()), pa.array(np.ones(len(rows), np.int64)))
+
+
+def _schema(reader: Reader, names: Sequence[str], count_name: str, *, timed: bool) -> pa.Schema:
+    columns = reader.schema.select([*names, "timestamp"] if timed else list(names))
+    return columns.append(pa.field(count_name, pa.int64()))
+
+
+def _counted(reader: Reader, names: Sequence[str], *, timed: bool) -> Iterator[tuple[int, Counts]]:
+    """Counts of stretches of blocks, with the number of the dictionary that their codes belong to."""
+
+    def read(parts: list[BlockSlice]) -> list[tuple[int, Counts]]:
+        blocks = BlockGroup(reader, parts)
+        if len(parts) > 1 and len({block.dictionary for block in blocks.blocks}) > 1:
+            return [found for part in parts for found in read([part])]
+        return [(blocks.blocks[0].dictionary, _counts(reader, blocks, names, timed=timed))]
+
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="esformat-tally") as pool:
+        try:
+            for found in pool.map(read, _groups(reader)):
+                yield from found
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _groups(reader: Reader) -> Iterator[list[BlockSlice]]:
+    scan = select(reader, UNBOUNDED, ["timestamp"])
+    narrowed = scan._narrow()
+    group: list[BlockSlice] = []
+    for part in scan._slices(narrowed):
+        group.append(part)
+        if len(group) == BATCH_BLOCKS:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _dictionaries(reader: Reader, names: Sequence[str], number: int) -> list[Values]:
+    contexts = reader.contexts(number)
+    found = [contexts[reader.schema.positions[name]].values for name in names]
+    known = [values for values in found if values is not None]
+    if len(known) < len(found) or math.prod(map(len, known)) > MOST_COMBINATIONS:
+        raise NotCodedError
+    return known
+
+
+def _counts(reader: Reader, blocks: BlockGroup, names: Sequence[str], *, timed: bool) -> Counts:
+    dictionaries = _dictionaries(reader, names, blocks.blocks[0].dictionary)
+    places = np.zeros(blocks.row_count, np.int32)
+    for name, values in zip(names, dictionaries, strict=True):
+        codes = blocks.codes(reader.schema.positions[name])
+        if codes is None:
+            raise NotCodedError
+        places *= len(values)
+        places += _checked(codes, len(values))
+    size = math.prod(map(len, dictionaries))
+    counts, (lows, highs) = np.zeros(size, np.int64), (np.zeros(size, np.int64) for _ in range(2))
+    count_places(places, blocks.timestamps() if timed else np.empty(0, np.int64), counts, lows, highs)
+    return counts, lows, highs
+
+
+def _checked(codes: npt.NDArray[np.integer[Any]], count: int) -> npt.NDArray[np.int32]:
+    if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < count:
+        raise CorruptSegmentError("a code has no value in the column's dictionary")
+    return codes.astype(np.int32)
+
+
+def _joined(one: Counts, other: Counts) -> Counts:
+    """The counts of both."""
+    (counts, lows, highs), (more, low, high) = one, other
+    lows = np.where(counts == 0, low, np.where(more == 0, lows, np.minimum(lows, low)))
+    highs = np.where(counts == 0, high, np.where(more == 0, highs, np.maximum(highs, high)))
+    return counts + more, lows, highs
+
+
+def _table(
+    reader: Reader, names: Sequence[str], number: int, found: Counts, count_name: str, *, timed: bool
+) -> pa.Table:
+    """The combinations that events have, of one dictionary."""
+    counts, lows, highs = found
+    there = counts.nonzero()[0]
+    counts = counts[there]
+    if timed:
+        several = np.flatnonzero(counts > 1)
+        times = np.concatenate([highs[there], lows[there[several]]])
+        there = np.concatenate([there, there[several]])
+        counts = np.concatenate([np.ones(len(counts), np.int64), counts[several] - 1])
+    columns = []
+    rest = there
+    for values in reversed(_dictionaries(reader, names, number)):
+        rest, codes = np.divmod(rest, len(values))
+        columns.append(values.take(codes))
+    columns.reverse()
+    if timed:
+        columns.append(numbers_array(times, TIMESTAMP_TYPE))
+    schema = _schema(reader, names, count_name, timed=timed)
+    return pa.Table.from_arrays([*columns, pa.array(counts)], schema=schema)
