@@ -253,14 +253,15 @@ class Shipper:
 
     def publish_changed(self, wait_s: float) -> None:
         """Bring a change of the manifest to the store that somebody is about to be told of, and that neither segments
-        nor log tell. Never raises: where the store does not answer for so long, it goes there later.
+        nor log tell. Where the store does not answer for so long, it goes there later, unless appends wait for it, too.
+        Raises LogFailedError where it never will: nobody must be told that it was made.
         """
         give_up, wanted = time.monotonic() + wait_s, self._noted
         while self._published < wanted:
             try:
                 self.publish()
             except LogFailedError:
-                return
+                raise
             except (EsdbError, OSError) as error:
                 self._tell(error)
                 if self._closing or (not self._in_store and time.monotonic() > give_up):

@@ -63,7 +63,7 @@ class Transactions:
         self._unscrubbed = 0
         self.keep_facts: Callable[[], None] = lambda: None
         """Called before somebody is told that a change was made which segments and log cannot tell of, and before files
-        go that could tell; a catalog that is open for writing has its own. It never raises."""
+        go that could tell; a catalog that is open for writing has its own. It raises FencedError at most."""
         self.note_change: Callable[[int], None] = lambda change: None
         """Called with the number of the last change after each transaction, so that readers know what they must see. It
         never raises."""

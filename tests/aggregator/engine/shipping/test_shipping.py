@@ -88,8 +88,9 @@ def test_an_old_writer_changes_nothing(tmp_path: Path, address: str, durability:
         for first in (10, 20):
             with pytest.raises(FencedError, match="taken this catalog over"):
                 topic.append(events(first))
-        with pytest.raises(FencedError):
-            old.create_topic("u").append(events(0))
+        for change in (lambda: old.create_topic("u"), lambda: topic.erase("s0"), lambda: old.delete_topic("t")):
+            with pytest.raises(FencedError):
+                change()
         old.close()
         assert {name: data for name, data in stored(address).items() if name in before and name != "lease.json"} == {
             name: data for name, data in before.items() if name != "lease.json"
