@@ -55,6 +55,7 @@ class _Pool(SegmentPool):
     def __init__(self, pools: Sequence[SegmentPool]) -> None:
         self._pools = pools
         self.windows = WindowBudget()
+        self.begun = set()
 
     def _own(self, info: SegmentInfo) -> tuple[SegmentPool, SegmentInfo]:
         number, place = divmod(info.number, len(self._pools))
@@ -64,6 +65,16 @@ class _Pool(SegmentPool):
         """An open segment; as that of its catalog."""
         pool, own = self._own(info)
         return pool.get(own)
+
+    def is_far(self, info: SegmentInfo) -> bool:
+        """Whether it is read from a store."""
+        pool, own = self._own(info)
+        return pool.is_far(own)
+
+    def opened(self, info: SegmentInfo) -> esformat.Segment | None:
+        """The segment where it is open by now."""
+        pool, own = self._own(info)
+        return pool.opened(own)
 
     def row_indexes(self, info: SegmentInfo) -> RowIndexes:
         """The record index of each row of a segment."""
