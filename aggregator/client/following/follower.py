@@ -41,7 +41,7 @@ from aggregator.storage.files.lock import WriterLock
 from aggregator.storage.files.modes import create_directory, create_file
 from aggregator.storage.files.pins import Pins
 from aggregator.storage.log.copying import LogCopy
-from aggregator.storage.manifest import IDENTITY, Manifest, refuse_strangers
+from aggregator.storage.manifest import IDENTITY, Manifest, StoredRows, refuse_strangers
 from aggregator.storage.manifest.copying import block_sums
 from aggregator.storage.segments.file import file_checksum
 from esformat.parts import sync_directory, sync_file
@@ -351,5 +351,8 @@ class Follower(Closing):
 
 
 def _named(manifest: Manifest) -> list[_Wanted]:
-    found = [_Wanted("segments", segment.number, segment.checksum) for segment in manifest.load().segments]
+    """Files that a manifest names; what lies in the catalog's store alone is read there by this side, too."""
+    far = {segment.number for segment in StoredRows(manifest).all() if not segment.local}
+    segments = (segment for segment in manifest.load().segments if segment.number not in far)
+    found = [_Wanted("segments", segment.number, segment.checksum) for segment in segments]
     return found + [_Wanted("quarantine", batch.number, batch.checksum) for batch in manifest.quarantined()]

@@ -14,7 +14,7 @@ from aggregator.errors import InvalidRequestError
 from aggregator.storage.files.following import Following, read_following
 from aggregator.storage.files.layout import Layout, segment_files
 from aggregator.storage.files.lock import WriterLock
-from aggregator.storage.manifest import WRITTEN, Manifest
+from aggregator.storage.manifest import WRITTEN, Manifest, StoredRows
 from aggregator.storage.state.state import CatalogState
 from esformat.parts import sync_directory
 
@@ -25,7 +25,8 @@ PASSED_OVER = 1 << 32
 def promote(layout: Layout, clock: Callable[[], int]) -> Following:
     """Make a follower's directory an ordinary catalog; gives how far it had come. Interrupted, it can be done again.
 
-    Raises InvalidRequestError (it follows nobody, or is not whole), CatalogLockedError (the follower runs), OSError.
+    Raises InvalidRequestError (it follows nobody, is not whole, or its catalog has a store), CatalogLockedError (the
+    follower runs), OSError.
     """
     lock = WriterLock(layout.writer_lock)
     try:
@@ -38,6 +39,7 @@ def promote(layout: Layout, clock: Callable[[], int]) -> Following:
                 hint="let the follower go on until `aggregator stats` says that it is whole",
             )  # fmt: skip
         with contextlib.closing(Manifest(layout.manifest)) as manifest:
+            _refuse_stores(layout, manifest)
             _pass_over(layout, manifest, clock)
             named = {segment.number for segment in manifest.load().segments}
         for number, path in segment_files(layout).items():
@@ -48,6 +50,17 @@ def promote(layout: Layout, clock: Callable[[], int]) -> Following:
     finally:
         lock.release()
     return note
+
+
+def _refuse_stores(layout: Layout, manifest: Manifest) -> None:
+    """Of a catalog with a store the lease says who writes, and segments may lie there alone."""
+    settings = StoredRows(manifest).settings()
+    if settings is not None:
+        raise InvalidRequestError(
+            f"the catalog that is followed has a store, {settings.address}: who writes to it is decided there",
+            path=str(layout.root),
+            hint="`aggregator serve --standby` takes it over; `aggregator restore` makes a copy in an empty directory",
+        )
 
 
 def _pass_over(layout: Layout, manifest: Manifest, clock: Callable[[], int]) -> None:
