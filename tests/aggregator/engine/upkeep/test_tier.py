@@ -526,6 +526,26 @@ def test_what_nobody_names_is_collected(tmp_path, place):
 
 
 @pytest.mark.usefixtures("quiet")
+def test_a_segment_that_is_merged_while_it_is_let_go(tmp_path, place, monkeypatch):
+    """Its file is gone already: that is no error."""
+    with opened(tmp_path, store=place.as_uri()) as catalog:
+        topic = filled(catalog)
+        catalog.store.push()
+        tier = catalog._backend.upkeep.tier
+        let_go = tier._let_go
+
+        def merge_first(info):
+            catalog.compact()
+            let_go(info)
+
+        with monkeypatch.context() as slowly:
+            slowly.setattr(tier, "_let_go", merge_first)
+            catalog.store.evict(keep_local={"bytes": 0})
+        assert topic.scan().to_table().num_rows == 3 * EVENTS
+        assert (len(files(tmp_path)), catalog.store.status()["let_go"]["segments"]) == (1, 0)
+
+
+@pytest.mark.usefixtures("quiet")
 def test_a_segment_that_is_merged_while_it_goes_up(tmp_path, place, monkeypatch):
     """Its object does not stay."""
     with opened(tmp_path, store=place.as_uri()) as catalog:
