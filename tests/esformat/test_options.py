@@ -15,6 +15,7 @@ ROLES = {"COLUMN", "KEY"}  # of files that become events, a column; of events, t
 TWO_MEANINGS = {
     "--space": ROLES,
     "--grouping": ROLES,
+    "--follow": {"URL", "flag"},  # another server, and what comes
     "--index": {"COLUMN", "NAME=VALUE"},  # an index to make, and a value of one to look for
     "--on-error": {"stop|skip|collect FILE", "stop|skip"},  # tasks of Spark collect nothing
     "--time": {"NAME", "TIME"},  # the key of lines with the time, and a time to split at

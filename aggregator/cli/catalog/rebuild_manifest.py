@@ -26,7 +26,7 @@ Examples:
 
 @click.command("rebuild-manifest", epilog=_EXAMPLES)
 @catalog_argument
-@click.option("--store", metavar="URL", help="Object store that has segments. Default: as catalog.facts has it.")
+@click.option("--store", metavar="ADDRESS", help="Object store that has segments. Default: as catalog.facts has it.")
 @json_option
 def rebuild_manifest(catalog: str, store: str | None, as_json: bool) -> int:
     """Rebuild a lost or damaged manifest from the segments of CATALOG, which must be closed everywhere.

@@ -36,11 +36,11 @@ def look_for(
     """
     batches = [piece.batch for part in snapshot.unsealed for piece in part.pieces]
     partitions = {number for number, _ in snapshot.partitions}
-    held = [info.number for info in snapshot.segments if _holds(pool, info, space)]
     stored = {each.number: each for each in StoredRows(manifest).all()}
-    for number, size, _ in manifest.retired():
-        if _holds(pool, stored.get(number, StoredSegment(number, 0, size, local=True)), space):
-            held.append(number)
+    retired = [  # before the look begins: what is merged meanwhile is in the snapshot
+        stored.get(number, StoredSegment(number, 0, size, local=True)) for number, size, _ in manifest.retired()
+    ]
+    held = [each.number for each in (*snapshot.segments, *retired) if _holds(pool, each, space)]
     batches_aside = [batch for batch in manifest.quarantined() if batch.partition in partitions]
     longer = manifest.keys_with(space)
     in_manifest = sum(_stored(path, space, longer) for path in (*manifest_files(layout.manifest), layout.facts))
