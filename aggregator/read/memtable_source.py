@@ -21,7 +21,7 @@ from aggregator.read.query import Question
 from aggregator.read.segment_source import FIRST_WINDOW_ROWS, WINDOW_ROWS
 from aggregator.read.view import View
 from aggregator.storage.memtable.lookup import Lookup, Rows
-from aggregator.storage.memtable.piece import I64
+from aggregator.storage.memtable.piece import I64, SchemaPlaces
 from aggregator.storage.state.state import Snapshot
 from esformat.parts import can_hold
 
@@ -92,6 +92,7 @@ def lookup_groups(snapshot: Snapshot, question: Question, *, together: bool = Fa
     together: those of all partitions in one group, where a space is asked for and nothing is hidden.
     """
     found: dict[tuple[int, int], list[tuple[int, Lookup]]] = {}
+    schemas = SchemaPlaces()
     apart = question.space is None or question.by_index
     together = together and not snapshot.tombstones
     parts = [part for part in snapshot.unsealed if question.partition in (None, part.partition)]
@@ -100,7 +101,7 @@ def lookup_groups(snapshot: Snapshot, question: Question, *, together: bool = Fa
             times = lookup.min_timestamp, lookup.max_timestamp
             if question.overlap(times, (lookup.pieces[0].first_index, lookup.pieces[-1].end_index - 1)):
                 owner = -len(found) - 1 if apart else 0 if together else part.partition
-                key = (id(lookup.pieces[0].schema), owner)  # those of several catalogs can have one number
+                key = (schemas.place(lookup.pieces[0].schema), owner)
                 found.setdefault(key, []).append((part.partition, lookup))
     return [Group(tuple(lookup for _, lookup in some), tuple(number for number, _ in some)) for some in found.values()]
 

@@ -17,6 +17,23 @@ from esformat.parts import MessageWriter, message_writer
 I64 = npt.NDArray[np.int64]
 
 
+class SchemaPlaces:
+    """Numbers of schemas that differ. A schema's own number is one of its catalog: those of several can be alike."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}  # by identity, as nearly all are the same object
+        self._distinct: list[SchemaInfo] = []
+
+    def place(self, schema: SchemaInfo) -> int:
+        """The same for equal schemas."""
+        found = self._known.get(id(schema))
+        if found is None:
+            if schema not in self._distinct:
+                self._distinct.append(schema)
+            found = self._known[id(schema)] = self._distinct.index(schema)
+        return found
+
+
 @dataclass(slots=True, eq=False)
 class Piece:
     """A batch in a partition: its events have the record indexes [first_index, first_index + rows), or `indexes`.

@@ -22,7 +22,7 @@ from aggregator.read.query import Question
 from aggregator.read.segment_source import FIRST_WINDOW_ROWS, segment_batches, segment_blocks
 from aggregator.read.view import View
 from aggregator.storage.files.pins import Pin
-from aggregator.storage.memtable.piece import Piece
+from aggregator.storage.memtable.piece import Piece, SchemaPlaces
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.records import FIELD_MAP, FIELDS
 from aggregator.storage.state.schema import union_schema
@@ -295,8 +295,9 @@ def _fresh(snapshot: Snapshot, question: Question) -> list[Piece] | None:
 
 def _by_schema(pieces: list[Piece]) -> list[list[Piece]]:
     groups: dict[int, list[Piece]] = {}
+    schemas = SchemaPlaces()
     for piece in pieces:
-        groups.setdefault(id(piece.schema), []).append(piece)  # those of several catalogs can have one number
+        groups.setdefault(schemas.place(piece.schema), []).append(piece)
     return list(groups.values())
 
 
