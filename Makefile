@@ -10,10 +10,6 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 # pytest-xdist processes, each of which collects all tests: one more than the cores of a small CI machine, as tests wait
 # as well. Tests with Spark stay together in one of them.
 TEST_WORKERS ?= 3
-# CI measures what is reached in the processes of the tests themselves, per cent of lines and branches; to follow the
-# commands that they start would take twice as long, and is `make coverage`.
-MEASURED := $(if $(CI),coverage run -m)
-LEAST_REACHED ?= 90
 SIZE_demo := , about 500 MB
 SIZE_dev := , about 2 GB
 # Where real events lie that benchmarks are tried on; without them they are left out.
@@ -33,17 +29,12 @@ demo: $(or $(wildcard $(VENV)/dev.stamp),$(VENV)/demo.stamp)  ## Real events and
 	$(BIN)/python -m examples.demo files
 	$(BIN)/python -m examples.demo catalog
 
-test: $(VENV)/dev.stamp  ## Run the tests; of long ones a share (minutes). In CI, see what they reach as well.
-	$(BIN)/python -m $(MEASURED) pytest -q -n $(TEST_WORKERS) --dist loadgroup
-ifdef CI
-	$(BIN)/python -m coverage combine --quiet
-	$(BIN)/python -m coverage report --format=total --fail-under=$(LEAST_REACHED)
-endif
+test: $(VENV)/dev.stamp  ## Run the tests; of long ones a share (minutes).
+	$(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist loadgroup
 
 test-all: export TESTS = all
 test-all: test  ## Run the tests with all of their cases and examples (half an hour or more).
 
-coverage: export MEASURE_COMMANDS = 1
 coverage: $(VENV)/dev.stamp  ## Lines and branches that the tests reach; fewer than pyproject.toml asks for fail (takes twice as long as they do).
 	$(BIN)/python -m coverage erase
 	$(BIN)/python -m coverage run -m pytest -q -n $(TEST_WORKERS) --dist loadgroup

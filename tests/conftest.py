@@ -20,16 +20,8 @@ from still import guard_walks, no_background
 
 import esformat
 
-MEASURING = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
-"""By these a process that starts knows that what it reaches is measured."""
-
 pytest_plugins = ["object_store", "shares"]
 guard_walks()
-
-# Of commands that tests start nothing is measured: it takes as long as the tests themselves. `make coverage` wants it.
-if "MEASURE_COMMANDS" not in os.environ and "PYTEST_XDIST_WORKER" in os.environ:
-    for name in MEASURING:
-        os.environ.pop(name, None)
 
 # Numbers of the directories that tests get.
 _numbers = itertools.count()
@@ -124,7 +116,7 @@ def quiet(request):
 @pytest.fixture
 def unmeasured(monkeypatch):
     """`make coverage` leaves out what the test starts: it loads modules and writes files there that count as ours."""
-    for name in MEASURING:
+    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
         monkeypatch.delenv(name, raising=False)
 
 
