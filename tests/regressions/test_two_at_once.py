@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from aggregator import topic as topic_module
 from aggregator.engine.upkeep import residue as traces
 from aggregator.storage.segments import table as segment_table
 from aggregator.storage.state.streams import StreamIndex
+from esformat.tools import merge
 
 WAIT_S = 60
 
@@ -60,6 +62,21 @@ def test_traces_while_segments_are_merged(topic, monkeypatch):
     found = topic.traces("a")
     assert found.visible == 2
     assert len(found.segments) == 2
+
+
+def test_segments_that_go_while_they_are_merged(catalog, topic, monkeypatch):
+    """Files that were opened, and are read again when retention has removed them, keep nobody from merging others."""
+    topic.set_policy(retention={"age": "1h"})
+
+    def remove():
+        assert topic.retain()
+        for number in (1, 2):
+            catalog._backend.pool.forget(number)
+
+    once(monkeypatch, sys.modules[merge.__module__], "plan_assembly", remove)
+    assert catalog.compact().merged == 0
+    assert topic.scan().count() == 0
+    assert catalog.problems() == []
 
 
 def test_traces_in_a_process_that_does_not_know_the_newest_columns(root, topic, monkeypatch):

@@ -19,7 +19,7 @@ from aggregator.storage.manifest import Edit
 from aggregator.storage.parts import Storage
 from aggregator.storage.state.state import Topic
 from aggregator.storage.state.streams import StreamIndex
-from esformat import EsdbError
+from esformat import EsdbError, SegmentChangedError
 from esformat.parts import sync_directory
 
 
@@ -33,7 +33,7 @@ class UnlessRemoved:
         return None
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
-        if not isinstance(error, FileNotFoundError | SegmentMissingError):
+        if not isinstance(error, FileNotFoundError | SegmentMissingError | SegmentChangedError):
             return False
         return not all(segment.number in self._topic.segments for segment in self._segments)
 

@@ -57,7 +57,7 @@ def _holds(pool: SegmentPool, segment: SegmentInfo | StoredSegment, space: bytes
     try:
         with esformat.open(pool.source(segment), cache_bytes=0) as opened:
             return opened.find(space) is not None
-    except SegmentMissingError:
+    except (SegmentMissingError, esformat.SegmentChangedError):
         return False
 
 
