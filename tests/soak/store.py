@@ -85,6 +85,7 @@ class Campaign:
         self._context.set_forkserver_preload(["tests.soak.store_workload"])
         endpoint.client.create_bucket(Bucket="soak")
         self._number = 0
+        self._processes: list[BaseProcess] = []
         self.outcome = Outcome()
 
     def point(self, mode: str) -> None:
@@ -105,6 +106,11 @@ class Campaign:
             self._check(site, self._address, mode, durability, what)
         except TimeoutError as error:
             self.outcome.wrong.append(f"{what}: {error}")
+        finally:
+            for process in self._processes:
+                process.kill()  # also one that is stopped, which multiprocessing would wait for at the end
+                process.join()
+            self._processes.clear()
         self.outcome.points[mode] += 1
         if not any(what in each for each in self.outcome.wrong):
             shutil.rmtree(site)
@@ -114,6 +120,7 @@ class Campaign:
     def _start(self, work: Callable[..., None], *arguments: Any, **options: Any) -> BaseProcess:
         process = self._context.Process(target=work, args=arguments, kwargs=options, daemon=True)
         process.start()
+        self._processes.append(process)
         return process
 
     def _writer(
