@@ -29,15 +29,20 @@ demo: $(or $(wildcard $(VENV)/dev.stamp),$(VENV)/demo.stamp)  ## Real events and
 	$(BIN)/python -m examples.demo files
 	$(BIN)/python -m examples.demo catalog
 
-test: $(VENV)/dev.stamp  ## Run the tests; of long ones a share (minutes).
-	$(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist loadgroup
+TESTING := pytest -q -n $(TEST_WORKERS) --dist loadgroup
+ifdef CI
+test: coverage
+else
+test: $(VENV)/dev.stamp  ## Run the tests; of long ones a share (minutes). In CI it measures as well what they reach.
+	$(BIN)/python -m $(TESTING)
+endif
 
 test-all: export TESTS = all
 test-all: test  ## Run the tests with all of their cases and examples (half an hour or more).
 
-coverage: $(VENV)/dev.stamp  ## Lines and branches that the tests reach; fewer than pyproject.toml asks for fail (takes twice as long as they do).
+coverage: $(VENV)/dev.stamp  ## Run the tests, and measure which lines and branches they reach; fewer than pyproject.toml asks for fail.
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest -q -n $(TEST_WORKERS) --dist loadgroup
+	$(BIN)/python -m coverage run -m $(TESTING)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 

@@ -37,6 +37,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 OBJECTS_BETWEEN_COLLECTIONS = 20_000
 """Python itself looks for garbage after 700 new objects, of which those of a test's data live through many looks."""
 
+# Coverage is measured in the processes of the tests alone: in each command that they start it would take a tenth of a
+# second, and some tests hold against each other what is loaded, written and how long that takes.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
+
 # What a script starts in the background ignores interrupts, and so would every process that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -111,13 +116,6 @@ def quiet(request):
     """No catalog does anything by itself, but in a test that is marked `background`."""
     with contextlib.nullcontext() if request.node.get_closest_marker("background") else no_background():
         yield
-
-
-@pytest.fixture
-def unmeasured(monkeypatch):
-    """`make coverage` leaves out what the test starts: it loads modules and writes files there that count as ours."""
-    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ def test_headers_are_missing(backend, monkeypatch, tmp_path):
         backend.get_requires_for_build_wheel()
 
 
-def test_a_checkout_that_nobody_compiled(unmeasured, tmp_path):
+def test_a_checkout_that_nobody_compiled(tmp_path):
     """It is refused in one sentence; nobody gets a slow version without asking for it."""
     shutil.copytree(CORE, tmp_path / "esformat" / "core", ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__"))
     (tmp_path / "esformat" / "__init__.py").touch()

@@ -240,7 +240,7 @@ def test_lazy_names_are_what_type_checkers_see(package):
         _ = import_module(package).nothing
 
 
-def test_import_loads_the_core_dependencies_only(unmeasured):
+def test_import_loads_the_core_dependencies_only():
     """`import esformat` loads the standard library, pyarrow, numpy, xxhash and zstandard: extras stay optional."""
     code = (
         "import json, sys; before = set(sys.modules); import esformat; "
@@ -279,12 +279,12 @@ STARTS = [
 
 
 @pytest.mark.parametrize("code", STARTS)
-def test_starts_load_nothing_slow(unmeasured, code):
+def test_starts_load_nothing_slow(code):
     """What takes most of the time of a start is not loaded: packages that only what comes then may need."""
     assert _loaded_of_slow(code) == []
 
 
-def test_help_of_verbs_loads_nothing_slow(unmeasured):
+def test_help_of_verbs_loads_nothing_slow():
     """The same for the help of every verb of both commands, one after the other in one process."""
     code = (
         "from esformat.cli import main as esdb, run as run_esdb; from aggregator.cli import main, run; "
@@ -305,7 +305,7 @@ MOST_MODULES = 240
 """Of ours that a server loads at its start."""
 
 
-def test_start_of_a_server_loads_nothing_rare(unmeasured, tmp_path):
+def test_start_of_a_server_loads_nothing_rare(tmp_path):
     """What only some requests and chores need is loaded by the first of them, or a moment after the start."""
     command = [sys.executable, "-v", "-m", "aggregator", "serve", str(tmp_path)]
     with subprocess.Popen([*command, "--bind", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True) as process:

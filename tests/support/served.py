@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import aggregator
 from aggregator.server import RunningServer, Settings
 
 ANY_PORT = "127.0.0.1:0"
+ENDS_S = 60.0
 
 
 @contextlib.contextmanager
@@ -52,14 +54,17 @@ class Spawned:
         self.url = f"{secure}://{self.told[-1]['address']}"
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal, and give the exit status."""
+        """Send a signal, and give the exit status; of one that goes on all the same, that of a kill."""
         self.process.send_signal(number)
         assert self.process.stderr is not None
+        giving_up = threading.Timer(ENDS_S, self.process.kill)
+        giving_up.start()
         for line in self.process.stderr:
             if line.startswith("{"):
                 self.told.append(json.loads(line))
         self.process.stderr.close()
-        return self.process.wait(60)
+        giving_up.cancel()
+        return self.process.wait(ENDS_S)
 
     def __enter__(self) -> Self:
         return self

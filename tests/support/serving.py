@@ -56,4 +56,4 @@ class Serving:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.process.terminate()
-        self.process.wait()
+        self.process.wait(_READY_S)

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from effort import share_of
 from served import Spawned
 from shipped_catalogs import events, numbers
 from waiting import until
@@ -38,7 +39,7 @@ def takes(client: Client) -> bool:
     return True
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM])
+@pytest.mark.parametrize("how", share_of([signal.SIGSTOP, signal.SIGKILL, signal.SIGTERM], 3))
 def test_a_standby_takes_over(tmp_path: Path, how: signal.Signals):
     """When the writer is gone: with all that it acknowledged. One that was only paused changes nothing."""
     address = (tmp_path / "store").as_uri()

@@ -186,7 +186,7 @@ except OSError as error:
 
 
 @pytest.mark.parametrize("events", [60, 5000])
-def test_disk_full(unmeasured, tmp_path, events):
+def test_disk_full(tmp_path, events):
     """No room for the file, noticed by the last flush or before: an OSError, and nothing is left."""
     with python(DISK_FULL, tmp_path / "a.esdb", events) as process:
         out, err = process.communicate(timeout=60)

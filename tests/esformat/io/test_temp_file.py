@@ -103,7 +103,7 @@ sys.exit(main())
 """
 
 
-def test_files_may_not_grow(unmeasured, tmp_path):
+def test_files_may_not_grow(tmp_path):
     """The command says it in one line and ends with 1; nothing is left."""
     table = events(1, 60_000)
     with (tmp_path / "in.csv").open("w") as file:

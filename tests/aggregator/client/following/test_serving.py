@@ -22,7 +22,7 @@ def run(*arguments):
     return subprocess.run([sys.executable, "-m", "aggregator", *arguments], capture_output=True, text=True, timeout=120)
 
 
-def test_a_copy_is_served_while_it_follows_and_promoted_when_the_server_is_gone(tmp_path, unmeasured):
+def test_a_copy_is_served_while_it_follows_and_promoted_when_the_server_is_gone(tmp_path):
     """Reads see what came a moment ago; figures tell the lag; then it takes appends."""
     copy, token = tmp_path / "copy", tmp_path / "token"
     with served(tmp_path / "data") as server:
@@ -66,7 +66,7 @@ def test_followers_need_the_scope_admin(tmp_path):
         assert follower.lag["trouble"] is not None
 
 
-def test_a_copy_is_made_once_by_a_command(tmp_path, unmeasured):
+def test_a_copy_is_made_once_by_a_command(tmp_path):
     """And goes on with the next."""
     with served(tmp_path / "data") as server:
         for time in range(3):

@@ -100,7 +100,7 @@ def leading(bench, at, others):
 
 @pytest.mark.parametrize("others", [0, 2])
 @pytest.mark.parametrize("durability", ["fsync", "none"])
-def test_interrupts_at_every_step(tmp_path, durability, others, unmeasured):
+def test_interrupts_at_every_step(tmp_path, durability, others):
     """Alone, and with others behind: told as stored is what is stored, and nobody is told both or nothing."""
     at, refused, came = 1, 0, True
     while came:
@@ -133,7 +133,7 @@ def test_interrupts_at_every_step(tmp_path, durability, others, unmeasured):
 
 
 @pytest.mark.parametrize("durability", ["fsync", "none"])
-def test_interrupts_of_one_who_wakes_another(tmp_path, durability, unmeasured):
+def test_interrupts_of_one_who_wakes_another(tmp_path, durability):
     """Many wait in one group, and one of those who wake the next is interrupted at every step: all are served."""
     at, came, waiting = 1, True, 2 * log_module.WOKEN + 1
     while came:

@@ -22,7 +22,7 @@ def sent(path, known):
 def test_only_what_changed_goes_over(tmp_path):
     """A copy is put together from the last one, and opens as a manifest by itself, beside nothing."""
     with aggregator.open(tmp_path / "data") as catalog:
-        for number in range(300):
+        for number in range(100):
             catalog.create_topic(f"topic {number}")
         manifest = tmp_path / "data" / "manifest.sqlite"
         take_copy(manifest, tmp_path / "first")
