@@ -41,6 +41,7 @@ _FEW_ROWS = cython.declare(cython.Py_ssize_t, 8)  # up to so many are rendered o
 _RUN_ROWS = cython.declare(cython.Py_ssize_t, 128)  # so that their cells stay in the processor's first cache
 _RUN_CELLS = cython.declare(cython.Py_ssize_t, 2048)
 _MOST_SLOTS = cython.declare(cython.Py_ssize_t, 1024)  # of a template
+_FEW_CODES = cython.declare(cython.Py_ssize_t, 64)
 _MOST_TEMPLATES = cython.declare(cython.Py_ssize_t, 0xFFFF)  # whose numbers are kept in 16 bits
 
 _MISSING = cython.declare(cython.Py_ssize_t, -1)
@@ -624,15 +625,38 @@ class TemplateRows:
     @cython.exceptval(check=False)
     def _pass_over(self, work: cython.pointer(Work), low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> cython.void:
         """Move each variable's place on by the values of rows [low, high)."""
-        i: cython.Py_ssize_t
         k: cython.Py_ssize_t
+        if self._count < _FEW_CODES:  # they are counted in four lanes, as one count waits for the one before
+            lanes = cython.declare(cython.uint[4 * 64])
+            memset(lanes, 0, cython.sizeof(lanes))
+            k = low
+            while k + 4 <= high:
+                lanes[self._codes[k]] += 1
+                lanes[64 + self._codes[k + 1]] += 1
+                lanes[128 + self._codes[k + 2]] += 1
+                lanes[192 + self._codes[k + 3]] += 1
+                k += 4
+            while k < high:
+                lanes[self._codes[k]] += 1
+                k += 1
+            for k in range(1, self._count + 1):
+                self._move(work, k, lanes[k] + lanes[64 + k] + lanes[128 + k] + lanes[192 + k])
+            return
         touched: cython.Py_ssize_t = _tally(self._codes, low, high, work)
         for k in range(touched):
-            code: cython.Py_ssize_t = work.touched[k]
-            if code:
-                for i in range(self._own_first[code - 1], self._own_first[code]):
-                    work.place[self._own[i]] += work.seen[code]
-            work.seen[code] = 0
+            self._move(work, work.touched[k], work.seen[work.touched[k]])
+            work.seen[work.touched[k]] = 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _move(self, work: cython.pointer(Work), code: cython.Py_ssize_t, rows: cython.longlong) -> cython.void:
+        """Move the places of a code's variables on by so many rows."""
+        i: cython.Py_ssize_t
+        if code and rows:
+            for i in range(self._own_first[code - 1], self._own_first[code]):
+                work.place[self._own[i]] += rows
 
     @cython.cfunc
     @cython.nogil
