@@ -209,6 +209,8 @@ class BytesNode:
         self, first: int, last: int, edges: npt.NDArray[np.int64], context: DecodeContext, frames: Cache
     ) -> bytes:
         """The uncompressed bytes of frames [first, last)."""
+        if last - first == 1 and (known := frames.find((self.key, first))) is not None:
+            return known  # type: ignore[no-any-return]
         held = self._frames(range(first, last), edges, context, frames)
         return held[0] if len(held) == 1 else b"".join(held)
 
