@@ -27,8 +27,8 @@ import numpy as np
 import pyarrow as pa
 
 import aggregator
+from aggregator.cli.server.serve import quick_imports
 from aggregator.policy import Tuning
-from aggregator.server import RunningServer, Settings
 from benchmarks.environment import describe
 from benchmarks.section import VERDICT_HEADINGS, Headed, Target, report, verdicts
 
@@ -68,6 +68,8 @@ def fill(root: Path, events: int, segments: int, shape: str) -> None:
 
 
 def _serve(root: Path, told: Connection) -> None:
+    with quick_imports():  # as `aggregator serve` has it
+        from aggregator.server import RunningServer, Settings
     settings = Settings()
     settings = replace(settings, http=replace(settings.http, bind="127.0.0.1:0"))
     with aggregator.open(root, read_only=True) as catalog, RunningServer(catalog, settings) as server:

@@ -26,7 +26,16 @@ from aggregator.streams.reading.places import first_after, gone_between, lineage
 from aggregator.streams.reading.position import Position
 from aggregator.streams.reading.sift import Round
 from aggregator.streams.reading.times import count_by_time
-from aggregator.streams.reading.windows import Material, Tally, TopicPart, hold, last_key, read_round, read_unordered
+from aggregator.streams.reading.windows import (
+    Material,
+    Tally,
+    TopicPart,
+    hold,
+    last_key,
+    read_round,
+    read_unordered,
+    round_sources,
+)
 from esformat import Event
 from esformat.parts import rows_of_batch
 
@@ -158,7 +167,7 @@ class Selection(Answer):
             for part in material.parts:
                 alone = replace(material, parts=[part], tally=Tally())
                 for around in plan.rounds:
-                    read_round(alone, around, where, self._span, ["timestamp"], self._backend.pool)
+                    round_sources(alone, around, where, self._span, ["timestamp"], self._backend.pool)
                 tally = alone.tally
                 blocks, looked_at = tally.blocks(self._backend.pool)
                 streams = part.streams if part.spaces is None else part.spaces
