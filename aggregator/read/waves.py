@@ -21,7 +21,9 @@ UNPACKED = 4
 """Rows take about so many times as much memory as on disk: a guess."""
 LEAST_ROWS = 1 << 10
 """A wave may have so many rows, however large they are."""
-MARGIN = 1.25
+FEW_ROWS = 16
+"""No wave is meant to have fewer."""
+MARGIN = 1.1
 """A wave is meant to have so many times the rows that are wanted: times are not as even as they are taken to be."""
 GROWTH = 64
 """A wave is meant to have so many times the rows of the one before at most."""
@@ -89,7 +91,7 @@ def _waves(
     start, end = span
     first = 0.0 if start is None else expected.before(start)
     last = float(expected.counts[-1]) if end is None else expected.before(end)
-    rows, wanted = most if limit is None else min(most, int(limit * MARGIN) + 1), limit
+    rows, wanted = most if limit is None else min(most, int(limit * MARGIN) + FEW_ROWS), limit
     while last - first > rows:
         edge = expected.time(last - rows if reverse else first + rows)
         if (start is not None and edge <= start) or (end is not None and edge >= end):
@@ -105,6 +107,6 @@ def _waves(
             start, first = edge, first + rows
         if wanted is not None:
             wanted = max(0, wanted - found)
-            need = GROWTH * rows if not found else int(MARGIN * rows * wanted / found)
-            rows = min(most, max(rows, min(need, GROWTH * rows)))
+            need = GROWTH * rows if not found else int(MARGIN * rows * wanted / found) + FEW_ROWS
+            rows = min(most, need, GROWTH * rows)
     yield from read(start, end, True)

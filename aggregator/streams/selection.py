@@ -18,7 +18,6 @@ from aggregator.lql import Counter, Filter, LqlError, Template, TimeSpan, range_
 from aggregator.lql.parse.tokens import did_you_mean
 from aggregator.lql.parse.tree import Select
 from aggregator.lql.text.times import NANOS_PER_MICRO
-from aggregator.read.segment_source import FIRST_WINDOW_ROWS
 from aggregator.streams.reading import position as positions
 from aggregator.streams.reading.event_tags import EVENT_TAGS, EventTags
 from aggregator.streams.reading.named import hidden_columns, index_conditions, named_fields, names_beside
@@ -375,12 +374,11 @@ class Selection(Answer):
     def _merged(
         self, material: Material, around: Round, names: list[str], *, reverse: bool, limit: int | None
     ) -> Iterator[pa.RecordBatch]:
-        hint = limit if limit is None or self._select.where is None else max(limit, FIRST_WINDOW_ROWS)
         if not material.parts:
             return iter(())
         pool = self._backend.pool
         where = self._filter(material)
-        return read_round(material, around, where, self._span, names, pool, reverse=reverse, limit=hint)
+        return read_round(material, around, where, self._span, names, pool, reverse=reverse, limit=limit)
 
     def _unordered(self, material: Material, names: list[str]) -> Iterator[pa.RecordBatch]:
         """The columns `names`, and perhaps others, of the records in any order."""

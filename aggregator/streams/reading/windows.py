@@ -124,12 +124,13 @@ def read_round(
     limit: about how many will be taken.
     """
     span = _narrowed(span, around)
-    sparing = limit is not None and limit <= FIRST_WINDOW_ROWS
+    looked_at = limit if limit is None or not where.columns else max(limit, FIRST_WINDOW_ROWS)
+    sparing = looked_at is not None and looked_at <= FIRST_WINDOW_ROWS
     asked = Question(start=span.start_us, end=span.end_us)
     segments = [info for part in material.parts for info in part.snapshot.segments.select(asked)]
 
     def read(start: int | None, end: int | None, wave: bool) -> Iterator[pa.RecordBatch]:
-        sources = round_sources(material, around, where, TimeSpan(start, end), names, pool, reverse, limit)
+        sources = round_sources(material, around, where, TimeSpan(start, end), names, pool, reverse, looked_at)
         merged = merge(sources, by="timestamp", reverse=reverse, sparing=sparing and not wave, ahead=wave)
         return _with_tags(merged, material.parts) if "space" in names else merged
 
