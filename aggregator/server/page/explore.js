@@ -49,7 +49,7 @@ export class Explore {
       tagged: false,
       binary: false,
     }, (error) => this.fail(error));
-    this.table = h("div", { class: "result", hidden: true });
+    this.table = h("div", { class: "result", hidden: true, tabindex: 0, role: "region", "aria-label": "The answer as a table" });
     this.element = h("div", { class: "explore" }, this.form.element, this.form.error, this.warnings, this.facets, this.chart, this.legend, this.lanes,
       h("div", { class: "bar-line" }, this.status, this.acts), this.rows.head, this.rows.element, this.table);
     /** @type {Live | null} */

@@ -66,7 +66,7 @@ export class SegmentView {
     this.element.append(box);
     try {
       const { columns } = await askJson(`${path}/columns`, { signal: this.asked.signal });
-      replace(box, h("h2", {}, "What its columns hold"), h("div", { class: "result held" }, resultTable(columns.map(held))));
+      replace(box, h("h2", {}, "What its columns hold"), h("div", { class: "result held", tabindex: 0, role: "region", "aria-label": "Columns" }, resultTable(columns.map(held))));
     } catch (error) {
       if (givenUp(error)) return;
       if (!(error instanceof ApiError)) throw error;
