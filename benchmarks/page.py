@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -27,8 +27,8 @@ import numpy as np
 import pyarrow as pa
 
 import aggregator
+from aggregator.cli.server.serve import quick_imports
 from aggregator.policy import Tuning
-from aggregator.server import RunningServer, Settings
 from benchmarks.environment import describe
 from benchmarks.section import VERDICT_HEADINGS, Headed, Target, report, verdicts
 
@@ -68,23 +68,31 @@ def fill(root: Path, events: int, segments: int, shape: str) -> None:
 
 
 def _serve(root: Path, told: Connection) -> None:
+    with quick_imports():  # as `aggregator serve` has it
+        from aggregator.server import RunningServer, Settings
     settings = Settings()
     settings = replace(settings, http=replace(settings.http, bind="127.0.0.1:0"))
     with aggregator.open(root, read_only=True) as catalog, RunningServer(catalog, settings) as server:
         told.send(server.url)
-        told.recv()
+        while told.recv():
+            told.send(time.process_time())
 
 
 @contextmanager
-def serving(root: Path) -> Iterator[str]:
-    """A server over a catalog, which it does not change; its address."""
+def serving(root: Path) -> Iterator[tuple[str, Callable[[], float]]]:
+    """A server over a catalog, which it does not change: its address, and what tells its processor time in seconds."""
+
+    def spent() -> float:
+        ours.send(True)
+        return float(ours.recv())
+
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(root, theirs))
     process.start()
     try:
-        yield ours.recv()
-        ours.send(None)
+        yield ours.recv(), spent
+        ours.send(False)
     finally:
         process.join(30)
         process.kill()
@@ -102,17 +110,19 @@ def ask(url: str, body: Mapping[str, Any] | None) -> tuple[float, bytes]:
 
 
 def measure(root: Path, events: int, repeats: int) -> dict[str, dict[str, float]]:
-    """Seconds of each question: the first since the start, the median and the best of some."""
+    """Seconds of each question: the first since the start, the median and the best of some, and processor time."""
     found = {}
     for name, (path, body) in _ASKED.items():
-        with serving(root) as url:
+        with serving(root) as (url, spent):
             ask(f"{url}/v1/topics", None)
             first, answer = ask(f"{url}/{path}", body)
+            before = spent()
             taken = [ask(f"{url}/{path}", body)[0] for _ in range(repeats)]
+            processor = (spent() - before) / repeats
         count = json.loads(answer)["events"] if "histogram" in name else answer.count(b"\n")
         if count != (events if "histogram" in name else 200):
             raise RuntimeError(f"{name}: {count:,} events")
-        found[name] = {"first": first, "median": median(taken), "best": min(taken)}
+        found[name] = {"first": first, "median": median(taken), "best": min(taken), "processor": processor}
     return found
 
 
@@ -126,7 +136,7 @@ def load(root: Path, repeats: int) -> dict[str, float] | None:
     if program is None:
         return None
     taken, sizes = [], []
-    with serving(root) as url, sync_playwright() as playwright:
+    with serving(root) as (url, _), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         for _ in range(repeats):
             page: Any = browser.new_context().new_page()
@@ -148,9 +158,11 @@ def _keep(finished: list[Any], request: Any) -> None:
 
 
 def targets() -> list[Target]:
-    """What is demanded, of segments that follow each other."""
+    """What is demanded, of segments of either shape."""
     bars = {name: _HISTOGRAM_S if "histogram" in name else _ROWS_S for name in _ASKED}
-    asked = [Target(name, f"≤ {bar} s", partial(_of, names=("follow", name, "median")), bar, False, "{:.2f} s")
+    asked = [Target(f"{name}, {told}", f"≤ {bar} s", partial(_of, names=(shape, name, "median")), bar, False,
+                    "{:.2f} s")
+             for shape, told in (("follow", "one segment after the other"), ("overlap", "all at the same time"))
              for name, bar in bars.items()]  # fmt: skip
     size, took = (partial(_of, names=("load", name)) for name in ("bytes", "median"))
     return [
@@ -169,9 +181,9 @@ def _of(works: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
 def tables(works: Mapping[str, Any]) -> list[Headed]:
     """Verdicts, and the seconds of each question by shape."""
     shapes = [shape for shape in SHAPES if shape in works]
-    rows = [(name, *(" / ".join(f"{works[shape][name][each]:.2f}" for each in ("median", "best", "first"))
+    rows = [(name, *(" / ".join(f"{works[shape][name][each]:.2f}" for each in ("median", "best", "first", "processor"))
                      for shape in shapes)) for name in _ASKED if shapes]  # fmt: skip
-    headings = ("median / best / first since the start, s", *(SHAPES[shape] for shape in shapes))
+    headings = ("median / best / first since the start / processor time, s", *(SHAPES[shape] for shape in shapes))
     return [(VERDICT_HEADINGS, verdicts(targets(), works)), (headings, rows)]
 
 
@@ -180,7 +192,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=10_000_000)
     parser.add_argument("--segments", type=int, default=1_000)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument(
         "--only", default=",".join(SHAPES), help=f"of {', '.join(SHAPES)}; nothing: what was measured before"
     )

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from esformat.read.decode.event_rows import rows_of_batch
     from esformat.read.payload_columns import with_fields
     from esformat.read.row_range import scan_rows
-    from esformat.read.segment import announce_space
+    from esformat.read.segment import announce_space, opening_bytes
     from esformat.write.allocators import release_unused
     from esformat.write.intake import EventRows, check_table, to_arrow
     from esformat.write.lossless import first_cut
@@ -72,7 +72,7 @@ else:
             "esformat.base.quantity": "parse_duration parse_size",
             "esformat.read.payload_columns": "with_fields",
             "esformat.read.row_range": "scan_rows",
-            "esformat.read.segment": "announce_space",
+            "esformat.read.segment": "announce_space opening_bytes",
             "esformat.format.schema": (
                 "KEY_COLUMNS TIMESTAMP_TYPE EventSchema Field default_schema make_schema normalise_type"
             ),
@@ -120,6 +120,7 @@ __all__ = [
     "make_schema",
     "message_writer",
     "normalise_type",
+    "opening_bytes",
     "ordered_pieces",
     "parse_duration",
     "parse_size",

@@ -20,6 +20,9 @@ from esformat.parts import ordered_pieces, pieces_of
 
 PLACE = "number of the partition"
 """The last column of batches with events of several partitions: merging reads it and leaves it out."""
+_HIGHEST = 2**63 - 1
+_FEW_ROWS = 1 << 12
+"""So many rows of several sources are given together: one each would cost as much as thousands."""
 I64 = npt.NDArray[np.int64]
 
 
@@ -42,8 +45,10 @@ Taken = tuple[pa.RecordBatch, I64 | int]
 class _Open:
     """A source that is being read: its current batch, keys and partitions, and the batches to come."""
 
-    def __init__(self, source: Source, by: str, reverse: bool) -> None:
-        self._batches = source.batches()
+    def __init__(self, source: Source, by: str, reverse: bool, ahead: bool) -> None:
+        self._batches = (batch for batch in source.batches() if len(batch))
+        self._following = next(self._batches, None) if ahead else None
+        self._ahead = ahead
         self._by, self._reverse = by, reverse
         self._partition = source.partition
         self.batch: pa.RecordBatch | None = None
@@ -54,7 +59,11 @@ class _Open:
 
     def advance(self) -> None:
         """Go to the next batch that is not empty; `batch` is None after the last."""
-        self.batch = next((batch for batch in self._batches if len(batch)), None)
+        self.batch, self._following = self._following, None
+        if self._ahead:
+            self._following = None if self.batch is None else next(self._batches, None)
+        else:
+            self.batch = next(self._batches, None)
         if self.batch is not None:
             self.size_bytes = self.batch.nbytes
             keys = numbers(self.batch, self._by)
@@ -64,6 +73,11 @@ class _Open:
             else:
                 self.partitions = numbers(self.batch, PLACE)
                 self.batch = self.batch.select(self.batch.schema.names[:-1])
+
+    @property
+    def horizon(self) -> int:
+        """Keys up to this one are all at hand."""
+        return _HIGHEST if self._ahead and self._following is None else int(self.keys[-1])
 
     def _take(self, count: int) -> Taken:
         """Remove and give rows of the batch."""
@@ -108,10 +122,13 @@ def numbers(batch: pa.RecordBatch | pa.Table, column: str) -> I64:
     return np.frombuffer(values.buffers()[1], np.int64)[values.offset : values.offset + len(values)]
 
 
-def merge(sources: Iterable[Source], *, by: str, reverse: bool, sparing: bool = False) -> Iterator[pa.RecordBatch]:
+def merge(
+    sources: Iterable[Source], *, by: str, reverse: bool, sparing: bool = False, ahead: bool = False
+) -> Iterator[pa.RecordBatch]:
     """The union of all sources, ordered by the column `by`, then partition, then record index; `reverse` mirrors it.
 
     sparing: no batch is read before all rows below the last key of the one before were given; the batches are smaller.
+    ahead: the next batch of a source is read with the one before; where most have but one, all are ordered at once.
     Raises what `Allowance.check` does: QueryLimitError where too many sources overlap, too.
     """
     waiting = sorted(sources, key=lambda source: source.bound, reverse=True)
@@ -123,20 +140,20 @@ def merge(sources: Iterable[Source], *, by: str, reverse: bool, sparing: bool = 
                 if not len(source.keys):
                     source.advance()
             active = [source for source in active if source.batch is not None]
-            while waiting and (not active or waiting[-1].bound <= min(int(s.keys[-1]) for s in active)):
-                opened = _Open(waiting.pop(), by, reverse)
+            horizon = min((source.horizon for source in active), default=_HIGHEST)
+            while waiting and (not active or waiting[-1].bound <= horizon):
+                opened = _Open(waiting.pop(), by, reverse, ahead)
                 if opened.batch is not None:
                     active.append(opened)
-            if not active:
-                continue
+                    horizon = min(horizon, opened.horizon)
             held.set(sum(source.size_bytes for source in active))
-            horizon = min(int(source.keys[-1]) for source in active)
             take = _Open.take_up_to
             if by == RECORD_INDEX:  # which is one row's alone: no batch that is not read yet has it
                 take = _Open.take_of_batch
             elif sparing and any(int(source.keys[0]) < horizon for source in active):
                 take = _Open.take_before
-            yield from _in_order([taken for source in active for taken in take(source, horizon)], by, reverse)
+            if active:
+                yield from _in_order([taken for source in active for taken in take(source, horizon)], by, reverse)
 
 
 def _in_order(parts: list[Taken], by: str, reverse: bool) -> Iterator[pa.RecordBatch]:
@@ -150,7 +167,11 @@ def _in_order(parts: list[Taken], by: str, reverse: bool) -> Iterator[pa.RecordB
     if not all(isinstance(places, int) and places == parts[0][1] for _, places in parts):
         partitions = np.concatenate([np.broadcast_to(places, len(batch)) for batch, places in parts])
     order = sort_order(keys, partitions, indexes, reverse=reverse)
-    return chain.from_iterable(map(pieces_of, batches)) if order is None else ordered_pieces(batches, order)
+    if order is not None:
+        return ordered_pieces(batches, order)
+    if len(batches) > 1 and len(keys) <= _FEW_ROWS:
+        batches = [pa.concat_batches(batches)]
+    return chain.from_iterable(map(pieces_of, batches))
 
 
 def sort_order(keys: I64, partitions: I64 | None, indexes: I64, *, reverse: bool) -> I64 | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -11,12 +10,10 @@ import pyarrow as pa
 from aggregator.base.window_budget import WindowBudget
 from aggregator.model import QuarantinedBatch
 from aggregator.storage.files.usage import Usage
-from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import CatalogState, Partition, Topic
-from aggregator.storage.state.tombstones import erased_spaces
+from aggregator.storage.state.tombstones import ends_of, erased_spaces, hidden_in
 
 Facts = dict[str, Any]
-_MOST_STONES = 1_000  # erased spaces of which it is told what segments may hold them
 _SUMS = (
     "rows", "bytes", "segments", "sealed_rows", "sealed_bytes", "unsealed_rows", "unsealed_bytes", "quarantined_rows",
     "quarantined_bytes",
@@ -65,11 +62,12 @@ def segment_facts(topic: Topic, state: CatalogState) -> list[Facts]:
     with state.view_lock:
         view = topic.segments.view()
         names = {partition.number: name for name, partition in topic.partitions.items()}
-        stones = list(islice(topic.tombstones.items(), _MOST_STONES))
+        stones = topic.tombstones
     hidden = {
-        info.number for (partition, space), cuts in stones
-        for info in view.select(Bounds(space=space, partition=partition, end_index=max(cut.end_index for cut in cuts)))
-    }  # fmt: skip
+        info.number
+        for partition in {number for number, _ in stones}
+        for info in view.holding(partition, ends_of(hidden_in(stones, partition)))
+    }
     merging = set(topic.rewriting)
     return [
         {

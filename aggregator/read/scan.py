@@ -26,6 +26,7 @@ from aggregator.read.query import Question, check_columns, check_conditions
 from aggregator.read.segment_source import count_segment, segment_batches, segment_part
 from aggregator.read.time_counts import histogram_of
 from aggregator.read.view import View
+from aggregator.read.waves import in_waves
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.tombstones import hidden_in
@@ -198,11 +199,24 @@ class Scan(Answer):
         ):
             if name not in inner.names:
                 inner = inner.append(pa.field(name, kind, nullable=False))
-        sources = self._sources(snapshot, inner)
-        by = RECORD_INDEX if question.by_index else "timestamp"
-        sparing = question.limit is not None
-        merged = merge(sources, by=by, reverse=question.reverse, sparing=sparing) if question.limit != 0 else iter(())
-        return target, _pinned(_first_rows(merged, question.limit, target.names), pin)
+        return target, _pinned(_first_rows(self._merged(snapshot, inner), question.limit, target.names), pin)
+
+    def _merged(self, snapshot: Snapshot, target: pa.Schema) -> Iterator[pa.RecordBatch]:
+        question = self._question
+        if question.limit == 0:
+            return iter(())
+        segments, reverse, sparing = self._segments(snapshot), question.reverse, question.limit is not None
+        if question.by_index:
+            sources = self._sources(snapshot, target, segments, question)
+            return merge(sources, by=RECORD_INDEX, reverse=reverse, sparing=sparing)
+
+        def read(start: int | None, end: int | None, wave: bool) -> Iterator[pa.RecordBatch]:
+            asked = replace(question, start=start, end=end)
+            within = [info for info in segments if asked.overlap(_times(info), _indexes(info))]
+            sources = self._sources(snapshot, target, within, asked)
+            return merge(sources, by="timestamp", reverse=reverse, sparing=sparing and not wave, ahead=wave)
+
+        return in_waves(segments, (question.start, question.end), question.limit, read, reverse=reverse)
 
     def _segments(self, snapshot: Snapshot) -> list[SegmentInfo]:
         """Segments that can hold answers."""
@@ -212,16 +226,16 @@ class Scan(Answer):
             question = replace(question, partition=number)
         return snapshot.segments.select(question)
 
-    def _sources(self, snapshot: Snapshot, target: pa.Schema) -> Iterator[Source]:
-        question, pool = self._question, self._pool
+    def _sources(
+        self, snapshot: Snapshot, target: pa.Schema, segments: list[SegmentInfo], question: Question
+    ) -> Iterator[Source]:
+        """segments: those that can hold answers to the question."""
+        pool = self._pool
         names = dict(snapshot.partitions)
         views = {number: View(question, target, hidden_in(snapshot.tombstones, number)) for number in names}
-        segments = self._segments(snapshot)
         begin_ahead(pool, segments, question)
         for info in segments:
-            low, high = info.min_timestamp, info.max_timestamp
-            if question.by_index:
-                low, high = info.first_index, info.last_index
+            low, high = _indexes(info) if question.by_index else _times(info)
 
             def batches(info: SegmentInfo = info) -> Iterator[pa.RecordBatch]:
                 return segment_batches(pool, info, views[info.partition], names[info.partition])
@@ -236,6 +250,14 @@ class Scan(Answer):
                 return unsealed_batches(group, views[number], names[number])
 
             yield Source(group.bound(question), number, found)
+
+
+def _times(info: SegmentInfo) -> tuple[int, int]:
+    return info.min_timestamp, info.max_timestamp
+
+
+def _indexes(info: SegmentInfo) -> tuple[int, int]:
+    return info.first_index, info.last_index
 
 
 def _counting(snapshot: Snapshot, question: Question) -> pa.Schema:

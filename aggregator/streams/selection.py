@@ -18,7 +18,6 @@ from aggregator.lql import Counter, Filter, LqlError, Template, TimeSpan, range_
 from aggregator.lql.parse.tokens import did_you_mean
 from aggregator.lql.parse.tree import Select
 from aggregator.lql.text.times import NANOS_PER_MICRO
-from aggregator.read.segment_source import FIRST_WINDOW_ROWS
 from aggregator.streams.reading import position as positions
 from aggregator.streams.reading.event_tags import EVENT_TAGS, EventTags
 from aggregator.streams.reading.named import hidden_columns, index_conditions, named_fields, names_beside
@@ -26,7 +25,16 @@ from aggregator.streams.reading.places import first_after, gone_between, lineage
 from aggregator.streams.reading.position import Position
 from aggregator.streams.reading.sift import Round
 from aggregator.streams.reading.times import count_by_time
-from aggregator.streams.reading.windows import Material, Tally, TopicPart, hold, last_key, read_round, read_unordered
+from aggregator.streams.reading.windows import (
+    Material,
+    Tally,
+    TopicPart,
+    hold,
+    last_key,
+    read_round,
+    read_unordered,
+    round_sources,
+)
 from esformat import Event
 from esformat.parts import rows_of_batch
 
@@ -158,7 +166,7 @@ class Selection(Answer):
             for part in material.parts:
                 alone = replace(material, parts=[part], tally=Tally())
                 for around in plan.rounds:
-                    read_round(alone, around, where, self._span, ["timestamp"], self._backend.pool)
+                    round_sources(alone, around, where, self._span, ["timestamp"], self._backend.pool)
                 tally = alone.tally
                 blocks, looked_at = tally.blocks(self._backend.pool)
                 streams = part.streams if part.spaces is None else part.spaces
@@ -366,12 +374,11 @@ class Selection(Answer):
     def _merged(
         self, material: Material, around: Round, names: list[str], *, reverse: bool, limit: int | None
     ) -> Iterator[pa.RecordBatch]:
-        hint = limit if limit is None or self._select.where is None else max(limit, FIRST_WINDOW_ROWS)
         if not material.parts:
             return iter(())
         pool = self._backend.pool
         where = self._filter(material)
-        return read_round(material, around, where, self._span, names, pool, reverse=reverse, limit=hint)
+        return read_round(material, around, where, self._span, names, pool, reverse=reverse, limit=limit)
 
     def _unordered(self, material: Material, names: list[str]) -> Iterator[pa.RecordBatch]:
         """The columns `names`, and perhaps others, of the records in any order."""

@@ -214,7 +214,7 @@ class Root:
             if columns[:2].min(initial=1) < 1 or (high < columns[4]).any():
                 raise self._contradiction()
             data_offsets, offsets, lengths, checks, low, _ = columns.tolist()
-            handles = [BlockHandle(*parts) for parts in zip(offsets, lengths, checks, strict=True)]
+            handles = list(map(BlockHandle._make, zip(offsets, lengths, checks, strict=True)))
             self._leaves = _Leaves(data_offsets, handles, low, high.tolist())
         return self._leaves
 

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from esformat.errors import UsageError
 from esformat.io.commit_folder import CommitFolder, LocalFolder, StoredFolder
 from esformat.io.commits import committed, committed_objects
+from esformat.io.handles import SharedFile
 from esformat.io.publish import Publication
 from esformat.io.remote import RemoteSource
 from esformat.io.retry import retry
@@ -134,6 +135,8 @@ def lasting(target: Any) -> Any:
 
 def source_of(target: Any) -> Source:
     """A source of the bytes of what `target` names: see `locate`; a Source is given back as it is. Raises OSError."""
+    if isinstance(target, (SharedFile, FileSource, RemoteSource)):  # which takes no time, as asking for a protocol does
+        return target
     if not isinstance(target, (*_PATHS, tuple)) and isinstance(target, Source) and not _of_fsspec(target):
         return target
     place = locate(target)

@@ -61,6 +61,11 @@ def _open_copy(path: Any, cache_bytes: int | None, facts: tuple[Any, ...]) -> Se
     return opened
 
 
+def opening_bytes(segment: Segment) -> int:
+    """How many bytes of its file opening a segment read: what it holds grows with them."""
+    return segment._reader.opening_bytes
+
+
 def announce_space(segment: Segment, space: str | bytes, *, wait: bool) -> bool:
     """Begin to fetch the events of a space, if they are few, from a source that fetches ahead; whether that is done.
 

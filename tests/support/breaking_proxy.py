@@ -33,6 +33,12 @@ class BreakingProxy:
         self.connections = 0
         self._open: list[socket.socket] = []
 
+    def cut(self) -> None:
+        """End the connections that are open."""
+        for each in self._open:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
         return self

@@ -57,7 +57,7 @@ def serve(directory: str | None, bind: str | None, config: str | None, pairs: tu
     What was acknowledged is on disk; requests that are open when it stops are finished first. With --follow it is a
     copy of another server's: see `aggregator follow`.
     """
-    with _quick_imports():
+    with quick_imports():
         from aggregator.server import serve as run
         from aggregator.server.config import sources as keys_of
 
@@ -88,7 +88,7 @@ class _NoPandas:
 
 
 @contextlib.contextmanager
-def _quick_imports() -> Iterator[None]:
+def quick_imports() -> Iterator[None]:
     """Import what a server needs, without two things that take a third of its start.
 
     pyarrow finds neither pandas (45 MB) nor dateutil, which it imports with the first array; and nobody looks for

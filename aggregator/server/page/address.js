@@ -6,7 +6,16 @@
 export function here() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s, 2);
   const [view, ...rest] = path.split("/");
-  return { view: view || "overview", name: decodeURIComponent(rest.join("/")), params: new URLSearchParams(query ?? "") };
+  return { view: view || "overview", name: decoded(rest.join("/")), params: new URLSearchParams(query ?? "") };
+}
+
+/** @param {string} text as it is where somebody typed a `%` of their own */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 /**

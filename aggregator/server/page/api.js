@@ -58,8 +58,7 @@ export async function ask(path, options = {}) {
       cache: "no-store",
     });
   } catch (error) {
-    if (options.signal?.aborted) throw error;
-    throw new ApiError(0, "The server cannot be reached.", "It may be stopped, or starting.");
+    throw lost(error);
   }
   if (answer.ok) return answer;
   const problem = await problemOf(answer);
@@ -73,7 +72,7 @@ export async function ask(path, options = {}) {
  * @returns {Promise<any>} its JSON
  */
 export async function askJson(path, options) {
-  return parse(await (await ask(path, options)).text());
+  return parse(await textOf(await ask(path, options)));
 }
 
 /**
@@ -82,9 +81,21 @@ export async function askJson(path, options) {
  * @returns {Promise<any[]>} its lines of JSON
  */
 export async function askLines(path, options) {
-  const text = await (await ask(path, { ...options, accept: "application/x-ndjson" })).text();
+  const text = await textOf(await ask(path, { ...options, accept: "application/x-ndjson" }));
   return text.split("\n").filter(Boolean).map(parse);
 }
+
+/** What a call that failed means: the server is away, unless the call was given up. @param {unknown} error */
+export function lost(error) {
+  const away = error instanceof TypeError; // of `fetch`, and of reading an answer that breaks off
+  return away ? new ApiError(0, "The server cannot be reached.", "It may be stopped, or starting.") : error;
+}
+
+/** @param {unknown} error @returns {error is DOMException} whether a call was given up */
+export const givenUp = (error) => error instanceof DOMException && error.name === "AbortError";
+
+/** @param {Response} answer */
+const textOf = (answer) => answer.text().catch((error) => { throw lost(error); });
 
 /** @param {Response} answer */
 async function problemOf(answer) {
@@ -121,7 +132,7 @@ export async function* follow(path, signal, opened) {
         if (line.startsWith("id: ")) event.id = line.slice(4);
         if (line.startsWith("data: ")) event.data += line.slice(6);
       }
-      if (event.data) yield event;
+      if (event.data || event.id) yield event;
     }
   }
 }

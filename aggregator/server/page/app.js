@@ -1,7 +1,7 @@
 /** The page: its views by the address, the token, keys, and the zone of times. */
 
 import { here } from "./address.js";
-import { ApiError, token, whenTokenIsNeeded } from "./api.js";
+import { ApiError, givenUp, token, whenTokenIsNeeded } from "./api.js";
 import { h, replace } from "./dom.js";
 import { helpDialog, tokenDialog } from "./dialogs.js";
 import { Explore } from "./explore.js";
@@ -41,11 +41,14 @@ async function route() {
       replace(main, view.element);
     }
     await view.show(name, params);
-    document.title = `${view.title()} · ${brand.textContent}`;
+    if (view === current) document.title = `${view.title()} · ${brand.textContent}`;
   } catch (error) {
+    if (givenUp(error)) return; // for another view
     if (!(error instanceof ApiError)) throw error;
-    replace(main, h("p", { class: "notice", role: "alert" }, error.message, " ", error.hint));
+    current?.leave();
     current = null;
+    replace(main, h("div", { class: "notice", role: "alert" }, h("p", {}, error.message, " ", error.hint),
+      h("button", { type: "button", onclick: () => void route() }, "Try again")));
   }
 }
 
@@ -67,7 +70,7 @@ function takeToken() {
 /** @param {KeyboardEvent} event */
 function pressed(event) {
   const target = /** @type {HTMLElement} */ (event.target);
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (target.matches("input, textarea, select")) {
     if (event.key === "Escape") target.blur();
     return;

@@ -5,7 +5,10 @@ import { TimeDialog, calendarIcon } from "./calendar.js";
 import { Completion } from "./completion.js";
 import { h, replace } from "./dom.js";
 import { count, moment } from "./format.js";
+import { valuesOf } from "./question.js";
 import { QUICK, shown, span } from "./time_range.js";
+
+const MOST_VALUES = 100; // that are offered
 
 /** @typedef {Record<string, string | null | undefined>} Params as addresses of Explore have them */
 
@@ -93,9 +96,8 @@ export class AskForm {
 
   /** @param {string} topic @param {string} index */
   async listValues(topic, index) {
-    const found = await askJson(`v1/topics/${encodeURIComponent(topic)}/values/${encodeURIComponent(index)}`);
-    replace(this.values, ...found.values.map((/** @type {{value: any, events: number}} */ each) =>
-      h("option", { value: String(each.value), label: `${count(each.events)} events` })));
+    const { values } = await valuesOf(topic, index, MOST_VALUES);
+    replace(this.values, ...values.map(({ value, events }) => h("option", { value: String(value), label: `${count(events)} events` })));
   }
 
   pickTopic() {

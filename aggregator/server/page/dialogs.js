@@ -10,7 +10,7 @@ let asking = null;
 export function tokenDialog(then) {
   if (asking) return;
   const known = token.get() !== null;
-  const field = h("input", { id: "token", type: "password", autocomplete: "off", required: true });
+  const field = h("input", { id: "token", type: "password", autocomplete: "off", required: true, pattern: "\\s*[!-~]+\\s*", title: "letters, digits and signs, without a space" });
   const dialog = h("dialog", { class: "dialog", "aria-labelledby": "token-title" },
     h("form", { method: "dialog", onsubmit: () => token.set(field.value.trim()) },
       h("h2", { id: "token-title" }, known ? "This token is not taken" : "This server asks for a token"),

@@ -65,6 +65,22 @@ export function replace(element, ...children) {
   add(element, children);
 }
 
+/** One of several elements is reached by Tab, the others from it by the arrow keys. @param {Element} group @param {SVGElement[]} members */
+export function rove(group, members) {
+  members[0]?.setAttribute("tabindex", "0");
+  group.addEventListener("keydown", (event) => {
+    const { key, target } = /** @type {KeyboardEvent} */ (event);
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[key];
+    const at = members.findIndex((member) => member === target);
+    const next = step === undefined || at < 0 ? undefined : members[at + step];
+    if (!next) return;
+    event.preventDefault();
+    members[at].setAttribute("tabindex", "-1");
+    next.setAttribute("tabindex", "0");
+    next.focus();
+  });
+}
+
 /**
  * @param {number} ms
  * @param {() => void} call

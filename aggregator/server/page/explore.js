@@ -1,7 +1,7 @@
 /** Explore: a question, its hits over time, its rows; all of it in the address. */
 
 import { go, link } from "./address.js";
-import { ApiError, askJson } from "./api.js";
+import { ApiError, askJson, givenUp } from "./api.js";
 import { AskForm } from "./ask_form.js";
 import { columnsMenu, columnsOf } from "./columns.js";
 import { h, replace } from "./dom.js";
@@ -13,7 +13,7 @@ import { drawLanes, groupingsOf } from "./lanes.js";
 import { Live } from "./live.js";
 import { namesIn } from "./names.js";
 import { Pages } from "./paging.js";
-import { LqlQuestion, TopicQuestion, named, narrowed, quoted } from "./question.js";
+import { LqlQuestion, TopicQuestion, named, narrowed, quoted, valuesOf, withValue } from "./question.js";
 import { RowList } from "./row_list.js";
 import { resultTable } from "./result_table.js";
 import { session } from "./session.js";
@@ -49,7 +49,7 @@ export class Explore {
       tagged: false,
       binary: false,
     }, (error) => this.fail(error));
-    this.table = h("div", { class: "result", hidden: true });
+    this.table = h("div", { class: "result", hidden: true, tabindex: 0, role: "region", "aria-label": "The answer as a table" });
     this.element = h("div", { class: "explore" }, this.form.element, this.form.error, this.warnings, this.facets, this.chart, this.legend, this.lanes,
       h("div", { class: "bar-line" }, this.status, this.acts), this.rows.head, this.rows.element, this.table);
     /** @type {Live | null} */
@@ -134,6 +134,7 @@ export class Explore {
     this.rows.choose(columnsOf(this.params));
     this.listNames();
     const rows = this.rows.show(pages).then(() => {
+      if (signal.aborted) return;
       this.names = namesIn(pages.pages.get(0) ?? [], this.rows.acts.tagged);
       this.form.completion.names = this.names;
       this.listNames();
@@ -257,23 +258,21 @@ export class Explore {
     const topic = this.params.get("topic");
     this.facets.hidden = true;
     if (!topic || this.params.get("space") || this.params.get("space64")) return;
-    const path = `v1/topics/${encodeURIComponent(topic)}`;
-    const { indexes } = await askJson(path, { signal });
+    const { indexes } = await askJson(`v1/topics/${encodeURIComponent(topic)}`, { signal });
     const first = this.params.get("index") ?? "";
     const shown = [...new Set([...(indexes.includes(first) ? [first] : []), ...indexes])].slice(0, MOST_FACETS);
-    const found = await Promise.all(shown.map((index) => askJson(`${path}/values/${encodeURIComponent(index)}?limit=12`, { signal })));
+    const found = await Promise.all(shown.map((index) => valuesOf(topic, index, 12, signal)));
     replace(this.facets, ...shown.map((index, i) => this.facet(index, found[i])).filter(Boolean));
     this.facets.hidden = !this.facets.childElementCount;
   }
 
-  /** The values of an index, and how many events of the topic have each. @param {string} index @param {{values: {value: any, events: number}[], different: number}} found */
+  /** The values of an index, and how many events of the topic have each. @param {string} index @param {import("./question.js").Values} found */
   facet(index, { values, different }) {
     if (!values.length) return null;
     const chosen = index === this.params.get("index") ? this.params.get("value") : null;
-    const type = (/** @type {any} */ value) => (typeof value === "string" ? "" : typeof value === "boolean" ? "boolean" : "integer");
     const chips = values.map(({ value, events }) => {
       const on = String(value) === chosen;
-      const to = on ? { index: "", value: "", type: "" } : { index, value: String(value), type: type(value) };
+      const to = on ? { index: "", value: "", type: "" } : withValue(index, value);
       return h("button", { type: "button", class: "chip", "aria-pressed": String(on), onclick: () => this.change(to) },
         h("bdi", {}, String(value).slice(0, 60)), h("span", { class: "n" }, count(events)));
     });
@@ -337,9 +336,9 @@ export class Explore {
 
   /** @param {unknown} error */
   fail(error) {
-    if (error instanceof DOMException && error.name === "AbortError") return;
+    if (givenUp(error)) return;
     if (!(error instanceof ApiError)) throw error;
-    this.live?.stop();
+    this.leave(); // what else was asked would be shown beside it
     this.status.textContent = "";
     this.counted = null;
     for (const part of [this.chart, this.legend, this.lanes, this.table, this.facets, this.rows.head, this.rows.element]) part.hidden = true;

@@ -1,5 +1,6 @@
 /** The whole answer as a file. The browser holds it until it is complete: for very large ones the command is better. */
 
+import { lost } from "./api.js";
 import { h, replace } from "./dom.js";
 import { bytes } from "./format.js";
 import { FILES } from "./question.js";
@@ -28,7 +29,7 @@ export function exportMenu(events, get, failed, may = async () => true) {
       save(new Blob(pieces, { type: media }), `events.${ending}`);
       menu.open = false;
     } catch (error) {
-      if (!stopping.signal.aborted) failed(error);
+      if (!stopping.signal.aborted) failed(lost(error));
     } finally {
       replace(told);
     }

@@ -1,8 +1,7 @@
 /** The history of a space as a time line: each of its groupings a bar from its first event to its last. */
 
-import { h, replace, svg } from "./dom.js";
+import { h, replace, rove, svg } from "./dom.js";
 import { count, duration, micros, moment } from "./format.js";
-import { rove } from "./treemap.js";
 
 const LANE = 26, BAR = 6, MOST = 50, LETTER = 6.6;
 

@@ -4,7 +4,7 @@ import { ApiError, follow } from "./api.js";
 import { parse } from "./exact_json.js";
 import { Arriving } from "./paging.js";
 
-const SHOWN_MS = 250, AGAIN_MS = 2_000, MOST = 5_000;
+const SHOWN_MS = 250, AGAIN_MS = 2_000, RATED_MS = 10_000, MOST = 5_000;
 
 export class Live {
   /**
@@ -17,12 +17,11 @@ export class Live {
     this.rows = new Arriving(MOST);
     this.paused = false;
     this.lost = false;
-    this.position = ""; // behind the last event that came: there it goes on when the server was away
+    this.position = ""; // where it began, then behind the last event that came: there it goes on when the server was away
     /** @type {Record<string, any>[]} */
     this.waiting = [];
-    /** @type {number[]} when events came */
-    this.times = [];
     this.came = 0;
+    this.before = [0]; // how many had come when they were shown the last times
     this.stopping = new AbortController();
     this.timer = window.setInterval(() => this.show(), SHOWN_MS);
     void this.run();
@@ -34,7 +33,7 @@ export class Live {
         const asked = new URLSearchParams({ query: this.query, ...(this.position ? { position: this.position } : {}) });
         for await (const { name, data, id } of follow(`v1/tail?${asked}`, this.stopping.signal, () => { this.lost = false; })) {
           if (name === "end") break; // of what the token allows: asking again says so
-          this.take(parse(data));
+          if (data) this.take(parse(data));
           this.position = id;
         }
       } catch (error) {
@@ -49,15 +48,13 @@ export class Live {
   /** @param {Record<string, any>} row */
   take(row) {
     this.came++;
-    this.times.push(performance.now());
     this.waiting.push(row);
     if (this.waiting.length > MOST) this.waiting.shift();
   }
 
   show() {
-    const since = performance.now() - 10_000;
-    while (this.times.length && this.times[0] < since) this.times.shift();
-    const rate = (this.times.length / 10).toFixed(1);
+    this.before = [...this.before, this.came].slice(-RATED_MS / SHOWN_MS);
+    const rate = ((1000 * (this.came - this.before[0])) / RATED_MS).toFixed(1);
     const waits = this.paused && this.waiting.length ? `, ${this.waiting.length.toLocaleString("en-US")} wait` : "";
     if (this.lost) this.to.told("the connection is lost; trying again …");
     else this.to.told(`${this.came.toLocaleString("en-US")} arrived, ${rate} a second${waits}`);

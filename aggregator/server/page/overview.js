@@ -6,11 +6,11 @@ import { h, replace } from "./dom.js";
 import { ago, bytes, count, moment, rough } from "./format.js";
 import { retentionMeters } from "./retention.js";
 import { session } from "./session.js";
-import { sparkline } from "./sparkline.js";
+import { Rates, latest, sparkline } from "./sparkline.js";
 import { Streams } from "./streams.js";
 import { trouble } from "./trouble.js";
 
-const EVERY_MS = 3_000, KEPT = 60;
+const EVERY_MS = 3_000;
 
 /** @typedef {Record<string, any>} Facts */
 
@@ -22,8 +22,7 @@ export class Overview {
     this.streams = new Streams();
     this.element = h("div", { class: "page" }, h("h1", {}, session.fixed ? "Files" : "Overview"), this.alerts, this.figures, this.topics,
       this.streams.element);
-    /** @type {Map<string, {at: number, end: number, rates: number[]}>} */
-    this.seen = new Map();
+    this.rates = new Rates();
     this.timer = 0;
     this.on = false;
   }
@@ -52,6 +51,7 @@ export class Overview {
       replace(this.alerts, h("p", { class: "alert" }, h("strong", {}, `${error.message} `), error.hint));
       if (error.status === 401) return;
     }
+    clearTimeout(this.timer); // of a look that began before this one and ended meanwhile
     if (this.on && !session.fixed) this.timer = window.setTimeout(() => void this.look(), EVERY_MS);
   }
 
@@ -60,24 +60,15 @@ export class Overview {
     replace(this.alerts, ...trouble(stats, topics, problems));
     const all = Object.values(topics);
     const sum = (/** @type {string} */ name) => all.reduce((total, mine) => total + mine[name], 0);
-    const rates = all.map((mine) => this.rate(mine));
+    const ends = (/** @type {Facts} */ mine) => Object.values(mine.partitions).reduce((total, each) => total + each.end_index, 0);
+    const rates = all.map((mine) => this.rates.add(mine.topic, ends(mine)));
     replace(this.figures,
       figure("Events", count(sum("rows")), session.fixed ? "" : `${count(sum("unsealed_rows"))} unsealed`),
-      !session.fixed && figure("Arriving", `${rough(rates.reduce((total, mine) => total + last(mine), 0))}/s`, "of the last seconds"),
+      !session.fixed && figure("Arriving", `${rough(rates.reduce((total, mine) => total + latest(mine), 0))}/s`, "of the last seconds"),
       stats && !session.fixed && figure("On disk", bytes(stats.disk.total), `${bytes(stats.disk.free)} free`),
       stats?.memory && figure("In memory", bytes(stats.memory.unsealed), `of ${bytes(stats.memory.limit)}`),
       !session.fixed && figure("Segments", count(sum("segments")), all.length === 1 ? "in one topic" : `in ${count(all.length)} topics`));
     replace(this.topics, ...(all.length ? all.map((mine, i) => card(mine, rates[i])) : [empty()]));
-  }
-
-  /** Events a second at the last looks, the newest last. @param {Facts} mine */
-  rate(mine) {
-    const end = Object.values(mine.partitions).reduce((total, each) => total + each.end_index, 0);
-    const now = performance.now();
-    const seen = this.seen.get(mine.topic);
-    const rates = seen && end >= seen.end ? [...seen.rates, ((end - seen.end) * 1000) / Math.max(1, now - seen.at)].slice(-KEPT) : [];
-    this.seen.set(mine.topic, { at: now, end, rates });
-    return rates;
   }
 }
 
@@ -93,9 +84,6 @@ async function facts() {
   const found = await Promise.all(names.map((/** @type {string} */ name) => askJson(`v1/topics/${encodeURIComponent(name)}`)));
   return [null, Object.fromEntries(found.map((mine) => [mine.topic, mine])), null];
 }
-
-/** @param {number[]} rates */
-const last = (rates) => rates.at(-1) ?? 0;
 
 /** @param {string} name @param {string} value @param {string} more */
 export const figure = (name, value, more) =>
@@ -115,7 +103,7 @@ function card(mine, rates) {
     h("p", { class: "spanned" }, mine.min_timestamp === null ? "No events yet."
       : [moment(mine.min_timestamp), " to ", moment(mine.max_timestamp), " · newest ", ago(mine.max_timestamp)].join("")),
     ...(session.fixed ? [] : [
-      h("div", { class: "rate" }, sparkline(rates), h("span", { class: "aside" }, `${rough(last(rates))} events/s now`)),
+      h("div", { class: "rate" }, sparkline(rates), h("span", { class: "aside" }, `${rough(latest(rates))} events/s now`)),
       ...retentionMeters(mine)]));
 }
 

@@ -60,6 +60,8 @@ export class Pages {
     const found = (await this.read(span, PAGE + ties, this.stopping.signal)).slice(ties);
     const again = number < this.cursors.length - 1;
     this.pages.set(number, found);
+    if (number === 0 && time === null && this.newest && found.length) // read again, it has none that came since
+      this.cursors[0] = { time: micros(found[0].timestamp), ties: 0 };
     while (this.pages.size > KEPT) this.pages.delete(/** @type {number} */ (this.pages.keys().next().value));
     if (again) return;
     this.length = number * PAGE + found.length;

@@ -1,6 +1,6 @@
 /** What Explore asks: a topic by its keys and one index, or a statement of LQL. Both give rows, counts and files. */
 
-import { ask, askJson, askLines } from "./api.js";
+import { ApiError, ask, askJson, askLines } from "./api.js";
 import { isExplain } from "./explain.js";
 import { bounds } from "./time_range.js";
 
@@ -23,6 +23,25 @@ export const quoted = (text) =>
 
 /** A name of a column, field or tag. @param {string} name */
 export const named = (name) => "`" + name.replaceAll("`", "``") + "`";
+
+/** @typedef {{values: {value: any, events: number}[], different: number}} Values */
+
+/**
+ * The most frequent values of an index; none where they cannot be told, of too many for instance.
+ * @param {string} topic @param {string} index @param {number} limit @param {AbortSignal} [signal] @returns {Promise<Values>}
+ */
+export async function valuesOf(topic, index, limit, signal) {
+  try {
+    return await askJson(`v1/topics/${encodeURIComponent(topic)}/values/${encodeURIComponent(index)}?limit=${limit}`, { signal });
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status < 400 || error.status === 401) throw error;
+    return { values: [], different: 0 };
+  }
+}
+
+/** What addresses of Explore ask for a value by. @param {string} index @param {any} value */
+export const withValue = (index, value) =>
+  ({ index, value: String(value), type: typeof value === "string" ? "" : typeof value === "boolean" ? "boolean" : "integer" });
 
 /** Events of one topic. */
 export class TopicQuestion {

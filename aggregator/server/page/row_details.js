@@ -35,7 +35,8 @@ export function details(row, acts) {
   return h("div", { class: "row-details" },
     h("div", { class: "row-acts" },
       h("button", { type: "button", class: "act", onclick: () => acts.history(row) }, "History of this space"),
-      "clipboard" in navigator && h("button", { type: "button", class: "act", onclick: () => copy(row) }, "Copy as JSON")),
+      "clipboard" in navigator && h("button", { type: "button", class: "act", onclick: (/** @type {Event} */ event) =>
+        void copy(row, /** @type {HTMLElement} */ (event.currentTarget)) }, "Copy as JSON")),
     list, more);
 }
 
@@ -164,8 +165,8 @@ function tree(value, root, acts, asks) {
   return box;
 }
 
-/** @param {Record<string, any>} row */
-async function copy(row) {
+/** @param {Record<string, any>} row @param {HTMLElement} button that says what came of it */
+async function copy(row, button) {
   const text = JSON.stringify(row, (_, value) => (value instanceof Exact ? value.text : value), 1);
-  await navigator.clipboard.writeText(text);
+  button.textContent = await navigator.clipboard.writeText(text).then(() => "Copied", () => "The browser does not let this page copy");
 }

@@ -80,5 +80,9 @@ export function plain(value) {
 export function bytesOf(value) {
   const keys = value !== null && typeof value === "object" ? Object.keys(value) : [];
   if (keys.length !== 1 || keys[0] !== "base64" || typeof value.base64 !== "string") return null;
-  return Uint8Array.from(atob(value.base64), (letter) => letter.charCodeAt(0));
+  try {
+    return Uint8Array.from(atob(value.base64), (letter) => letter.charCodeAt(0));
+  } catch {
+    return null; // another text under that name
+  }
 }

@@ -1,13 +1,13 @@
 /** A segment as a file: its bytes as areas, its columns, its data from the first space to the last, and a check of it all. */
 
 import { link } from "./address.js";
-import { ApiError, askJson } from "./api.js";
-import { h, replace, svg } from "./dom.js";
+import { ApiError, askJson, givenUp } from "./api.js";
+import { h, replace, rove, svg } from "./dom.js";
 import { bytes, count, moment } from "./format.js";
 import { figure } from "./overview.js";
 import { resultTable } from "./result_table.js";
 import { session } from "./session.js";
-import { drawTreemap, rove } from "./treemap.js";
+import { drawTreemap } from "./treemap.js";
 
 const STRIP = 34;
 const KINDS = /** @type {Record<string, string>} */ ({
@@ -22,6 +22,7 @@ export class SegmentView {
     this.element = h("div", { class: "page" });
     this.name = "";
     this.redraw = () => {};
+    this.asked = new AbortController();
     window.addEventListener("resize", () => this.redraw());
   }
 
@@ -31,6 +32,7 @@ export class SegmentView {
 
   leave() {
     this.redraw = () => {};
+    this.asked.abort(); // reading all of a segment takes a while
   }
 
   /** @param {string} place a topic and the number of a segment: `clicks/7` */
@@ -39,6 +41,8 @@ export class SegmentView {
     const topic = place.slice(0, cut), number = place.slice(cut + 1);
     const path = `v1/topics/${encodeURIComponent(topic)}/segments/${encodeURIComponent(number)}`;
     this.name = session.fixed ? topic : `Segment ${number} of ${topic}`;
+    this.asked.abort();
+    this.asked = new AbortController();
     const found = await this.look(path);
     if (session.fixed && found) this.name = found.file;
     const map = h("div", { class: "timeline" }), strip = h("div", { class: "timeline" });
@@ -61,9 +65,10 @@ export class SegmentView {
     const box = h("section", {}, h("h2", {}, "What its columns hold"), h("p", { class: "aside" }, "Reading …"));
     this.element.append(box);
     try {
-      const { columns } = await askJson(`${path}/columns`);
-      replace(box, h("h2", {}, "What its columns hold"), h("div", { class: "result held" }, resultTable(columns.map(held))));
+      const { columns } = await askJson(`${path}/columns`, { signal: this.asked.signal });
+      replace(box, h("h2", {}, "What its columns hold"), h("div", { class: "result held", tabindex: 0, role: "region", "aria-label": "Columns" }, resultTable(columns.map(held))));
     } catch (error) {
+      if (givenUp(error)) return;
       if (!(error instanceof ApiError)) throw error;
       replace(box, h("p", { class: "aside" }, `What its columns hold is not told: ${error.message}`));
     }
@@ -72,7 +77,7 @@ export class SegmentView {
   /** What its bytes are; null where they do not tell. @param {string} path @returns {Promise<Facts | null>} */
   async look(path) {
     try {
-      return await askJson(path);
+      return await askJson(path, { signal: this.asked.signal });
     } catch (error) {
       if (!(error instanceof ApiError) || error.status < 500) throw error;
       this.trouble = `${error.message} ${error.hint ?? ""}`;
@@ -85,13 +90,14 @@ export class SegmentView {
     button.disabled = true;
     replace(box, h("p", {}, "Reading every byte …"));
     try {
-      const report = await askJson(path, { method: "POST" });
+      const report = await askJson(path, { method: "POST", signal: this.asked.signal });
       replace(box, h("p", { class: report.ok ? "sound" : "error" }, report.ok
         ? `All ${count(report.blocks)} blocks with ${count(report.events)} events are as they must be.`
         : `${count(report.problems.length)} problems:`),
       h("ul", {}, ...report.problems.slice(0, 50).map((/** @type {Facts} */ each) =>
         h("li", {}, `At byte ${count(each.offset)}: ${each.what}; ${each.hint}`))));
     } catch (error) {
+      if (givenUp(error)) return;
       if (!(error instanceof ApiError)) throw error;
       replace(box, h("p", { class: "error" }, error.message, " ", error.hint));
     }

@@ -5,10 +5,10 @@ import { ApiError, askLines } from "./api.js";
 import { h, replace } from "./dom.js";
 import { bytes, count, rough } from "./format.js";
 import { quoted } from "./question.js";
-import { sparkline } from "./sparkline.js";
+import { Rates, latest, sparkline } from "./sparkline.js";
 import { readTags } from "./tags.js";
 
-const MOST = 2_000, SHOWN = 12, EVERY_MS = 9_000, SLOW_MS = 1_000, KEPT = 40;
+const MOST = 2_000, SHOWN = 12, EVERY_MS = 9_000, SLOW_MS = 1_000;
 
 /** @typedef {{tag: string, value: string, streams: number, records: number, bytes: number}} Group */
 
@@ -38,8 +38,7 @@ export function groupsOf(rows) {
 export class Streams {
   constructor() {
     this.element = h("section", { class: "streams", hidden: true });
-    /** @type {Map<string, {at: number, records: number, rates: number[]}>} */
-    this.seen = new Map();
+    this.rates = new Rates();
     this.next = 0; // when they are looked at again
   }
 
@@ -75,18 +74,10 @@ export class Streams {
 
   /** @param {Group} group */
   row({ tag, value, streams, records, bytes: size }) {
-    const rates = this.rate(value, records);
+    const rates = this.rates.add(value, records);
     const name = value === "" ? h("span", { class: "none" }, `no ${tag}`)
       : h("a", { href: link("explore", "", { lql: `SELECT FROM ${tag} = ${quoted(value)}` }) }, h("bdi", {}, value.slice(0, 80)));
     return h("tr", {}, h("td", {}, name), ...[count(streams), count(records), bytes(size)].map((told) => h("td", { class: "number" }, told)),
-      h("td", { class: "number" }, h("span", { class: "rate" }, sparkline(rates), `${rough(rates.at(-1) ?? 0)}/s`)));
-  }
-
-  /** Records a second at the last looks, the newest last. @param {string} value @param {number} records */
-  rate(value, records) {
-    const now = performance.now(), seen = this.seen.get(value);
-    const rates = seen && records >= seen.records ? [...seen.rates, (1000 * (records - seen.records)) / Math.max(1, now - seen.at)].slice(-KEPT) : [];
-    this.seen.set(value, { at: now, records, rates });
-    return rates;
+      h("td", { class: "number" }, h("span", { class: "rate" }, sparkline(rates), `${rough(latest(rates))}/s`)));
   }
 }

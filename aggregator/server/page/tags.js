@@ -20,10 +20,9 @@ export function readTags(text) {
   return found;
 }
 
-/** @param {string} word */
+/** @param {string} word in quotes where it needs them, as the server writes it */
 function plain(word) {
   if (!word.startsWith('"')) return word;
-  return word.slice(1, -1).replace(/\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|([0-7]{3})|(.))/gis, (_, x, u, U, o, c) =>
-    x || u || U ? String.fromCodePoint(Number.parseInt(x ?? u ?? U, 16))
-      : o ? String.fromCodePoint(Number.parseInt(o, 8)) : ({ n: "\n", r: "\r", t: "\t" }[/** @type {string} */ (c)] ?? c));
+  return word.slice(1, -1).replace(/\\(?:x([\da-f]{2})|(.))/gs, (_, x, c) =>
+    x ? String.fromCharCode(Number.parseInt(x, 16)) : ({ n: "\n", r: "\r", t: "\t" }[/** @type {string} */ (c)] ?? c));
 }

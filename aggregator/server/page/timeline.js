@@ -1,10 +1,9 @@
 /** The segments of a topic over time: a bar from its first to its last event, a lane for each partition. */
 
 import { link } from "./address.js";
-import { h, replace, svg } from "./dom.js";
+import { h, replace, rove, svg } from "./dom.js";
 import { bytes, count, moment, tick } from "./format.js";
 import { session } from "./session.js";
-import { rove } from "./treemap.js";
 
 const BAR = 12, GAP = 3, LANE_GAP = 12, MOST_ROWS = 24, MOST_BARS = 4_000;
 const STATES = /** @type {Record<string, string>} */ ({ merging: "Being merged", erasing: "May hold events that were erased" });

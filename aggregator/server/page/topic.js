@@ -1,12 +1,13 @@
 /** A topic: its figures, its segments on a time line, its policies, its columns; and upkeep, for those who may. */
 
 import { link } from "./address.js";
-import { ApiError, ask, askJson } from "./api.js";
+import { ApiError, ask, askJson, givenUp } from "./api.js";
 import { confirmed } from "./dialogs.js";
 import { h, replace } from "./dom.js";
 import { exportMenu } from "./export.js";
 import { bytes, count, duration, moment } from "./format.js";
 import { figure } from "./overview.js";
+import { valuesOf, withValue } from "./question.js";
 import { retentionMeters } from "./retention.js";
 import { session } from "./session.js";
 import { drawTimeline } from "./timeline.js";
@@ -22,6 +23,7 @@ export class TopicView {
     this.name = "";
     this.notice = ""; // what came of what was done here
     this.redraw = () => {};
+    this.asked = new AbortController();
     window.addEventListener("resize", () => this.redraw());
   }
 
@@ -32,6 +34,7 @@ export class TopicView {
   leave() {
     this.notice = "";
     this.redraw = () => {};
+    this.asked.abort();
   }
 
   /** @param {string} name */
@@ -39,7 +42,10 @@ export class TopicView {
     if (name !== this.name) this.notice = "";
     this.name = name;
     const path = `v1/topics/${encodeURIComponent(name)}`;
-    const [facts, { segments }] = await Promise.all([askJson(path), askJson(`${path}/segments`)]);
+    this.asked.abort();
+    this.asked = new AbortController();
+    const { signal } = this.asked;
+    const [facts, { segments }] = await Promise.all([askJson(path, { signal }), askJson(`${path}/segments`, { signal })]);
     const line = h("div", { class: "timeline" });
     const changed = (/** @type {string} */ told) => {
       this.notice = told;
@@ -62,7 +68,7 @@ export class TopicView {
         h("section", {}, h("h2", {}, "What is kept"), ...retentionMeters(facts), may && retentionForm(path, facts, changed)),
         h("section", {}, h("h2", {}, "When events become a segment"), may ? rollForm(path, facts, changed) : policies(facts),
           ...(may ? [h("h2", {}, "Upkeep"), ...upkeep(path, facts, changed)] : []))),
-      h("section", {}, h("h2", {}, "Columns"), columns(facts), h("div", { class: "indexes" }, ...facts.indexes.map((/** @type {string} */ index) => this.index(path, index)))));
+      h("section", {}, h("h2", {}, "Columns"), columns(facts), h("div", { class: "indexes" }, ...facts.indexes.map((/** @type {string} */ index) => this.index(index)))));
     this.redraw = () => drawTimeline(line, segments, facts);
     this.redraw();
   }
@@ -77,20 +83,22 @@ export class TopicView {
     return h("span", {}, menu, told);
   }
 
-  /** The values of an index with their events, filled in when they come. @param {string} path @param {string} index */
-  index(path, index) {
+  /** The values of an index with their events, filled in when they come. @param {string} index */
+  index(index) {
     const box = h("div", { class: "index" }, h("h3", {}, "Index ", h("bdi", {}, index)));
-    void askJson(`${path}/values/${encodeURIComponent(index)}?limit=${SHOWN}`).then(({ values, different }) => {
-      const most = Math.max(1, ...values.map((/** @type {Facts} */ each) => each.events));
+    void valuesOf(this.name, index, SHOWN, this.asked.signal).then(({ values, different }) => {
+      const most = Math.max(1, ...values.map(({ events }) => events));
       for (const { value, events } of values) {
         const bar = h("span", { class: "value-bar" });
         bar.style.inlineSize = `${(events / most) * 100}%`;
-        const type = typeof value === "string" ? "" : typeof value === "boolean" ? "boolean" : "integer";
-        const to = link("explore", "", { topic: this.name, index, value: String(value), type });
+        const to = link("explore", "", { topic: this.name, ...withValue(index, value) });
         box.append(h("a", { class: "value-line", href: to }, bar, h("bdi", {}, String(value).slice(0, 80)), h("span", { class: "n" }, count(events))));
       }
       const rest = different - values.length;
       if (rest > 0) box.append(h("p", { class: "aside" }, `and ${count(rest)} other values`));
+    }).catch((error) => {
+      if (error instanceof ApiError) box.append(h("p", { class: "aside" }, error.message));
+      else if (!givenUp(error)) throw error;
     });
     return box;
   }

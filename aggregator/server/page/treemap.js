@@ -1,6 +1,6 @@
 /** Areas as large as what they stand for, as near to squares as they can be. Arrow keys go from one to the next. */
 
-import { h, replace, svg } from "./dom.js";
+import { h, replace, rove, svg } from "./dom.js";
 
 const HEIGHT = 300, GAP = 1.5, LETTER = 7.2;
 
@@ -32,22 +32,6 @@ function drawn(area, { x, y, width, height }, tell) {
     onpointerenter: () => tell(area.told), onfocus: () => tell(area.told) },
   svg("rect", { x, y, width: wide, height: high, rx: 2 }), svg("title", {}, area.told),
   fits >= 3 && high > 22 ? svg("text", { x: x + 7, y: y + 17 }, text.length > fits ? `${text.slice(0, fits - 1)}…` : text) : null);
-}
-
-/** One of several elements is reached by Tab, the others from it by the arrow keys. @param {Element} group @param {SVGElement[]} members */
-export function rove(group, members) {
-  members[0]?.setAttribute("tabindex", "0");
-  group.addEventListener("keydown", (event) => {
-    const { key, target } = /** @type {KeyboardEvent} */ (event);
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[key];
-    const at = members.findIndex((member) => member === target);
-    const next = step === undefined || at < 0 ? undefined : members[at + step];
-    if (!next) return;
-    event.preventDefault();
-    members[at].setAttribute("tabindex", "-1");
-    next.setAttribute("tabindex", "0");
-    next.focus();
-  });
 }
 
 /**

@@ -181,11 +181,11 @@ async def tail(context: Context, arrived: Arrived, request: Request) -> Response
     position = request.headers.get("last-event-id") or params.text("position") or "tail"
     select = await context.reads.run(parse_select, text)
     standing = await context.reads.run(lambda: select_at(context.catalog, select, position).position)
+    told = b": listening\n\n"
     if position.lower() == "tail" and not select.offset:  # there it stands before the client is told so
         position = standing
-    return Streamed(
-        b": listening\n\n", _events(context, arrived, select, position), EVENTS, {"Cache-Control": "no-store"}
-    )
+        told = b": listening\nid: %b\n\n" % position.encode()
+    return Streamed(told, _events(context, arrived, select, position), EVENTS, {"Cache-Control": "no-store"})
 
 
 async def _events(context: Context, arrived: Arrived, select: Select, position: str) -> AsyncIterator[bytes]:

@@ -17,11 +17,14 @@ from aggregator.model import RECORD_INDEX, SegmentInfo, StoredSegment
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.segments.row_indexes import RowIndexes
 from aggregator.storage.store.objects import Objects, ObjectSource
-from esformat import SegmentChangedError, Source
+from esformat import SegmentChangedError, Source, parts
 from esformat.parts import Handles, SharedFile
 
-OPEN_SEGMENTS = 256
-"""Segments of which the footer and the like are kept. How many of their files are open, `Handles` says."""
+OPEN_SEGMENTS, OPEN_BYTES = 256, 48 << 20
+"""Segments of which the footer and the like are kept: so many, or more that together hold about so many bytes. How
+many of their files are open, `Handles` says."""
+HELD, HELD_BYTES = 3, 8 << 10
+"""An open segment holds about so many times what opening read, and so much besides."""
 INDEXES_BYTES = 64 << 20
 """Of segments' record indexes, kept for `read`: up to 4 bytes a row."""
 
@@ -39,6 +42,7 @@ class SegmentPool:
         self._handles = Handles()
         self._lock = Lock()
         self._open: OrderedDict[int, esformat.Segment] = OrderedDict()
+        self._held_bytes = 0  # by those, about
         self.begun: set[tuple[int, bytes]] = set()
         """Segments of the store and spaces of which the history was fetched: what is needed of it is in the cache."""
         self._far: set[int] = set()  # of those that are open: read from the store
@@ -54,10 +58,17 @@ class SegmentPool:
         with self._lock:
             if isinstance(source, ObjectSource):
                 self._far.add(info.number)
-            self._open[info.number] = segment
-            while len(self._open) > OPEN_SEGMENTS:
-                self._far.discard(self._open.popitem(last=False)[0])
+            if info.number not in self._open:  # another thread may have been quicker
+                self._held_bytes += _held_bytes(segment)
+                self._open[info.number] = segment
+            while len(self._open) > OPEN_SEGMENTS and self._held_bytes > OPEN_BYTES:
+                self._drop(next(iter(self._open)))
         return segment
+
+    def _drop(self, number: int) -> None:
+        segment = self._open.pop(number, None)
+        self._held_bytes -= 0 if segment is None else _held_bytes(segment)
+        self._far.discard(number)
 
     def opened(self, info: SegmentInfo) -> esformat.Segment | None:
         """A segment if it is open; None where it has to be opened first."""
@@ -97,8 +108,8 @@ class SegmentPool:
                 self._indexes.move_to_end(info.number)
                 return found
         scan = self.get(info).scan(columns=[RECORD_INDEX])
-        parts = (numbers(_checked(batch), RECORD_INDEX) for batch in scan.batches())
-        found = RowIndexes(parts, info.rows, info.first_index, info.last_index)
+        read = (numbers(_checked(batch), RECORD_INDEX) for batch in scan.batches())
+        found = RowIndexes(read, info.rows, info.first_index, info.last_index)
         with self._lock:
             self._indexes[info.number] = found
             while len(self._indexes) > 1 and sum(i.size_bytes for i in self._indexes.values()) > INDEXES_BYTES:
@@ -108,8 +119,7 @@ class SegmentPool:
     def forget(self, number: int) -> None:
         """Keep a segment open no longer than the scans that read it need."""
         with self._lock:
-            self._open.pop(number, None)
-            self._far.discard(number)
+            self._drop(number)
             self._indexes.pop(number, None)
         self._handles.forget(str(self._layout.segment(number)))
 
@@ -117,10 +127,15 @@ class SegmentPool:
         """Forget all."""
         with self._lock:
             self._open.clear()
+            self._held_bytes = 0
             self._far.clear()
             self.begun.clear()
             self._indexes.clear()
         self._handles.close()
+
+
+def _held_bytes(segment: esformat.Segment) -> int:
+    return HELD_BYTES + HELD * parts.opening_bytes(segment)
 
 
 class _File(SharedFile):

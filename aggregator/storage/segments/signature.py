@@ -19,14 +19,14 @@ SIGNATURE_BYTES = 128
 """Of each segment, in memory and in the manifest: 13 MB for 100,000 segments."""
 MAX_SPACES = 256
 """A segment of more spaces has no signature: already with so many, one in seven absent spaces seems to be there."""
-_HASHES = 3
+HASHES = 3
 _BITS = 10  # of a hash: a place among 8 × SIGNATURE_BYTES bits
 
 
 def places_of(space: bytes) -> list[int]:
     """The bits that stand for a space."""
     hashed = checksum64(space)
-    return [(hashed >> _BITS * number) % (8 * SIGNATURE_BYTES) for number in range(_HASHES)]
+    return [(hashed >> _BITS * number) % (8 * SIGNATURE_BYTES) for number in range(HASHES)]
 
 
 def signature_of_spaces(spaces: Iterable[bytes]) -> bytes:

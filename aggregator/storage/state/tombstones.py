@@ -27,6 +27,11 @@ def hidden_in(tombstones: Tombstones, partition: int) -> dict[bytes, tuple[Cut, 
     return {space: cuts for (number, space), cuts in tombstones.items() if number == partition}
 
 
+def ends_of(hidden: Hidden) -> dict[bytes, int]:
+    """The record index before which events of each space may be hidden."""
+    return {space: max(cut.end_index for cut in cuts) for space, cuts in hidden.items()}
+
+
 def erased_spaces(tombstones: Tombstones) -> set[bytes]:
     """Spaces that were erased, and not just truncated."""
     return {space for (_, space), cuts in tombstones.items() if any(cut.erases for cut in cuts)}

@@ -21,6 +21,7 @@ from aggregator.read.memtable_source import Group, lookup_groups, unsealed_batch
 from aggregator.read.query import Question
 from aggregator.read.segment_source import FIRST_WINDOW_ROWS, segment_batches, segment_blocks
 from aggregator.read.view import View
+from aggregator.read.waves import in_waves
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.memtable.piece import Piece, SchemaPlaces
 from aggregator.storage.segments.pool import SegmentPool
@@ -122,15 +123,37 @@ def read_round(
 
     limit: about how many will be taken.
     """
-    target = _target(material, where, names)
-    sources = [
-        _tagged(source, part) if "space" in names else source
+    span = _narrowed(span, around)
+    looked_at = limit if limit is None or not where.columns else max(limit, FIRST_WINDOW_ROWS)
+    sparing = looked_at is not None and looked_at <= FIRST_WINDOW_ROWS
+    asked = Question(start=span.start_us, end=span.end_us)
+    segments = [info for part in material.parts for info in part.snapshot.segments.select(asked)]
+
+    def read(start: int | None, end: int | None, wave: bool) -> Iterator[pa.RecordBatch]:
+        sources = round_sources(material, around, where, TimeSpan(start, end), names, pool, reverse, looked_at)
+        merged = merge(sources, by="timestamp", reverse=reverse, sparing=sparing and not wave, ahead=wave)
+        return _with_tags(merged, material.parts) if "space" in names else merged
+
+    return in_waves(segments, (span.start_us, span.end_us), limit, read, reverse=reverse)
+
+
+def round_sources(
+    material: Material,
+    around: Round,
+    where: Filter,
+    span: TimeSpan,
+    names: Sequence[str],
+    pool: SegmentPool,
+    reverse: bool = False,
+    limit: int | None = None,
+) -> list[Source]:
+    """What a round is merged of. Nothing is read yet."""
+    target, span = _target(material, where, names), _narrowed(span, around)
+    return [
+        source
         for part in material.parts
-        for source in _sources(
-            part, around, where, _narrowed(span, around), target, pool, material.tally, reverse, limit
-        )
+        for source in _sources(part, around, where, span, target, pool, material.tally, reverse, limit)
     ]
-    return merge(sources, by="timestamp", reverse=reverse, sparing=limit is not None and limit <= FIRST_WINDOW_ROWS)
 
 
 def read_unordered(
@@ -143,24 +166,39 @@ def read_unordered(
         sources = _sources(
             part, around, where, _narrowed(span, around), target, pool, material.tally, False, None, kept
         )
+        partitions = _tagged_partitions([part]) if "space" in names else {}
         for source in sources:
             check()
-            yield from (_tagged(source, part) if "space" in names else source).batches()
+            tags = partitions.get(source.partition)
+            for batch in source.batches():
+                yield batch if tags is None else _with_spaces(batch, tags(batch))
 
 
-def _tagged(source: Source, part: TopicPart) -> Source:
-    """The source with the text of each record's tags in the place of its space."""
-    if part.spaces is not None and part.others is None:
-        return source  # records of streams alone
-    topic, names = part.snapshot.topic.name, dict(part.snapshot.partitions)
+def _tagged_partitions(parts: Sequence[TopicPart]) -> dict[int | None, Callable[[pa.RecordBatch], pa.Array]]:
+    """What gives the text of each record's tags, by partition. Of streams, whose spaces are those texts, nothing."""
+    return {
+        number: partial(tag_texts, part.snapshot.topic.name, name, streams=part.streams)
+        for part in parts
+        if part.spaces is None or part.others is not None
+        for number, name in part.snapshot.partitions
+    }
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        for batch in source.batches():
-            assert source.partition is not None
-            texts = tag_texts(topic, names[source.partition], batch, part.streams)
-            yield batch.set_column(batch.schema.get_field_index("space"), batch.schema.field("space"), texts)
 
-    return Source(source.bound, source.partition, batches)
+def _with_tags(batches: Iterator[pa.RecordBatch], parts: Sequence[TopicPart]) -> Iterator[pa.RecordBatch]:
+    """Batches of a round with the text of each record's tags in the place of its space."""
+    partitions = _tagged_partitions(parts)
+    for batch in batches:
+        texts, places = batch.column("space"), batch.column(PARTITION)
+        for number in pc.unique(places).to_pylist():
+            tags = partitions.get(int(number))
+            if tags is not None:
+                mine = pc.equal(places, number)
+                texts = pc.replace_with_mask(texts, mine, tags(batch.filter(mine)))
+        yield _with_spaces(batch, texts)
+
+
+def _with_spaces(batch: pa.RecordBatch, texts: pa.Array) -> pa.RecordBatch:
+    return batch.set_column(batch.schema.get_field_index("space"), batch.schema.field("space"), texts)
 
 
 def _target(material: Material, where: Filter, names: Sequence[str]) -> pa.Schema:

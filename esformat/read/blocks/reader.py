@@ -101,6 +101,8 @@ class Reader(Opened):
         self.use(source.name, self._tables.shelf, self._blocks.shelf, local(), _threads)
         tail = _Tail(source)
         self.table: dict[Key, BlockHandle] = tail.table
+        self.opening_bytes = self.size - tail.trailer.opening_offset
+        """What opening read: the footer and the blocks before it, compressed."""
         self.metadata = Metadata.decode(tail.block(self.table[BlockKind.METADATA, 0, 0], BlockKind.METADATA))
         if self.metadata.statistics is None:
             raise CorruptSegmentError(

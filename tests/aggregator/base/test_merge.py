@@ -19,8 +19,8 @@ sources_of_rows = st.lists(st.lists(st.lists(st.integers(0, 6), max_size=4), max
 
 
 @examples(150)
-@given(sources_of_rows, st.booleans(), st.booleans())
-def test_any_sources(drawn, reverse, sparing):
+@given(sources_of_rows, st.booleans(), st.sampled_from([{}, {"sparing": True}, {"ahead": True}]))
+def test_any_sources(drawn, reverse, how):
     """By time, ties by partition and record index, whatever batches the rows come in; reverse is the exact mirror."""
     sources, expected = [], []
     for partition, batches in enumerate(drawn):
@@ -33,7 +33,7 @@ def test_any_sources(drawn, reverse, sparing):
             first = next(rows for rows in cut if rows)[0][0]
             parts = [batch(rows) for rows in cut if rows]
             sources.append(Source(~first if reverse else first, partition, lambda parts=parts: iter(parts)))
-    merged = merge(sources, by="timestamp", reverse=reverse, sparing=sparing)
+    merged = merge(sources, by="timestamp", reverse=reverse, **how)
     found = [tuple(row.values()) for one in merged for row in one.to_pylist()]
     assert found == [(time, index) for time, _, index in sorted(expected, reverse=reverse)]
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from breaking_proxy import BreakingProxy, Fate
 from browsing import saved
 from effort import long
 
@@ -398,6 +399,16 @@ def test_hostile_contents_are_text(tab, web):
     ]
 
 
+def test_values_that_look_like_others(tab, server):
+    """A field under the name that bytes are sent by, and a space like the tags of a stream, are shown as they are."""
+    parts = [{"base64": "no bytes!"}, {"base64": "YWJj"}]
+    server.catalog.create_topic("parts").append(
+        pa.table({"space": ["a", '{a="\\Uffffffff"}'], "timestamp": [1, 2], "part": parts})
+    )
+    tab.explore(topic="parts")
+    assert [row.split("\n")[-1] for row in tab.rows()] == ["partabc", 'part{"base64":"no bytes!"}']
+
+
 def test_questions_of_a_new_user(tab, server):
     """Who did most yesterday, what she did last, how many refunds there were in an hour, what retention has left."""
     midnight = int(datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()) * 1_000_000
@@ -610,5 +621,36 @@ def test_keys(tab):
     page.keyboard.press("Escape")
     page.keyboard.press("?")
     page.get_by_role("dialog").get_by_text("next event").wait_for()
+    page.keyboard.press("g")  # of the page behind it
+    page.keyboard.press("?")
+    assert page.get_by_role("dialog").count() == 1
     page.keyboard.press("Escape")
     assert page.get_by_role("dialog").count() == 0
+    assert "explore" in page.evaluate("location.hash")
+
+
+def test_an_answer_that_breaks_off(tab_of, server):
+    """It says that the server cannot be reached, and the same question has its answer when that is over."""
+    fates = [Fate()]
+    with BreakingProxy(server.url, lambda _: fates[-1]) as proxy:
+
+        def breaking(fate):
+            fates.append(fate)
+            proxy.cut()
+
+        tab = tab_of(proxy.url)
+        tab.expected |= {0, 404}
+        page = tab.explore(topic="clicks", space="nobody")
+        breaking(Fate(down_bytes=1_500))  # less than 200 rows
+        tab.explore(topic="clicks")
+        page.get_by_text("The server cannot be reached.").wait_for()
+        breaking(Fate())
+        page.get_by_role("button", name="Search").click()
+        page.locator(".row-head").first.wait_for()
+        breaking(Fate(down_bytes=0))
+        tab.open("topic/%zz")
+        page.get_by_text("The server cannot be reached.").wait_for()
+        breaking(Fate())
+        page.get_by_role("button", name="Try again").click()
+        page.get_by_text("no topic").wait_for()
+        tab.leave()

@@ -165,7 +165,10 @@ def test_tail_goes_on_where_it_was(shop):
         assert answer.headers["content-type"].startswith("text/event-stream")
         lines = answer.iter_lines()
         assert next(lines) == ": listening"
-        write(catalog, [20, 21, 22])
+        start = next(lines).removeprefix("id: ")
+    write(catalog, [20, 21, 22])
+    with web.stream("GET", "/v1/tail", params={"query": ALL}, headers={"last-event-id": start}) as answer:
+        lines = answer.iter_lines()
         coming = events(lines)
         assert [next(coming)[1] for _ in range(2)] == ["m20", "m21"]
         last, _ = next(coming)

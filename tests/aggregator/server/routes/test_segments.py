@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import httpx
 import pyarrow as pa
 import pytest
 from clicks import click_table
-from served import served
+from served import ANY_PORT, served
 
+import aggregator
+from aggregator.server import RunningServer, Settings
 from esformat.parts import anatomy
 
 PATH = "/v1/topics/clicks/segments"
@@ -66,6 +70,28 @@ def test_what_columns_hold(server, web):
     server.catalog._backend.scheduler.stop()
     odd.erase("u")
     assert web.get(path).status_code == 409
+
+
+@pytest.mark.usefixtures("unshipped")
+def test_segments_that_lie_in_the_store_alone(tmp_path):
+    """They answer as their files did."""
+    settings = replace(Settings(), http=replace(Settings().http, bind=ANY_PORT))
+    with (
+        aggregator.open(tmp_path / "data", store=(tmp_path / "bucket").as_uri()) as catalog,
+        RunningServer(catalog, settings) as server, httpx.Client(base_url=server.url, timeout=60) as web,
+    ):  # fmt: skip
+        topic = catalog.create_topic("clicks", indexes=["type"])
+        topic.append(click_table(1_000))
+        catalog.seal("clicks")
+        (segment,) = topic.segments()
+        paths = [f"{PATH}/{segment['segment']}", f"{PATH}/{segment['segment']}/columns"]
+        before = [web.get(path).json() for path in paths]
+        catalog.store.push()
+        catalog.store.evict(keep_local={"bytes": 0})
+        assert not list((tmp_path / "data" / "segments").glob("*/*.esdb"))
+        after = [web.get(path).json() for path in paths]
+        assert [{**each, "file": ""} for each in after] == [{**each, "file": ""} for each in before]
+        assert web.post(f"{paths[0]}/verify").json()["ok"]
 
 
 def test_verification(server, web):

@@ -36,6 +36,7 @@ def small():
     """A table that grows and is cleaned up after a few segments."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segment_table, "_FIRST_CAPACITY", 4)
+        patch.setattr(segment_table, "FEW_SPACES", 2)
         yield
 
 
@@ -73,8 +74,10 @@ def test_selection(data):
         views.append((table.view(), list(there.values())))
         assert len(table) == len(there)
         assert all(number in table for number in there)
-    bounds = data.draw(BOUNDS)
+    bounds, ends = data.draw(BOUNDS), data.draw(st.dictionaries(KEYS, st.integers(0, 21), max_size=12))
+    asked = [Bounds(space=space, partition=2, end_index=end) for space, end in ends.items()]
     for view, expected in views:
+        assert list(view.holding(2, ends)) == [info for info in expected if any(overlaps(info, each) for each in asked)]
         assert list(view) == expected
         assert len(view) == len(expected)
         assert view.select(bounds) == [info for info in expected if overlaps(info, bounds)]
@@ -100,8 +103,12 @@ def test_segments_without_the_space_are_passed_over():
         found = view.select(Bounds(space=b"customer-%03d-7" % number))
         assert infos[number] in found
         assert unsigned in found
+        ends = {b"customer-%03d-7" % number: 9, **{b"b%d" % other: 9 for other in range(number % 40)}}
+        assert set(found) <= set(view.holding(1, ends))
         chosen += len(found) - 2
     assert chosen < 200 * 200 / 100
+    everywhere = {b"customer-%03d-%d" % (number, place): 1 for number in range(200) for place in range(7, 20)}
+    assert list(view.holding(1, everywhere)) == [*infos, unsigned]
 
 
 @given(st.lists(st.binary(max_size=12), max_size=MAX_SPACES))

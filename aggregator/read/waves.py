@@ -1,0 +1,112 @@
+"""Reading by time where many segments overlap: one stretch of time after another, in the order of the answer.
+
+A wave opens only segments, and reads only blocks, with times in it. The newest 200 events of a thousand segments that
+all span a day lie in a few seconds; and what is held to be put into order is one wave's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from aggregator.model import SegmentInfo
+
+CROWD = 16
+"""Where no more segments overlap at any time, they are read side by side."""
+WAVE_BYTES = 128 << 20
+"""About so much of the events of one wave is held; a guess, from the sizes of the files."""
+UNPACKED = 4
+"""Rows take about so many times as much memory as on disk: a guess."""
+LEAST_ROWS = 1 << 10
+"""A wave may have so many rows, however large they are."""
+FEW_ROWS = 16
+"""No wave is meant to have fewer."""
+MARGIN = 1.1
+"""A wave is meant to have so many times the rows that are wanted: times are not as even as they are taken to be."""
+GROWTH = 64
+"""A wave is meant to have so many times the rows of the one before at most."""
+Span = tuple[int | None, int | None]
+Read = Callable[[int | None, int | None, bool], Iterator[pa.RecordBatch]]
+"""Gives what lies between two times in µs, in order, and is told whether that is one wave."""
+
+
+class _Expected:
+    """How many events of some segments come before a time, as if each had its own evenly over its span."""
+
+    def __init__(self, segments: Sequence[SegmentInfo]) -> None:
+        facts = np.array([(info.min_timestamp, info.max_timestamp, info.rows) for info in segments], np.float64)
+        low, high, rows = facts.T
+        spans = np.array([(low, low + 1, np.minimum(1, rows)), (high, high + 1, np.minimum(1, np.maximum(0, rows - 1))),
+                          (low + 1, high, np.maximum(0, rows - 2))])  # fmt: skip
+        begin, end, held = (spans[:, part].ravel() for part in range(3))
+        self.times, places = np.unique(np.concatenate([begin, end]), return_inverse=True)
+        rates = held / np.maximum(1, end - begin)
+        slopes = np.cumsum(np.bincount(places, np.concatenate([rates, -rates])))[:-1]
+        self.counts = np.concatenate([[0.0], np.cumsum(np.maximum(0, slopes) * np.diff(self.times))])
+        ends = np.concatenate([low, high + 1])
+        order = np.argsort(ends, kind="stable")
+        self.crowd = int(np.cumsum(np.where(order < len(low), 1, -1)).max())
+        """So many segments overlap where most do."""
+
+    def before(self, time: int) -> float:
+        """How many events come before a time."""
+        return float(np.interp(time, self.times, self.counts))
+
+    def time(self, count: float) -> int:
+        """The time before which so many events come."""
+        return int(np.interp(count, self.counts, self.times))
+
+
+def in_waves(
+    segments: Sequence[SegmentInfo],
+    span: Span,
+    limit: int | None,
+    read: Read,
+    *,
+    reverse: bool,
+) -> Iterator[pa.RecordBatch]:
+    """What `read` gives of all times of `span`, start and end in µs: at once, or in waves where segments overlap.
+
+    segments: all that have times in the span. limit: about so many rows will be taken. reverse: the newest first.
+    """
+    expected = _Expected(segments) if len(segments) > CROWD else None
+    if expected is None or expected.crowd <= CROWD:
+        return read(*span, False)
+    size_bytes, rows = sum(info.size_bytes for info in segments), sum(info.rows for info in segments)
+    most = max(LEAST_ROWS, WAVE_BYTES * rows // (UNPACKED * max(1, size_bytes)))
+    return _waves(expected, span, limit, most, read, reverse=reverse)
+
+
+def _waves(
+    expected: _Expected,
+    span: Span,
+    limit: int | None,
+    most: int,
+    read: Read,
+    *,
+    reverse: bool,
+) -> Iterator[pa.RecordBatch]:
+    start, end = span
+    first = 0.0 if start is None else expected.before(start)
+    last = float(expected.counts[-1]) if end is None else expected.before(end)
+    rows, wanted = most if limit is None else min(most, int(limit * MARGIN) + FEW_ROWS), limit
+    while last - first > rows:
+        edge = expected.time(last - rows if reverse else first + rows)
+        if (start is not None and edge <= start) or (end is not None and edge >= end):
+            rows *= 2  # as many events have one time
+            continue
+        found = 0
+        for batch in read(edge, end, True) if reverse else read(start, edge, True):
+            found += len(batch)
+            yield batch
+        if reverse:
+            end, last = edge, last - rows
+        else:
+            start, first = edge, first + rows
+        if wanted is not None:
+            wanted = max(0, wanted - found)
+            need = GROWTH * rows if not found else int(MARGIN * rows * wanted / found) + FEW_ROWS
+            rows = min(most, need, GROWTH * rows)
+    yield from read(start, end, True)

@@ -1,0 +1,82 @@
+"""Many segments that overlap in time: what is read one by one, of few of them where few rows are wanted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import aggregator
+from aggregator.base.allowance import Allowance
+from aggregator.policy import Tuning
+from aggregator.read import waves
+
+SEGMENTS, ROWS = 24, 200
+SPAN = SEGMENTS * ROWS
+UNMERGED = Tuning(fan_in=1 << 30)
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory):
+    """Segments that each span nearly all of the time; some events not sealed, one segment long before all others."""
+    rng = np.random.default_rng(3)
+    with aggregator.open(tmp_path_factory.mktemp("waves") / "c", durability="none", tuning=UNMERGED) as made:
+        topic = made.create_topic("clicks", indexes=["type"], roll={"rows": 10**6})
+        for number in range(SEGMENTS + 2):
+            times = rng.integers(0, SPAN, ROWS) - (5 * SPAN if number == SEGMENTS else 0)
+            spaces, kinds = rng.integers(0, 9, ROWS), rng.integers(0, 4, ROWS)
+            topic.append(
+                pa.table({
+                    "space": [f"s{n}" for n in spaces], "timestamp": pa.array(times),
+                    "data": [rng.bytes(100) for _ in range(ROWS)], "type": [f"t{n}" for n in kinds],
+                }),
+                partition=str(number % 2),
+            )  # fmt: skip
+            if number <= SEGMENTS:
+                made.seal("clicks")
+        yield made
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("most", [512 << 10, 128 << 20], ids=["many waves", "one"])
+def test_as_all_at_once(catalog, monkeypatch, reverse, most):
+    """Waves give what reading side by side gives, of any part of the time, ties and all."""
+    topic = catalog.topic("clicks")
+    spans = [{}, {"start": 100}, {"end": SPAN // 2}, {"start": 1000, "end": 1001}, {"start": -SPAN, "end": 40}]
+    select = "SELECT FROM topic = clicks WHERE type = t1"
+    for span in spans:
+        monkeypatch.setattr(waves, "CROWD", 1000)
+        whole = topic.scan(reverse=reverse, **span).to_table()
+        chosen = catalog.query(select, **span).to_table()
+        monkeypatch.setattr(waves, "CROWD", 16)
+        monkeypatch.setattr(waves, "WAVE_BYTES", most)
+        monkeypatch.setattr(waves, "LEAST_ROWS", 8)
+        assert topic.scan(reverse=reverse, **span).to_table() == whole
+        assert catalog.query(select, **span).to_table() == chosen
+        for limit in (1, 300):
+            assert topic.scan(reverse=reverse, limit=limit, **span).to_table() == whole.slice(0, limit)
+        newest = catalog.query(f"{select} ORDER BY ts DESC LIMIT 50", **span).to_table()
+        assert newest == chosen.take(np.arange(len(chosen))[::-1][:50])
+
+
+def test_newest_of_few_segments(tmp_path):
+    """The newest rows are read of those segments that can hold them."""
+    with aggregator.open(tmp_path / "c", durability="none", tuning=UNMERGED) as catalog:
+        topic = catalog.create_topic("clicks", roll={"rows": 10**6})
+        for number in range(40):
+            times = np.arange(100) * 40 + number
+            topic.append(pa.table({"space": [f"s{n % 7}" for n in range(100)], "timestamp": times}))
+            catalog.seal("clicks")
+    with aggregator.open(tmp_path / "c", read_only=True) as catalog:
+        found = catalog.topic("clicks").scan(reverse=True, limit=8)
+        assert pa.compute.cast(found.to_table()["timestamp"], pa.int64()).to_pylist() == list(range(3999, 3991, -1))
+        assert len(found._pool._open) < 30
+
+
+def test_memory(catalog, monkeypatch):
+    """What overlaps is not held all at once."""
+    monkeypatch.setattr(waves, "WAVE_BYTES", 64 << 10)
+    monkeypatch.setattr(waves, "LEAST_ROWS", 8)
+    with Allowance(memory_bytes=400_000):
+        rows = sum(map(len, catalog.topic("clicks").scan().batches()))
+    assert rows == (SEGMENTS + 2) * ROWS
