@@ -25,6 +25,7 @@ from aggregator.storage.store.shipped import (
     Announced,
     LogObject,
     log_name,
+    log_sequence,
     manifest_sequence,
     unpacked,
 )
@@ -172,7 +173,7 @@ class Mirror:
         before = self.at.sequence
         if self._until_us is None and self._begin_from_copy_behind():
             return True
-        following = min(int(each.name.rpartition("/")[2]) for each in self._store.list(LOG, after=log_name(before)))
+        following = min(log_sequence(each.name) for each in self._store.list(LOG, after=log_name(before)))
         self.at.sequence = following
         self._read_on()
         if self.at.sequence == following:  # it came later than what is wanted

@@ -153,6 +153,7 @@ def take_over(mirror: Mirror, layout: Layout, store: Store, seen: Seen, lease_s:
     lease = take(store, seen, terms)
     while True:
         mirror.poll()
+        mirror.read_over_gaps()  # else a fence could take the place of an object that went before it was read
         if fence_at(store, mirror.at.sequence, terms, mirror.at.shipped_us, mirror.at.position) is not None:
             break
     if mirror.at.announced is None:

@@ -71,7 +71,7 @@ def cut_off(catalog: Catalog) -> None:
     shipper.stop()
     for thread in shipper._threads:
         thread.join()
-    shipper._closing = False
+    shipper._closing = shipper._resting = False
 
 
 @pytest.mark.parametrize("durability", ["store", "fsync"])
@@ -85,6 +85,7 @@ def test_an_old_writer_changes_nothing(tmp_path: Path, address: str, durability:
     with taken_over(address, tmp_path / "new", durability=durability) as new:
         assert numbers(new) == list(range(10))
         before = stored(address)
+        old._backend.shipper.start(old._backend)  # it goes on
         for first in (10, 20):
             with pytest.raises(FencedError, match="taken this catalog over"):
                 topic.append(events(first))

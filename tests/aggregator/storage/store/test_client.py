@@ -67,6 +67,16 @@ def test_a_large_file_is_put_in_parts(store: Store, tmp_path: Path):
     assert store.get("segments/2") == b""
 
 
+def test_a_large_object_may_take_long(s3: S3Endpoint, bucket: str, tmp_path: Path):
+    """Longer than one request may: each piece is one of its own."""
+    path = tmp_path / "large"
+    path.write_bytes(bytes(range(256)) * (3 * PART_BYTES // 256))
+    Store(f"s3://{bucket}").put_file("segments/1", path)
+    with BreakingProxy(s3.url, lambda number: Fate(delay_s=0.003)) as proxy:  # 20 MB/s: more than a second in all
+        store = Store(f"s3://{bucket}", settings={"endpoint": proxy.url}, timeout_s=1, patience_s=2)
+        assert b"".join(store.stream("segments/1")) == path.read_bytes()
+
+
 def test_an_object_is_created_once(store: Store):
     """Another one is refused; the same bytes again are the same put."""
     etag = store.put("log/1", b"one", create=True)
