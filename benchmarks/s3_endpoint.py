@@ -1,7 +1,8 @@
 """A real S3 endpoint on this machine: moto's server, with a log of every request, added latency and failures to order.
 
-Counted is what arrives over HTTP, whoever sent it. In a process of its own (`python -m benchmarks.s3_endpoint`) it
-serves until its standard input is closed, and answers `GET /_log` with the requests since the last time.
+`AGGREGATOR_S3`: the address of another S3 server, to which requests are passed on instead. Counted is what arrives over
+HTTP, whoever sent it. In a process of its own (`python -m benchmarks.s3_endpoint`) it serves until its standard input
+is closed, and answers `GET /_log` with the requests since the last time.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import argparse
 import functools
 import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from http.client import HTTPConnection
 from threading import Lock, Thread
 from typing import Any
 
@@ -48,7 +51,8 @@ class S3Endpoint:
     """The server, in threads of this process."""
 
     def __init__(self) -> None:
-        self._moto = DomainDispatcherApplication(create_backend_app)
+        behind = os.environ.get("AGGREGATOR_S3")
+        self._app = DomainDispatcherApplication(create_backend_app) if behind is None else _passing_on(behind)
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
         self._thread = Thread(target=self._server.serve_forever, daemon=True)
         self._lock = Lock()
@@ -94,7 +98,7 @@ class S3Endpoint:
             start_response(f"{status} Refused", [("Content-Length", "0")])
             answer: Iterable[bytes] = []
         else:
-            answer = list(self._moto(environ, start_response))
+            answer = list(self._app(environ, start_response))
         request = Request(method, path, query, _range(environ.get("HTTP_RANGE")), began, time.monotonic())
         with self._lock:
             self._requests.append(request)
@@ -113,6 +117,23 @@ class S3Endpoint:
         requests: list[Request] = []
         yield requests
         requests += self.take_requests()
+
+
+def _passing_on(url: str) -> Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]:
+    """An application that asks the server at `url`, with the headers as they came: they are signed."""
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        headers = {name[5:].replace("_", "-"): value for name, value in environ.items() if name.startswith("HTTP_")}
+        headers |= {"Content-Type": environ["CONTENT_TYPE"]} if environ.get("CONTENT_TYPE") else {}
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        connection = HTTPConnection(url.removeprefix("http://"))
+        with closing(connection):
+            connection.request(environ["REQUEST_METHOD"], environ["REQUEST_URI"], body, headers)
+            found = connection.getresponse()
+            start_response(f"{found.status} {found.reason}", found.getheaders())
+            return [found.read()]
+
+    return answer
 
 
 def _range(header: str | None) -> tuple[int, int] | None:
