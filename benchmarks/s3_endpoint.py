@@ -12,14 +12,17 @@ import functools
 import json
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from http.client import HTTPConnection
+from io import BytesIO
 from threading import Lock, Thread
 from typing import Any
+from xml.sax.saxutils import unescape
 
 import boto3
 from botocore.config import Config
@@ -58,6 +61,9 @@ class S3Endpoint:
         self._lock = Lock()
         self._requests: list[Request] = []
         self.latency_seconds = 0.0
+        self.listed_late_seconds = 0.0
+        """For so long a list does not show what was put."""
+        self._put: dict[str, float] = {}  # by address of the object
         self.refuse: Callable[[str, str, str], int | None] = lambda method, path, query: None
         """Asked about every request: the status to refuse it with."""
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -91,18 +97,40 @@ class S3Endpoint:
             start_response("200 OK", [("Content-Type", "application/json")])
             return [json.dumps([asdict(request) for request in self.take_requests()]).encode()]
         began = time.monotonic()
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        body = environ["wsgi.input"].read(length)
+        environ["wsgi.input"] = BytesIO(body)
         time.sleep(self.latency_seconds)
-        status = self.refuse(method, path, query)
+        status = self.refuse(method, path, query) if len(body) == length else 400  # moto would store what came
         if status is not None:
-            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             start_response(f"{status} Refused", [("Content-Length", "0")])
             answer: Iterable[bytes] = []
         else:
-            answer = list(self._app(environ, start_response))
+            answer = self._listed_late(environ, start_response) if "list-type=2" in query else None
+            answer = list(self._app(environ, start_response)) if answer is None else answer
+            self._put[path] = time.monotonic() if method == "PUT" else 0.0
         request = Request(method, path, query, _range(environ.get("HTTP_RANGE")), began, time.monotonic())
         with self._lock:
             self._requests.append(request)
         return answer
+
+    def _listed_late(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes] | None:
+        """A list without what came just now; None where lists show everything."""
+        if not self.listed_late_seconds:
+            return None
+        told: list[Any] = []
+        whole = b"".join(self._app(environ, lambda *given: told.extend(given)))
+        before, bucket = time.monotonic() - self.listed_late_seconds, environ["PATH_INFO"].strip("/")
+
+        def shown(found: re.Match[bytes]) -> bytes:
+            put = self._put.get(f"/{bucket}/{unescape(found[1].decode())}", 0.0)
+            return found[0] if put < before else b""
+
+        shorter = re.sub(rb"<Contents>\s*<Key>([^<]*)</Key>.*?</Contents>", shown, whole, flags=re.DOTALL)
+        status, headers = told[:2]
+        kept = [(name, value) for name, value in headers if name.lower() != "content-length"]
+        start_response(status, [*kept, ("Content-Length", str(len(shorter)))])
+        return [shorter]
 
     def take_requests(self) -> list[Request]:
         """The requests since the last time, in the order in which they were answered."""
