@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aggregator.base.forked import Owner
 from aggregator.base.memory_budget import Budget
@@ -439,6 +439,10 @@ class WriterEngine:
         self.owner.check()
         if self._closed:
             raise ClosedError("the catalog is closed", path=str(self.layout.root), hint="open it again")
+
+    def shipping(self) -> dict[str, Any] | None:
+        """How far the store is behind, as JSON values; None without one."""
+        return None if self.shipper is None else self.shipper.facts()
 
     def problems(self) -> list[Problem]:
         """What was found wrong, oldest first."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Condition, Lock, RLock, Thread
-from typing import Protocol
+from typing import Any, Protocol
 
 from aggregator.engine.seal.quarantine_file import batch_path
 from aggregator.engine.shipping.attached import Attached, read_object
@@ -92,6 +92,7 @@ class Shipper:
         self._facts = 0  # the last of them that neither segments nor log tell
         self._resting = False
         self._next_copy = 0.0
+        self._whole_at = time.monotonic()  # when the store had all that was acknowledged, as far as is known
         self._next_tidy = time.monotonic() + TIDY_S
         self._kept = Kept(settings.history_us / 1e6)
         self._lost: set[str] = set()  # files that the manifest names and that are not there
@@ -168,7 +169,21 @@ class Shipper:
 
     def ship(self) -> None:
         """Bring to the store what was acknowledged so far. Raises FencedError, StoreError, OSError."""
+        began = time.monotonic()
         self._ship_to(self._catalog.log.end)
+        self._whole_at = max(self._whole_at, began)
+
+    def facts(self) -> dict[str, Any]:
+        """How far the store is behind, and whose the catalog is: JSON values. `lag_seconds`: since when something is
+        missing there that was acknowledged, at most; what would be lost with the machine is that old.
+        """
+        lag, terms = max(0, self._catalog.log.end - self._shipped), self.lease.terms
+        return {
+            "lag_bytes": lag, "lag_seconds": round(time.monotonic() - self._whole_at, 3) if lag else 0.0,
+            "shipped_us": self._shipped_us, "changes_waiting": self._noted - self._published, "epoch": terms.epoch,
+            "lease_seconds": round(max(0.0, self.lease.left_s), 3), "fenced": self._failure is not None,
+            "trouble": str(self._failure) if self._failure is not None else self.trouble,
+        }  # fmt: skip
 
     def _ship_to(self, end: int, manifest: Announced | None = None, *, whole: bool = False) -> None:
         """Up to a position of the log; manifest: announced with the last of it."""

@@ -222,3 +222,24 @@ def test_a_standby_survives_what_nobody_thought_of(tmp_path: Path, address: str)
     standby.call_when_free(again.set)
     assert again.wait(30)
     assert standby.take_over()
+
+
+def test_how_far_the_store_is_behind(tmp_path: Path, s3: S3Endpoint, bucket: str):
+    """In bytes and seconds, with what is wrong; nothing where it has all."""
+    address = f"s3://{bucket}/c"
+    with aggregator.open(tmp_path / "a", store=address, ship_interval="50ms", lease="1h") as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(events(0))
+        until(lambda: catalog.stats()["store"]["shipping"]["lag_bytes"] == 0)
+        s3.refuse = lambda method, path, query: 403
+        topic.append(events(10))
+        until(lambda: catalog.stats()["store"]["shipping"]["trouble"] is not None)
+        time.sleep(0.2)
+        found = catalog.stats()["store"]["shipping"]
+        assert found["lag_bytes"] > 0
+        assert 0.2 < found["lag_seconds"] < 60
+        assert (found["epoch"], found["fenced"]) == (1, False)
+        s3.refuse = lambda method, path, query: None
+        until(lambda: catalog.stats()["store"]["shipping"]["lag_seconds"] == 0)
+    with aggregator.open(address, read_only=True) as reader:
+        assert reader.stats()["store"]["shipping"]["shipped_us"] > found["shipped_us"]
