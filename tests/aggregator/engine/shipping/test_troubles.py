@@ -243,3 +243,28 @@ def test_how_far_the_store_is_behind(tmp_path: Path, s3: S3Endpoint, bucket: str
         until(lambda: catalog.stats()["store"]["shipping"]["lag_seconds"] == 0)
     with aggregator.open(address, read_only=True) as reader:
         assert reader.stats()["store"]["shipping"]["shipped_us"] > found["shipped_us"]
+
+
+def test_a_reader_that_comes_while_much_is_put(tmp_path: Path, s3: S3Endpoint, bucket: str):
+    """Into a far store, an object after the other: it reads them quicker than they are put, and gets to the end."""
+    address, stop = f"s3://{bucket}/c", threading.Event()
+    with aggregator.open(tmp_path / "a", store=address, durability="store", ship_interval="1h", lease="1h") as catalog:
+        topic = catalog.create_topic("t")
+        for number in range(40):
+            topic.append(events(number, 1))
+
+        def append() -> None:
+            while not stop.is_set():
+                topic.append(events(0, 1))
+
+        s3.latency_seconds = 0.05
+        thread = threading.Thread(target=append)
+        thread.start()
+        try:
+            began = time.monotonic()
+            assert len(seen_anywhere(address)) > 40
+            assert time.monotonic() - began < 20
+        finally:
+            stop.set()
+            thread.join(60)
+            s3.latency_seconds = 0.0

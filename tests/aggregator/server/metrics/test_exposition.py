@@ -279,7 +279,7 @@ def known(page):
     """The names of all samples, and the labels of each."""
     found = {"up": {"job", "instance"}}
     found |= {name: {"instance"} for _, name, _, _ in module._of_follower(Following("http://a").lag(0))}
-    stored = dict.fromkeys(("arrived", "waiting", "let_go", "leaving"), {"segments": 0, "bytes": 0})
+    stored = {key: {"segments": 0, "bytes": 0} for key in ("arrived", "waiting", "let_go", "leaving")}
     stored |= {"cache": {"bytes": 0, "hits": 0, "misses": 0}, "requests": {}, "shipping": None}
     for family in [*module._of_store(stored), *text_string_to_metric_families(page)]:
         for sample in family.samples:
