@@ -292,20 +292,28 @@ class Shipper:
                 if time.monotonic() > give_up and (self._resting or not self._in_store):
                     break
                 self._condition.wait(_PAUSE_S)
-        if self._published < wanted and (self._in_store or self._failure is not None):
-            self._publish_now()
+        if self._published < wanted:
+            self._settle()
 
-    def _publish_now(self) -> None:
-        """Try once more: the threads end."""
-        try:
-            self.announce()
-        except LogFailedError:
-            raise
-        except (EsdbError, OSError) as error:
-            raise LogFailedError(
-                f"the catalog was closed while its store was of no use: {error}", path=self._store.address,
-                hint="whether the change is kept, the next opening decides: make it again",
-            ) from None  # fmt: skip
+    def _settle(self) -> None:
+        """Return where a change may be told of that is not in the store: another writer must not have taken over."""
+        while True:
+            try:
+                if self._in_store:
+                    self.announce()
+                elif self.lease.left_s <= 0:
+                    self.lease.renew()
+                return
+            except LogFailedError as error:
+                self._fail(error)
+                raise
+            except (EsdbError, OSError) as error:
+                self._tell("renew", error)
+                if self._resting or self._wait(_PAUSE_S):
+                    raise LogFailedError(
+                        f"the catalog was closed while its store was of no use: {error}", path=self._store.address,
+                        hint="whether the change is kept, the next opening decides: make it again",
+                    ) from None  # fmt: skip
 
     def announce(self) -> None:
         """Bring what changed to the store, if anything did. Raises as `publish`."""

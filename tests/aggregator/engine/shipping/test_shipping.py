@@ -85,7 +85,6 @@ def test_an_old_writer_changes_nothing(tmp_path: Path, address: str, durability:
     with taken_over(address, tmp_path / "new", durability=durability) as new:
         assert numbers(new) == list(range(10))
         before = stored(address)
-        old._backend.shipper.start(old._backend)  # it goes on
         for first in (10, 20):
             with pytest.raises(FencedError, match="taken this catalog over"):
                 topic.append(events(first))
