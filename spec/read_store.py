@@ -3,9 +3,9 @@
     python read_store.py DIRECTORY          every event, one JSON object a line: of each partition, by record index
     python read_store.py DIRECTORY --facts  what is there: the lease, the copy of the manifest, what both need
 
-DIRECTORY has the objects of the store under their names, as every store's own tool copies them (`aws s3 sync`). It needs
-Python, `zstandard`, `xxhash`, `pyarrow` for the batches of the log, and `read_esdb.py` beside it, and shares no code with
-`aggregator`. Where a rule is broken it raises `Corrupt`, where something is newer, `TooNew`.
+DIRECTORY has the objects of the store under their names, as each store's own tool copies them (`aws s3 sync`). It needs
+Python, `zstandard`, `xxhash`, `pyarrow` for the batches of the log, and `read_esdb.py` beside it, and shares no code
+with `aggregator`. Where a rule is broken it raises `Corrupt`, where something is newer, `TooNew`.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Store:
     def logged(self) -> Iterator[tuple[int, tuple[str, str], int, Json]]:
         """Events of the log (`log.md`, § 2): the partition, its topic and name, the record index, the event."""
         schemas = {number: json.loads(columns) for number, columns in self.rows("number, columns", "schemas")}
-        topics = {number: name for number, name in self.rows("number, name", "topics")}
+        topics = dict(self.rows("number, name", "topics"))
         names = {n: (topics[topic], name) for n, topic, name in self.rows("number, topic, name", "partitions")}
         for position, data in self.log_bytes():
             at = 0

@@ -268,3 +268,22 @@ def test_a_reader_that_comes_while_much_is_put(tmp_path: Path, s3: S3Endpoint, b
             stop.set()
             thread.join(60)
             s3.latency_seconds = 0.0
+
+
+def test_a_writer_that_was_paused_tells_of_no_change(tmp_path: Path, address: str):
+    """After another took over, though it was about to: also where changes need not be in the store to be told."""
+    old = aggregator.open(tmp_path / "old", store=address, **SOON)
+    topic = old.create_topic("t")
+    topic.append(events(0))
+    shipper = old._backend.shipper
+    until(lambda: shipper.shipped == old._backend.log.end)
+    shipper.stop()
+    for thread in shipper._threads:
+        thread.join()
+    shipper._closing = shipper._resting = False  # as when it goes on
+    standby = Standby(Store(address), Layout(tmp_path / "new"), now_us)
+    assert standby.may_take.wait(60)
+    assert standby.take_over()
+    with pytest.raises(FencedError):
+        topic.erase("s1")
+    old.close()
