@@ -474,7 +474,10 @@ class Catalog(Closing):
         if not isinstance(self._backend, WriterEngine):
             return None
         failure = self._backend.log.failure or self._backend.reserve.trouble
-        return self._backend.scheduler.problem if failure is None else str(failure)
+        if failure is not None:
+            return str(failure)
+        shipper = self._backend.shipper
+        return self._backend.scheduler.problem or (None if shipper is None else shipper.trouble)
 
     def verify(self) -> list[Problem]:
         """Read every segment file from end to end; gives the problems that the catalog knows of, new ones included.

@@ -1,7 +1,8 @@
 """A real S3 endpoint on this machine: moto's server, with a log of every request, added latency and failures to order.
 
-Counted is what arrives over HTTP, whoever sent it. In a process of its own (`python -m benchmarks.s3_endpoint`) it
-serves until its standard input is closed, and answers `GET /_log` with the requests since the last time.
+`AGGREGATOR_S3`: the address of another S3 server, to which requests are passed on instead. Counted is what arrives over
+HTTP, whoever sent it. In a process of its own (`python -m benchmarks.s3_endpoint`) it serves until its standard input
+is closed, and answers `GET /_log` with the requests since the last time.
 """
 
 from __future__ import annotations
@@ -10,13 +11,18 @@ import argparse
 import functools
 import json
 import logging
+import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from http.client import HTTPConnection
+from io import BytesIO
 from threading import Lock, Thread
 from typing import Any
+from xml.sax.saxutils import unescape
 
 import boto3
 from botocore.config import Config
@@ -48,12 +54,16 @@ class S3Endpoint:
     """The server, in threads of this process."""
 
     def __init__(self) -> None:
-        self._moto = DomainDispatcherApplication(create_backend_app)
+        behind = os.environ.get("AGGREGATOR_S3")
+        self._app = DomainDispatcherApplication(create_backend_app) if behind is None else _passing_on(behind)
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
         self._thread = Thread(target=self._server.serve_forever, daemon=True)
         self._lock = Lock()
         self._requests: list[Request] = []
         self.latency_seconds = 0.0
+        self.listed_late_seconds = 0.0
+        """For so long a list does not show what was put."""
+        self._put: dict[str, float] = {}  # by address of the object
         self.refuse: Callable[[str, str, str], int | None] = lambda method, path, query: None
         """Asked about every request: the status to refuse it with."""
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -87,18 +97,40 @@ class S3Endpoint:
             start_response("200 OK", [("Content-Type", "application/json")])
             return [json.dumps([asdict(request) for request in self.take_requests()]).encode()]
         began = time.monotonic()
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        body = environ["wsgi.input"].read(length)
+        environ["wsgi.input"] = BytesIO(body)
         time.sleep(self.latency_seconds)
-        status = self.refuse(method, path, query)
+        status = self.refuse(method, path, query) if len(body) == length else 400  # moto would store what came
         if status is not None:
-            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             start_response(f"{status} Refused", [("Content-Length", "0")])
             answer: Iterable[bytes] = []
         else:
-            answer = list(self._moto(environ, start_response))
+            answer = self._listed_late(environ, start_response) if "list-type=2" in query else None
+            answer = list(self._app(environ, start_response)) if answer is None else answer
+            self._put[path] = time.monotonic() if method == "PUT" else 0.0
         request = Request(method, path, query, _range(environ.get("HTTP_RANGE")), began, time.monotonic())
         with self._lock:
             self._requests.append(request)
         return answer
+
+    def _listed_late(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes] | None:
+        """A list without what came just now; None where lists show everything."""
+        if not self.listed_late_seconds:
+            return None
+        told: list[Any] = []
+        whole = b"".join(self._app(environ, lambda *given: told.extend(given)))
+        before, bucket = time.monotonic() - self.listed_late_seconds, environ["PATH_INFO"].strip("/")
+
+        def shown(found: re.Match[bytes]) -> bytes:
+            put = self._put.get(f"/{bucket}/{unescape(found[1].decode())}", 0.0)
+            return found[0] if put < before else b""
+
+        shorter = re.sub(rb"<Contents>\s*<Key>([^<]*)</Key>.*?</Contents>", shown, whole, flags=re.DOTALL)
+        status, headers = told[:2]
+        kept = [(name, value) for name, value in headers if name.lower() != "content-length"]
+        start_response(status, [*kept, ("Content-Length", str(len(shorter)))])
+        return [shorter]
 
     def take_requests(self) -> list[Request]:
         """The requests since the last time, in the order in which they were answered."""
@@ -113,6 +145,23 @@ class S3Endpoint:
         requests: list[Request] = []
         yield requests
         requests += self.take_requests()
+
+
+def _passing_on(url: str) -> Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]:
+    """An application that asks the server at `url`, with the headers as they came: they are signed."""
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        headers = {name[5:].replace("_", "-"): value for name, value in environ.items() if name.startswith("HTTP_")}
+        headers |= {"Content-Type": environ["CONTENT_TYPE"]} if environ.get("CONTENT_TYPE") else {}
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        connection = HTTPConnection(url.removeprefix("http://"))
+        with closing(connection):
+            connection.request(environ["REQUEST_METHOD"], environ["REQUEST_URI"], body, headers)
+            found = connection.getresponse()
+            start_response(f"{found.status} {found.reason}", found.getheaders())
+            return [found.read()]
+
+    return answer
 
 
 def _range(header: str | None) -> tuple[int, int] | None:

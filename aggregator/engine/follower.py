@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from threading import Lock
+from typing import Any
 
 from aggregator.base.forked import Owner
 from aggregator.engine.recovery.replay import Replay
@@ -124,6 +125,10 @@ class ReaderEngine:
                 hint=RECOVER,
             )
         return contents
+
+    def shipping(self) -> dict[str, Any] | None:
+        """What is known of the writer's store, as JSON values; None where that is nothing."""
+        return None
 
     def problems(self) -> list[Problem]:
         """What the writer found wrong, oldest first, and what is wrong with a log that nobody writes to."""

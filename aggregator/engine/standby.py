@@ -16,6 +16,7 @@ from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.store_note import read_note
 from aggregator.storage.store.client import Store
 from aggregator.storage.store.lease import LeaseWatch, Seen, fenced, look
+from aggregator.storage.store.objects import open_store
 from esformat import EsdbError
 
 logger = logging.getLogger("aggregator")
@@ -46,16 +47,17 @@ class Standby:
         """The directory is empty, or followed that store before. Raises CatalogNotFoundError, InvalidRequestError,
         StoreError, OSError.
         """
-        self._store, self._layout = store, layout
         seen = look(store)
         if seen is None:
             raise CatalogNotFoundError("no catalog found", path=store.address)
         self.lease_s = seen.terms.length_s
+        self._layout, self._store = layout, open_store(store.address, self.lease_s)
         begin_following(layout, store)
-        self.backend = StoreReaderEngine(store, layout, clock, durable=True)
-        self._watch = LeaseWatch(store)
+        self.backend = StoreReaderEngine(self._store, layout, clock, durable=True)
+        self._watch = LeaseWatch(self._store)
         self._ending = Event()
         self._lock = Lock()
+        self._when_free: list[Callable[[], None]] = []
         self._seen: Seen | None = None
         self.may_take = Event()
         """Set when the lease may be taken."""
@@ -68,8 +70,11 @@ class Standby:
                 self._look()
             except (EsdbError, OSError) as error:
                 logger.warning("following %s failed, and will be tried again: %s", self._store.address, error)
+            except Exception:  # without this thread nobody would take over
+                logger.exception("following %s failed, and will be tried again", self._store.address)
             if self.may_take.is_set() or self._ending.wait(self.lease_s / LOOKS):
-                return
+                break
+        self._tell_when_free()
 
     def _look(self) -> None:
         free = self._watch.look()
@@ -85,13 +90,17 @@ class Standby:
 
     def call_when_free(self, act: Callable[[], None]) -> None:
         """Call something when the lease may be taken, from another thread."""
+        with self._lock:
+            self._when_free.append(act)
+        if self.may_take.is_set():
+            self._tell_when_free()
 
-        def wait() -> None:
-            self.may_take.wait()
-            if not self._ending.is_set():
-                act()
-
-        Thread(target=wait, name="aggregator-standby-waiting", daemon=True).start()
+    def _tell_when_free(self) -> None:
+        with self._lock:
+            acts, self._when_free = self._when_free, []
+        if self.may_take.is_set() and not self._ending.is_set():
+            for act in acts:
+                Thread(target=act, name="aggregator-standby-free", daemon=True).start()
 
     def take_over(self) -> bool:
         """Make the directory the writer's, when `may_take` is set; nothing reads `backend` any more. False where

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.shipping.mirror import Mirror
@@ -59,6 +60,11 @@ class StoreReaderEngine(ReaderEngine):
 
     def _make_objects(self) -> Objects:
         return Objects(lambda: StoreSettings(self._store.address), self.layout.cache, read_only=False)
+
+    def shipping(self) -> dict[str, Any] | None:
+        """When the newest came there that was read, and in which epoch."""
+        at = self.mirror.at
+        return {"shipped_us": at.shipped_us, "epoch": at.epoch}
 
     def problems(self) -> list[Problem]:
         """What the writer found wrong, and what is wrong with the store."""

@@ -42,6 +42,7 @@ def store_stats(backend: Backend) -> Facts | None:
             "bytes": cache.size_bytes, "hits": cache.hits, "misses": cache.misses, "trouble": cache.trouble
         }  # fmt: skip
         facts["requests"] = asdict(backend.objects.store.traffic)
+    facts["shipping"] = backend.shipping()
     if isinstance(backend, WriterEngine):
         tier = backend.upkeep.tier
         facts["since_open"] = {"segments": tier.pushed, "bytes": tier.pushed_bytes, "failures": tier.failures}

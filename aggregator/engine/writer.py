@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aggregator.base.forked import Owner
 from aggregator.base.memory_budget import Budget
@@ -53,7 +53,7 @@ from aggregator.storage.parts import Storage
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import CatalogState, Snapshot, Topic
 from aggregator.storage.state.streams import StreamIndex
-from aggregator.storage.store.objects import Objects, object_name, open_store, segment_sizes
+from aggregator.storage.store.objects import Objects, open_store
 from esformat import ClosedError, EsdbError
 
 if TYPE_CHECKING:
@@ -227,21 +227,19 @@ class WriterEngine:
 
         def note(change: int) -> None:
             noted(change)
-            shipper.note_change()
+            shipper.note_change(facts=self.manifest.has_changed)
 
         def keep_and_publish() -> None:
-            changed = self.manifest.has_changed
             keep()
-            if changed:
-                shipper.publish_changed(lease_s)
+            shipper.publish_facts(lease_s)
 
         self.manifest.note_change, self.manifest.keep_facts = note, keep_and_publish
-        shipper.push = tier.push
-        tier.kept, tier.check_mine = shipper.kept, shipper.check_mine
-        tier.announce = lambda: shipper.publish_changed(lease_s)
+        shipper.push = tier.bring
+        tier.kept, tier.check_mine, tier.announce = shipper.kept, shipper.check_mine, shipper.announce
         shipper.start(self)
         if not self.state.segment_bytes:  # else readers find it as soon as all of them are there
-            shipper.publish_changed(lease_s)
+            shipper.note_change(facts=True)
+            shipper.publish_facts(lease_s)
 
     def _settle_store(self) -> None:
         """Keep where the catalog's store is. Raises InvalidRequestError where segments lie in another one."""
@@ -251,15 +249,13 @@ class WriterEngine:
         self.objects = Objects(lambda: self.store, self.layout.cache, read_only=False)
         if self.store is None or self.store == before:
             return
-        store = self.objects.store  # if that can be one
-        if before is not None and before.address != self.store.address:
-            there = segment_sizes(store)
-            if any(there.get(object_name(each)) != each.size_bytes for each in rows.all()):
-                raise InvalidRequestError(
-                    f"segments of the catalog lie in {before.address}, and not all of them in {self.store.address}",
-                    path=str(self.layout.root),
-                    hint="copy the objects there first, with the store's own tools",
-                )
+        self.objects.store  # noqa: B018  if that can be one
+        if before is not None and before.address != self.store.address and self.objects.lacking(rows.all()):
+            raise InvalidRequestError(
+                f"segments of the catalog lie in {before.address}, and not all of them in {self.store.address}",
+                path=str(self.layout.root),
+                hint="copy the objects there first, with the store's own tools",
+            )
         rows.set_settings(self.store)
 
     def _recover(self) -> tuple[Recovered, int]:
@@ -383,6 +379,8 @@ class WriterEngine:
 
     def rest(self) -> None:
         """Stop the threads that work in the background. Appends are taken as long as there is room."""
+        if self.shipper is not None:
+            self.shipper.rest()
         self.upkeep.stop()
         self.scheduler.stop()
 
@@ -441,6 +439,10 @@ class WriterEngine:
         self.owner.check()
         if self._closed:
             raise ClosedError("the catalog is closed", path=str(self.layout.root), hint="open it again")
+
+    def shipping(self) -> dict[str, Any] | None:
+        """How far the store is behind, as JSON values; None without one."""
+        return None if self.shipper is None else self.shipper.facts()
 
     def problems(self) -> list[Problem]:
         """What was found wrong, oldest first."""

@@ -13,11 +13,12 @@ import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 import uvicorn
@@ -27,6 +28,7 @@ import aggregator
 from aggregator import Catalog, InvalidRequestError
 from aggregator.base.forked import leave_when_forked
 from aggregator.engine.writer import now_us
+from aggregator.errors import StoreError
 from aggregator.server.app import make_app
 from aggregator.server.config.address import is_loopback, split_address
 from aggregator.server.config.settings import Settings
@@ -50,7 +52,9 @@ SEALED_AT_STOP_BYTES = 8 << 20
 """A start reads so many bytes from the log in some 10 ms; a topic with more is sealed when the server stops."""
 _STANDBY_DRAIN_S = 1.0
 """What open requests get when a standby takes over."""
+_AGAIN_S = 0.5
 _log = logging.getLogger("aggregator.server")
+_T = TypeVar("_T")
 
 
 def serve(path: Path, settings: Settings) -> None:
@@ -93,19 +97,32 @@ def _follow(path: Path, settings: Settings, listeners: Sequence[socket.socket]) 
         raise InvalidRequestError("a standby needs the address of a store", hint="give it with --store")
     store, layout = Store(settings.catalog.store), Layout(path.absolute())
     hasty = replace(settings, http=replace(settings.http, drain_s=min(settings.http.drain_s, _STANDBY_DRAIN_S)))
-    while not is_writer(store, layout):
-        standby = Standby(store, layout, now_us)
+    if is_writer(store, layout):
+        return True
+    standby = Standby(store, layout, now_us)
+    while True:
         server = _Server(Catalog(standby.backend), hasty)
         check_public(settings, server.context)
         standby.call_when_free(server.stop)
         server.run(sockets=[each.dup() for each in listeners])
         server.context.close()
-        if not standby.may_take.is_set():
+        if server.was_signalled:
             standby.close()
             _log.info("stopped")
             return False
-        standby.take_over()
-    return True
+        if _patiently(standby.take_over):
+            return True
+        standby = _patiently(lambda: Standby(store, layout, now_us))
+
+
+def _patiently(ask: Callable[[], _T]) -> _T:
+    """What needs the store, also where that is of no use for a while: perhaps nobody else is there to take over."""
+    while True:
+        try:
+            return ask()
+        except StoreError as error:
+            _log.warning("taking over failed, and will be tried again: %s", error)
+            time.sleep(_AGAIN_S)
 
 
 @contextlib.contextmanager
@@ -298,6 +315,7 @@ class _Server(uvicorn.Server):
         )  # fmt: skip
         self._handshake_s = http.stall_s
         self._stopping: Callable[[], object] | None = None
+        self.was_signalled = False
         try:
             self.config.load()
         except OSError as error:  # ssl.SSLError is one
@@ -323,6 +341,7 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop at a signal."""
+        self.was_signalled = True
         super().handle_exit(sig, frame)
         self.stop()
 

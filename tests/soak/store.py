@@ -5,22 +5,25 @@
 A real S3 endpoint runs in this process; the catalogs' processes are killed with SIGKILL at one of their requests to it,
 before it is done or before they have its answer: of opening, shipping, publishing, uploading, restoring, taking over.
 In a take-over the writer is killed, paused with SIGSTOP or cut off from the store, and comes back when another one has
-written. Then somebody who comes with nothing reads the store, and it is held against what each client noted.
+written. Between them and the store there can be faults (`--faults`). Then somebody who comes with nothing reads the
+store, and it is held against what each client noted.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
 import random
+import secrets
 import shutil
 import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -38,6 +41,13 @@ MODES = ("same", "restore", "kill", "stop", "cut", "clock")
 """same: the writer is killed and opened again where it was. restore: that is killed and goes on. The others: another
 takes over from a writer that is killed, stopped, cut off, or killed by one whose clock is hours off.
 """
+FAULTS = ("none", "far", "busy", "hanging", "breaking", "late")
+"""far: the store is 50 ms away. busy: it refuses one request in ten with 503. hanging: one in thirty is answered when
+nobody waits any more. breaking: connections end after some bytes, of a question or of an answer. late: what was put is
+shown by lists half a second later.
+"""
+HANG_S = 1.5
+LATE_S = 0.5
 
 
 @dataclass
@@ -45,6 +55,7 @@ class Outcome:
     """What came of the points so far."""
 
     points: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
     acknowledged: int = 0
     missed: int = 0
     lost_window: list[float] = field(default_factory=list)
@@ -58,6 +69,8 @@ class Trigger:
     def __init__(self, endpoint: S3Endpoint) -> None:
         self._lock, self._left, self._act, self._undone = Lock(), -1, lambda: None, False
         self.fired = False
+        self.fault: Callable[[], int | None] = lambda: None
+        """Asked about each other request: the status to refuse it with."""
         endpoint.refuse = self._look
 
     def arm(self, requests: int, act: Callable[[], None], *, undone: bool) -> None:
@@ -68,11 +81,11 @@ class Trigger:
     def _look(self, method: str, path: str, query: str) -> int | None:
         with self._lock:
             self._left -= 1
-            if self._left != 0:
-                return None
-            self.fired = True
-            self._act()
-            return 503 if self._undone else None
+            if self._left == 0:
+                self.fired = True
+                self._act()
+                return 503 if self._undone else None
+        return self.fault()
 
 
 class Campaign:
@@ -83,26 +96,53 @@ class Campaign:
         self._trigger = Trigger(endpoint)
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["tests.soak.store_workload"])
-        endpoint.client.create_bucket(Bucket="soak")
+        self._bucket = f"soak-{secrets.token_hex(4)}"
+        endpoint.client.create_bucket(Bucket=self._bucket)
         self._number = 0
         self._processes: list[BaseProcess] = []
         self.outcome = Outcome()
 
-    def point(self, mode: str) -> None:
+    @contextlib.contextmanager
+    def _faults(self, kind: str) -> Iterator[str]:
+        """Faults between the processes of a point and the store; gives the address at which they find it."""
+        endpoint, some = self._endpoint, self._random
+        endpoint.latency_seconds = 0.05 if kind == "far" else 0.0
+        endpoint.listed_late_seconds = LATE_S if kind == "late" else 0.0
+        if kind == "busy":
+            self._trigger.fault = lambda: 503 if some.random() < 0.1 else None
+        elif kind == "hanging":
+            self._trigger.fault = lambda: time.sleep(HANG_S if some.random() < 1 / 30 else 0)
+        try:
+            if kind != "breaking":
+                yield endpoint.url
+                return
+            with BreakingProxy(endpoint.url, lambda number: self._broken()) as proxy:
+                yield proxy.url
+        finally:
+            endpoint.latency_seconds = endpoint.listed_late_seconds = 0.0
+            self._trigger.fault = lambda: None
+
+    def _broken(self) -> Fate:
+        some = self._random
+        ends = {"up_bytes": some.randint(1, 40_000)} if some.random() < 0.5 else {"down_bytes": some.randint(1, 40_000)}
+        return Fate(**ends) if some.random() < 0.5 else Fate()
+
+    def point(self, mode: str, fault: str = "none") -> None:
         """One point."""
         self._number += 1
         site = self._folder / str(self._number)
         site.mkdir()
-        self._address = f"s3://soak/{self._number}"
+        self._address = f"s3://{self._bucket}/{self._number}"
         durability = self._random.choice(["store", "store", "fsync"])
-        what = f"{self._number} {mode} {durability}"
+        what = f"{self._number} {mode} {durability} {fault}"
         try:
-            if mode == "same":
-                self._same(site, durability)
-            elif mode == "restore":
-                self._restore(site, durability)
-            else:
-                self._take_over(site, mode, durability)
+            with self._faults(fault) as self._url:
+                if mode == "same":
+                    self._same(site, durability)
+                elif mode == "restore":
+                    self._restore(site, durability)
+                else:
+                    self._take_over(site, mode, durability)
             self._check(site, self._address, mode, durability, what)
         except TimeoutError as error:
             self.outcome.wrong.append(f"{what}: {error}")
@@ -112,6 +152,7 @@ class Campaign:
                 process.join()
             self._processes.clear()
         self.outcome.points[mode] += 1
+        self.outcome.faults[fault] += 1
         if not any(what in each for each in self.outcome.wrong):
             shutil.rmtree(site)
 
@@ -129,7 +170,7 @@ class Campaign:
         work = store_workload.take_over if more.pop("standby", False) else store_workload.write
         return self._start(
             work, str(site / name.partition("+")[0]), self._address, str(site / f"{name}.notes"), name, batches,
-            durability, environment(url or self._endpoint.url), **more,
+            durability, environment(url or self._url), **more,
         )  # fmt: skip
 
     def _kill_at(self, process: BaseProcess, requests: int) -> None:
@@ -149,20 +190,16 @@ class Campaign:
     def _restore(self, site: Path, durability: str) -> None:
         _join(self._writer(site, "a", durability, 20))
         for _ in range(2):
-            process = self._start(
-                store_workload.restore, self._address, str(site / "back"), environment(self._endpoint.url)
-            )
+            process = self._start(store_workload.restore, self._address, str(site / "back"), environment(self._url))
             self._kill_at(process, self._random.randint(1, 25))
             _join(process)
         if not (site / "back").exists() or (site / "back" / "store.json").exists():
-            _join(
-                self._start(store_workload.restore, self._address, str(site / "back"), environment(self._endpoint.url))
-            )
+            _join(self._start(store_workload.restore, self._address, str(site / "back"), environment(self._url)))
         self._check(site, str(site / "back"), "same", durability, f"{self._number} restored")
 
     def _take_over(self, site: Path, mode: str, durability: str) -> None:
         fate = [Fate()]
-        with BreakingProxy(self._endpoint.url, lambda number: fate[0]) as proxy:
+        with BreakingProxy(self._url, lambda number: fate[0]) as proxy:
             old = self._writer(site, "a", durability, -1, url=proxy.url)
             off_s = self._random.choice([-7200, 7200]) if mode == "clock" else 0
             _until(lambda: "acknowledged" in _text(site / "a.notes"), "the first append")
@@ -176,7 +213,7 @@ class Campaign:
                 _join(old)
                 began = time.time()
             elif mode == "stop":
-                os.kill(old.pid, signal.SIGSTOP)
+                _signal(old, signal.SIGSTOP)
             else:
                 fate[0] = Fate(up_bytes=0, down_bytes=0)
                 for each in list(proxy._open):
@@ -187,7 +224,7 @@ class Campaign:
                    "an append of the new writer")  # fmt: skip
             self.outcome.took_s.append(time.time() - began)
             if mode == "stop":
-                os.kill(old.pid, signal.SIGCONT)
+                _signal(old, signal.SIGCONT)
             fate[0] = Fate()
             if mode in ("stop", "cut"):
                 _until(lambda: not old.is_alive(), "the old writer's end")
@@ -269,6 +306,13 @@ def broken(rows: list[list[Any]], notes: dict[str, list[str]], *, may_lose: bool
     return wrong, lost
 
 
+def _signal(process: BaseProcess, number: int) -> None:
+    """Send a signal to a process that may have ended: faults can take the lease from it before."""
+    assert process.pid is not None
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, number)
+
+
 def _text(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
@@ -288,15 +332,15 @@ def _until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def run(points: int, seed: int, modes: tuple[str, ...] = MODES) -> Outcome:
-    """So many points, of all kinds in turn."""
+def run(points: int, seed: int, modes: tuple[str, ...] = MODES, faults: tuple[str, ...] = ("none",)) -> Outcome:
+    """So many points, of all kinds in turn, with faults of all kinds in turn."""
     with (
         tempfile.TemporaryDirectory(prefix="soak-store-", ignore_cleanup_errors=True) as folder,
         S3Endpoint() as endpoint,
     ):
         campaign = Campaign(Path(folder), endpoint, seed)
         for number in range(points):
-            campaign.point(modes[number % len(modes)])
+            campaign.point(modes[number % len(modes)], faults[number // len(modes) % len(faults)])
             if campaign.outcome.wrong:
                 print(f"after {number + 1} points: {campaign.outcome.wrong[-3:]}", flush=True)
         return campaign.outcome
@@ -308,11 +352,12 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=60)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--faults", default="none", help=f"between clients and store: {', '.join(FAULTS)}")
     options = parser.parse_args()
     began = time.monotonic()
-    outcome = run(options.points, options.seed, tuple(options.modes.split(",")))
+    outcome = run(options.points, options.seed, tuple(options.modes.split(",")), tuple(options.faults.split(",")))
     took = sorted(outcome.took_s)
-    print(f"seed {options.seed}: {dict(outcome.points)} in {time.monotonic() - began:.0f} s, "
+    print(f"seed {options.seed}: {dict(outcome.points)}, {dict(outcome.faults)} in {time.monotonic() - began:.0f} s, "
           f"{outcome.acknowledged:,} batches acknowledged")  # fmt: skip
     if took:
         print(f"took over after {took[len(took) // 2]:.1f} s (median), at most {took[-1]:.1f} s; lease {LEASE_S:g} s")

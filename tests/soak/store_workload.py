@@ -6,18 +6,20 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aggregator
 from aggregator.engine.standby import Standby
 from aggregator.engine.writer import now_us
+from aggregator.errors import StoreError
 from aggregator.policy import Tuning
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.store.client import Store
 
+_T = TypeVar("_T")
 ROWS = 3
 LEASE = "2s"
 PARTITIONS = ("0", "one")
@@ -49,9 +51,9 @@ def write(
     os.environ.update(environment)
     _set_clock(off_s)
     told = Notes(Path(notes))
-    with contextlib.suppress(aggregator.FencedError), aggregator.open(
+    with contextlib.suppress(aggregator.FencedError), _patiently(lambda: aggregator.open(
         root, store=address, durability=durability, ship_interval="50ms", lease=LEASE, tuning=_TUNING
-    ) as catalog:  # fmt: skip
+    )) as catalog:  # fmt: skip
         topic = catalog.topic("t") if "t" in catalog.topics() else catalog.create_topic("t")
         told.note("opened")
         try:
@@ -102,20 +104,29 @@ def take_over(
     os.environ.update(environment)
     told = Notes(Path(notes))
     while True:
-        standby = Standby(Store(address), Layout(Path(root)), now_us)
+        standby = _patiently(lambda: Standby(Store(address), Layout(Path(root)), now_us))
         told.note("following")
         standby.may_take.wait()
         told.note("may take")
-        if standby.take_over():
+        if _patiently(standby.take_over):
             break
     told.note("took over")
     write(root, address, notes, client, batches, durability, environment, off_s=off_s)
 
 
+def _patiently(ask: Callable[[], _T]) -> _T:
+    """What needs the store, as servers and people try it again."""
+    while True:
+        try:
+            return ask()
+        except StoreError:
+            time.sleep(0.2)
+
+
 def restore(address: str, root: str, environment: Mapping[str, str]) -> None:
     """Into a directory, or go on with that."""
     os.environ.update(environment)
-    aggregator.restore(address, root)
+    _patiently(lambda: aggregator.restore(address, root))
 
 
 def read(place: str, answer: str, environment: Mapping[str, str]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs
@@ -11,8 +11,6 @@ import pytest
 
 if TYPE_CHECKING:
     from benchmarks.s3_endpoint import S3Endpoint
-
-_numbers = count()
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +34,7 @@ def s3(_endpoint: S3Endpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3End
 @pytest.fixture
 def bucket(s3: S3Endpoint) -> str:
     """The name of an empty bucket."""
-    name = f"bucket-{next(_numbers)}"
+    name = f"bucket-{secrets.token_hex(4)}"
     s3.client.create_bucket(Bucket=name)
     return name
 

@@ -56,4 +56,7 @@ class Serving:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.process.terminate()
-        self.process.wait(_READY_S)
+        try:
+            self.process.wait(_READY_S)
+        finally:
+            self.process.kill()

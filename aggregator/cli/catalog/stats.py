@@ -52,6 +52,18 @@ def stats(catalog: str, topic: str | None, as_json: bool) -> None:
     show_rows(names, rows, right=(2, 3, 4, 5, 6))
 
 
+def shipped(stored: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """How far the store is behind, and what is wrong with it, as far as is known here."""
+    facts = stored["shipping"] or {}
+    if "lag_bytes" in facts:
+        lag = f"all but {size(facts['lag_bytes'])}, of {facts['lag_seconds']:.1f} s"
+        yield "log in the store", lag if facts["lag_bytes"] else "all"
+    elif facts:
+        yield "newest in the store", f"of {moment(facts['shipped_us'])}"
+    if trouble := facts.get("trouble") or stored.get("problem"):
+        yield "store", trouble
+
+
 def _of_catalog(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "events", f"{facts['rows']:,}"
     yield "segments", f"{facts['segments']:,}"
@@ -62,8 +74,7 @@ def _of_catalog(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "in the store", f"{stored['arrived']['segments']:,} segments, {size(stored['arrived']['bytes'])}"
         yield "only there", f"{stored['let_go']['segments']:,} segments, {size(stored['let_go']['bytes'])}"
         yield "not there yet", f"{stored['waiting']['segments']:,} segments, {size(stored['waiting']['bytes'])}"
-        if stored.get("problem"):
-            yield "store", stored["problem"]
+        yield from shipped(stored)
     if facts.get("follows") is not None:
         follows = facts["follows"]
         yield "follows", follows["url"]

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 import aggregator
+from aggregator.cli.catalog.stats import shipped
 from aggregator.cli.shared.opened import catalog_argument, looking, policy, reading, writing
 from esformat.cli.parts import Group, Pair, count, json_option, moment, progress, say, say_json, size, warn
 
@@ -165,4 +166,5 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     kept, cache = facts["keep_local"], facts["cache"]
     yield "stays on the disk, bytes", "all" if kept["bytes"] is None else size(kept["bytes"])
     yield "stays on the disk, age", "any" if kept["age_us"] is None else f"{kept['age_us'] / 86_400_000_000:g} days"
+    yield from shipped(facts)
     yield "cache", f"{size(cache['bytes'])} of {size(cache['limit'])}"

@@ -35,7 +35,7 @@ from aggregator.storage.segments.file import (
 )
 from aggregator.storage.segments.table import SegmentView
 from aggregator.storage.state.state import CatalogState, Topic
-from aggregator.storage.store.objects import Objects, object_name, segment_sizes
+from aggregator.storage.store.objects import Objects
 from esformat import EsdbError
 
 logger = logging.getLogger("aggregator")
@@ -110,8 +110,8 @@ class ConsistencyCheck:
         missing = [info for n, info in named.items() if n not in there and n not in known]
         if missing and self._objects.settings is not None:  # an old copy of the manifest: they were let go since
             with contextlib.suppress(StoreError):
-                sizes = segment_sizes(self._objects.store)
-                self._rows.add([i for i in missing if sizes.get(object_name(i)) == i.size_bytes], local=False)
+                lacking = {info.number for info in self._objects.lacking(missing)}
+                self._rows.add([info for info in missing if info.number not in lacking], local=False)
                 stored = self._rows.all()
         for local in (False, True):
             changed = [each.number for each in stored if each.local is not local and (each.number in there) is local]

@@ -7,7 +7,9 @@ writer puts is refused.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import time
 from dataclasses import dataclass
 
@@ -23,7 +25,9 @@ from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.store_note import StoreNote, read_note, write_note
 from aggregator.storage.store.client import Store
 from aggregator.storage.store.lease import Lease, Seen, Terms, fenced, look, new_terms
-from aggregator.storage.store.shipped import CATALOG, VERSION, LogObject, log_name
+from aggregator.storage.store.shipped import CATALOG, LOG, VERSION, LogObject, log_name, log_sequence
+
+logger = logging.getLogger("aggregator")
 
 
 @dataclass(slots=True)
@@ -113,21 +117,31 @@ def _locked(store: Store, found: Seen | None) -> CatalogLockedError:
 
 def _follow(store: Store, note: StoreNote, layout: Layout) -> tuple[int, int, int, list[tuple[int, bytes]]]:
     """The next sequence of the log in the store, its end, when that came there, and the pieces that the directory
-    lacks: as after a power cut where it was not synced.
+    lacks: as after a power cut where it was not synced. Of objects that are damaged or missing the directory has the
+    bytes, and what the store has behind them is not known: it is shipped again.
     """
     sequence, shipped, shipped_us = note.sequence, 0, 0
     here = log_end(layout.log)
     missing: list[tuple[int, bytes]] = []
     if sequence > 1:  # its end is in the one before
-        before = read_object(store, sequence - 1)
-        shipped, shipped_us = before.end, before.shipped_us
+        with contextlib.suppress(ObjectMissingError, CorruptLogError):
+            before = read_object(store, sequence - 1)
+            shipped, shipped_us = before.end, before.shipped_us
         if shipped > here:  # from the oldest on that is not in segments only
             sequence = min(note.needs[0], sequence)
     while True:
         try:
             found = read_object(store, sequence)
         except ObjectMissingError:
-            return sequence, shipped, shipped_us, missing
+            later = [each.name for each in store.list(LOG, after=log_name(sequence))]
+            if not later:
+                return sequence, shipped, shipped_us, missing
+            sequence = log_sequence(min(later))  # behind what somebody deleted; no fence takes its place
+            continue
+        except CorruptLogError as error:
+            logger.warning("%s: %s", error.path, error.message)
+            sequence += 1
+            continue
         if sequence >= note.sequence and found.run not in note.runs:
             raise fenced(store.address)
         missing += _behind(found, here)
@@ -150,7 +164,12 @@ def _fence(attached: Attached, layout: Layout) -> None:
         if at is not None:
             attached.sequence, attached.shipped_us = attached.sequence + 1, at
             return
-        found = read_object(store, attached.sequence)  # of the run before, late: its bytes are of this directory's log
+        try:
+            found = read_object(store, attached.sequence)  # of the run before, late: its bytes are of this one's log
+        except CorruptLogError as error:
+            logger.warning("%s: %s", error.path, error.message)
+            attached.sequence += 1
+            continue
         if found.run not in attached.note.runs:
             raise fenced(store.address)
         for position, data in _behind(found, log_end(layout.log)):

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,11 +26,15 @@ from aggregator.storage.store.shipped import (
     Announced,
     LogObject,
     log_name,
+    log_sequence,
     manifest_sequence,
     unpacked,
 )
 
 logger = logging.getLogger("aggregator")
+
+READ_AT_ONCE = 8
+"""So many objects of the log are asked for at once at most; each may have 16 MiB."""
 
 MISSING = "the object is missing"
 EMPTY_LOOKS = 30
@@ -125,18 +130,41 @@ class Mirror:
     def _announced_from(self, sequence: int) -> list[Announced]:
         """The copies that objects from this one on announce, up to the end or a gap."""
         found: list[Announced] = []
-        while True:
-            try:
-                one = read_object(self._store, sequence)
-            except ObjectMissingError:
-                return found
-            except CorruptLogError:
-                sequence += 1
+        for one in self._objects_from(sequence):
+            if isinstance(one, CorruptLogError):
                 continue
             if self._is_later(one):
-                return found
+                break
             found += [] if one.manifest is None else [one.manifest]
-            sequence += 1
+        return found
+
+    def _objects_from(self, sequence: int) -> Iterator[LogObject | CorruptLogError]:
+        """Objects of the log, up to the end or a gap; an error in the place of one that is damaged.
+
+        Where there are many, several are asked for at once: one by one, as they are put, the end would never be reached
+        in a far store.
+        """
+        at_once = 1
+        while True:
+            numbers = range(sequence, sequence + at_once)
+            if at_once == 1:
+                found = [self._look_at(sequence)]
+            else:
+                with ThreadPoolExecutor(at_once, "aggregator-read") as threads:
+                    found = list(threads.map(self._look_at, numbers))
+            for one in found:
+                if one is None:
+                    return
+                yield one
+            sequence, at_once = sequence + at_once, min(READ_AT_ONCE, 2 * at_once)
+
+    def _look_at(self, sequence: int) -> LogObject | CorruptLogError | None:
+        try:
+            return read_object(self._store, sequence)
+        except ObjectMissingError:
+            return None
+        except CorruptLogError as error:
+            return error
 
     def _is_later(self, one: LogObject) -> bool:
         return self._until_us is not None and one.shipped_us > self._until_us
@@ -144,18 +172,14 @@ class Mirror:
     # ------------------------------------------------------------ taking in
 
     def _read_on(self) -> None:
-        while True:
-            try:
-                found = read_object(self._store, self.at.sequence)
-            except ObjectMissingError:
-                return
-            except CorruptLogError as error:
-                self._tell(log_name(self.at.sequence), error.message)
+        for found in self._objects_from(self.at.sequence):
+            if isinstance(found, CorruptLogError):
+                self._tell(log_name(self.at.sequence), found.message)
                 self.at.sequence += 1
-                continue
-            if self._is_later(found):
+            elif self._is_later(found):
                 return
-            self._take(found)
+            else:
+                self._take(found)
 
     def read_over_gaps(self) -> None:
         """Go on behind objects that are missing, and tell of them: as where somebody deleted them."""
@@ -172,7 +196,7 @@ class Mirror:
         before = self.at.sequence
         if self._until_us is None and self._begin_from_copy_behind():
             return True
-        following = min(int(each.name.rpartition("/")[2]) for each in self._store.list(LOG, after=log_name(before)))
+        following = min(log_sequence(each.name) for each in self._store.list(LOG, after=log_name(before)))
         self.at.sequence = following
         self._read_on()
         if self.at.sequence == following:  # it came later than what is wanted

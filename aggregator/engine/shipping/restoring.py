@@ -151,10 +151,12 @@ def take_over(mirror: Mirror, layout: Layout, store: Store, seen: Seen, lease_s:
     note = StoreNote(store.address, (*(read_note(layout) or StoreNote("")).runs[-1:], terms.run), following=True)
     write_note(layout, note)
     lease = take(store, seen, terms)
+    mirror.poll()
+    mirror.read_over_gaps()  # else a fence could take the place of an object that went before it was read
     while True:
-        mirror.poll()
         if fence_at(store, mirror.at.sequence, terms, mirror.at.shipped_us, mirror.at.position) is not None:
             break
+        mirror.poll()
     if mirror.at.announced is None:
         raise CatalogNotFoundError("no catalog found", path=store.address)
     needs = (mirror.at.announced.sequence, mirror.at.announced.position)

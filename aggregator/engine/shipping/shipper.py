@@ -1,8 +1,9 @@
 """`Shipper`: brings the log of an open catalog to its store, batched over all topics, and copies of its manifest.
 
-One object is on its way at a time. Where it is not known whether it arrived, the same bytes are put again under the
-same name until it is: nothing else may take that place. A copy of the manifest is put after everything that it names,
-and counts once an object of the log announces it, which only the owner of the lease can put.
+The log, the copies and the lease have a thread each: segments that take hours to arrive keep back no frame. One object
+is on its way at a time. Where it is not known whether it arrived, the same bytes are put again under the same name
+until it is: nothing else may take that place. A copy of the manifest is put after everything that it names, and counts
+once an object of the log announces it, which only the owner of the lease can put.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Condition, Lock, RLock, Thread
-from typing import Protocol
+from typing import Any, Protocol
 
 from aggregator.engine.seal.quarantine_file import batch_path
 from aggregator.engine.shipping.attached import Attached, read_object
 from aggregator.engine.shipping.history import Kept, outdated
-from aggregator.errors import FencedError, LogFailedError, ObjectConflictError, StoreError, StoreUnreachableError
+from aggregator.errors import FencedError, LogFailedError, ObjectConflictError, StoreError
 from aggregator.model import SegmentInfo
 from aggregator.policy import Shipping
 from aggregator.storage.files.checksum import checksum64
@@ -56,6 +57,8 @@ ANNOUNCED_SOON = 100
 """A copy of the manifest is announced by one of so many objects from its number on, or hardly ever."""
 TIDY_S = 60.0
 """How often it is looked what the store need not keep any more."""
+_PAUSE_S = 0.2
+"""How long who waits for the store waits after it failed."""
 
 
 class Catalog(Protocol):
@@ -86,20 +89,23 @@ class Shipper:
         self._condition = Condition()
         self._closing = False
         self._noted, self._published = 1, 0  # changes of the manifest, counted here; whatever the store has is older
+        self._facts = 0  # the last of them that neither segments nor log tell
+        self._resting = False
         self._next_copy = 0.0
+        self._whole_at = time.monotonic()  # when the store had all that was acknowledged, as far as is known
         self._next_tidy = time.monotonic() + TIDY_S
         self._kept = Kept(settings.history_us / 1e6)
         self._lost: set[str] = set()  # files that the manifest names and that are not there
-        self.trouble: str | None = None
-        """What shipping failed at last; None while all is well."""
+        self._troubles: dict[str, str] = {}  # by what failed
         self.push: Callable[[Iterable[SegmentInfo]], object] = lambda segments: None
-        """Brings segments to the store that are not there."""
+        """Brings segments to the store that are not there; it raises where one that can come did not."""
 
     def start(self, catalog: Catalog) -> None:
         """Begin, with an open catalog."""
         self._catalog = catalog
         self._threads = [
-            Thread(target=self._run, name="aggregator-ship", daemon=True),
+            Thread(target=self._ship_on, name="aggregator-ship", daemon=True),
+            Thread(target=self._publish_on, name="aggregator-publish", daemon=True),
             Thread(target=self._renew, name="aggregator-lease", daemon=True),
         ]
         for thread in self._threads:
@@ -145,23 +151,39 @@ class Shipper:
             except FencedError as error:
                 self._fail(error)
                 raise
-            except StoreUnreachableError as error:
-                self._tell(error)
-                if self._closing:
+            except StoreError as error:  # also one that refuses: credentials are renewed
+                self._tell("ship", error)
+                if self._wait(_PAUSE_S):
                     raise LogFailedError(
-                        f"the catalog was closed while its store did not answer: {error.message}", path=error.path,
+                        f"the catalog was closed while its store was of no use: {error.message}", path=error.path,
                         hint="whether the batch is kept, the next opening decides: append it again with its sequence",
                     ) from None  # fmt: skip
 
-    def note_change(self) -> None:
-        """The manifest changed."""
+    def note_change(self, *, facts: bool) -> None:
+        """The manifest changed. facts: in something that neither segments nor log tell."""
         self._noted += 1
+        if facts:
+            self._facts = self._noted
 
     # ------------------------------------------------------------ shipping
 
     def ship(self) -> None:
         """Bring to the store what was acknowledged so far. Raises FencedError, StoreError, OSError."""
+        began = time.monotonic()
         self._ship_to(self._catalog.log.end)
+        self._whole_at = max(self._whole_at, began)
+
+    def facts(self) -> dict[str, Any]:
+        """How far the store is behind, and whose the catalog is: JSON values. `lag_seconds`: since when something is
+        missing there that was acknowledged, at most; what would be lost with the machine is that old.
+        """
+        lag, terms = max(0, self._catalog.log.end - self._shipped), self.lease.terms
+        return {
+            "lag_bytes": lag, "lag_seconds": round(time.monotonic() - self._whole_at, 3) if lag else 0.0,
+            "shipped_us": self._shipped_us, "changes_waiting": self._noted - self._published, "epoch": terms.epoch,
+            "lease_seconds": round(max(0.0, self.lease.left_s), 3), "fenced": self._failure is not None,
+            "trouble": str(self._failure) if self._failure is not None else self.trouble,
+        }  # fmt: skip
 
     def _ship_to(self, end: int, manifest: Announced | None = None, *, whole: bool = False) -> None:
         """Up to a position of the log; manifest: announced with the last of it."""
@@ -207,6 +229,8 @@ class Shipper:
             logger.error("%s", error)
             self._failure = error
             self._catalog.log.fail(error)
+            with self._condition:
+                self._condition.notify_all()
 
     # ------------------------------------------------------------ copies of the manifest
 
@@ -235,7 +259,9 @@ class Shipper:
             self._store.put(name, stored, create=True)
             announced = Announced(name, len(stored), f"{checksum64(stored):016x}", copy.change, sequence, position)
             self._ship_to(max(log.end, self._shipped), announced, whole=whole)
-            self._published = noted
+            with self._condition:
+                self._published = noted
+                self._condition.notify_all()
             self._kept.published([object_name(each) for each in copy.segments])
             if self._in_store and not self.lease.terms.in_store:
                 self.lease.renew(in_store=True)
@@ -251,21 +277,48 @@ class Shipper:
                     found = sequence
             return self._sequence if position >= self._shipped else found
 
-    def publish_changed(self, wait_s: float) -> None:
-        """Bring a change of the manifest to the store that somebody is about to be told of, and that neither segments
-        nor log tell. Where the store does not answer for so long, it goes there later, unless appends wait for it, too.
-        Raises LogFailedError where it never will: nobody must be told that it was made.
+    def publish_facts(self, wait_s: float) -> None:
+        """Return when changes of the manifest are in the store that somebody is about to be told of, and that neither
+        segments nor log tell. Where that takes longer, they go there later, unless appends wait for the store, too.
+        Raises LogFailedError where they never will, or the catalog is closed first: nobody must be told that they were
+        made.
         """
-        give_up, wanted = time.monotonic() + wait_s, self._noted
-        while self._published < wanted:
+        give_up, wanted = time.monotonic() + wait_s, self._facts
+        with self._condition:
+            self._condition.notify_all()
+            while self._published < wanted and not self._closing:
+                if self._failure is not None:
+                    raise self._failure
+                if time.monotonic() > give_up and (self._resting or not self._in_store):
+                    break
+                self._condition.wait(_PAUSE_S)
+        if self._published < wanted:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Return where a change may be told of that is not in the store: another writer must not have taken over."""
+        while True:
             try:
-                self.publish()
-            except LogFailedError:
+                if self._in_store:
+                    self.announce()
+                elif self.lease.left_s <= 0:
+                    self.lease.renew()
+                return
+            except LogFailedError as error:
+                self._fail(error)
                 raise
             except (EsdbError, OSError) as error:
-                self._tell(error)
-                if self._closing or (not self._in_store and time.monotonic() > give_up):
-                    return
+                self._tell("renew", error)
+                if self._resting or self._wait(_PAUSE_S):
+                    raise LogFailedError(
+                        f"the catalog was closed while its store was of no use: {error}", path=self._store.address,
+                        hint="whether the change is kept, the next opening decides: make it again",
+                    ) from None  # fmt: skip
+
+    def announce(self) -> None:
+        """Bring what changed to the store, if anything did. Raises as `publish`."""
+        if self._published < self._noted:
+            self.publish()
 
     def kept(self) -> Kept:
         """Names of segments' objects that copies of the manifest in the store name."""
@@ -320,28 +373,43 @@ class Shipper:
 
     # ------------------------------------------------------------ the threads
 
-    def _run(self) -> None:
-        interval_s = self._settings.interval_us / 1e6
-        while not self._wait(interval_s):
-            try:
-                if self._noted != self._published and time.monotonic() >= self._next_copy:
-                    began = time.monotonic()
-                    self.publish()
-                    self._next_copy = began + SHARE_OF_TIME * (time.monotonic() - began)
-                else:
-                    self.ship()
-                if time.monotonic() >= self._next_tidy:
-                    self._next_tidy = time.monotonic() + TIDY_S
-                    self._tidy()
-            except LogFailedError:
+    def _ship_on(self) -> None:
+        while not self._wait(self._settings.interval_us / 1e6):
+            if not self._do("ship", self.ship):
                 return
-            except (EsdbError, OSError) as error:
-                self._tell(error)
-            except Exception as error:
-                logger.exception("shipping failed, and will be tried again")
-                self.trouble = f"shipping failed: {error!r}"
-            else:
-                self.trouble = None
+
+    def _publish_on(self) -> None:
+        interval_s = self._settings.interval_us / 1e6
+        while not self._wait(interval_s, lambda: self._facts > self._published):
+            if not self._do("publish", self._look_after_copies):
+                return
+            if "publish" in self._troubles and self._wait(_PAUSE_S):
+                return
+
+    def _do(self, what: str, work: Callable[[], None]) -> bool:
+        """Do a round of something; whether there is another one."""
+        try:
+            work()
+        except LogFailedError as error:
+            self._fail(error)
+            return False
+        except (EsdbError, OSError) as error:
+            self._tell(what, error)
+        except Exception as error:
+            logger.exception("shipping failed, and will be tried again")
+            self._troubles[what] = f"shipping failed: {error!r}"
+        else:
+            self._troubles.pop(what, None)
+        return True
+
+    def _look_after_copies(self) -> None:
+        if time.monotonic() >= self._next_copy or self._facts > self._published:
+            began = time.monotonic()
+            self.announce()
+            self._next_copy = began + SHARE_OF_TIME * (time.monotonic() - began)
+        if time.monotonic() >= self._next_tidy:
+            self._next_tidy = time.monotonic() + TIDY_S
+            self._tidy()
 
     def _renew(self) -> None:
         while self._failure is None:
@@ -355,23 +423,36 @@ class Shipper:
         except FencedError as error:
             self._fail(error)
         except StoreError as error:
-            self._tell(error)
+            self._tell("renew", error)
+        else:
+            self._troubles.pop("renew", None)
 
-    def _wait(self, seconds: float) -> bool:
-        """Wait for the next round; whether there is none, as the catalog is being closed."""
+    def _wait(self, seconds: float, hurry: Callable[[], bool] = lambda: False) -> bool:
+        """Wait for the next round, which `hurry` begins at once; whether there is none, as the catalog is closed."""
         with self._condition:
-            return self._condition.wait_for(lambda: self._closing, seconds)
+            self._condition.wait_for(lambda: self._closing or hurry(), seconds)
+            return self._closing
 
-    def _tell(self, error: Exception) -> None:
+    def _tell(self, what: str, error: Exception) -> None:
         message = f"shipping failed, and will be tried again: {error}"
-        if message != self.trouble and not self._closing:
+        if message != self._troubles.get(what) and not self._closing:
             logger.warning("%s", message)
-        self.trouble = message
+        self._troubles[what] = message
+
+    @property
+    def trouble(self) -> str | None:
+        """What shipping fails at now; None while all is well."""
+        return next(iter(list(self._troubles.values())), None)
 
     # ------------------------------------------------------------ the end
 
+    def rest(self) -> None:
+        """Let nobody wait any more for changes of the manifest to arrive: the program ends."""
+        self._resting = True
+
     def stop(self) -> None:
         """Wait for no store that does not answer, from now on."""
+        self.rest()
         with self._condition:
             self._closing = True
             self._condition.notify_all()

@@ -15,6 +15,7 @@ from threading import Condition, Thread
 
 from aggregator.engine.seal.due import choose_to_seal, next_due_us
 from aggregator.engine.seal.sealer import Sealer
+from aggregator.engine.upkeep.rewrite import Stopped
 from aggregator.policy import Limits
 from aggregator.storage.parts import Storage
 from esformat import EsdbError
@@ -196,6 +197,8 @@ class Scheduler:
                 chore.due = False
                 chore.work()
                 self._failing.pop(chore, None)
+        except Stopped:
+            pass
         except Exception as error:  # noqa: BLE001  as above
             self._report(chore, "upkeep", error)
         finally:

@@ -36,7 +36,7 @@ from aggregator.storage.files.usage import free_bytes
 from aggregator.storage.manifest import StoredRows
 from aggregator.storage.parts import Storage
 from aggregator.storage.segments.file import file_checksum
-from aggregator.storage.store.objects import FOLDER, REPAIR, Objects, object_name, segment_sizes
+from aggregator.storage.store.objects import FOLDER, REPAIR, Objects, object_name
 from esformat import CorruptSegmentError
 
 logger = logging.getLogger("aggregator")
@@ -58,12 +58,12 @@ def lost_objects(
 
     look: called now and then. Raises StoreError.
     """
-    there = segment_sizes(objects.store)
-    lost = []
-    for info in segments:
+    wanted = list(segments)
+    lost = objects.lacking(wanted)
+    missing = {info.number for info in lost}
+    for info in wanted if read else ():
         look()
-        whole = there.get(object_name(info)) == info.size_bytes and (not read or objects.is_whole(info, look))
-        if not whole:
+        if info.number not in missing and not objects.is_whole(info, look):
             lost.append(info)
     return lost
 
@@ -77,6 +77,7 @@ class Tier:
         self._removal, self._ages = removal, ages
         self._rows = StoredRows(storage.manifest)
         self._arrived = {each.number for each in self._rows.all()}
+        self._damaged: set[int] = set()  # segments whose files are damaged or missing
         self._moving = Lock()  # held by whoever changes where files or objects are
         self._pushing = Lock()
         self._after = 0.0  # nothing is asked of the store before
@@ -176,6 +177,22 @@ class Tier:
         errors.tell()
         return taken
 
+    def bring(self, segments: Iterable[SegmentInfo]) -> None:
+        """Put segments there that a copy of the manifest names. Those whose files are damaged or missing, which the
+        next look at the catalog finds as well, keep back nothing else. Raises as `push`, where one is not there.
+        """
+        wanted = list(segments)
+        failed: Exception | None = None
+        try:
+            self.push(wanted)
+        except (CorruptSegmentError, OSError, StoreError) as error:
+            failed = error
+        missing = [info for info in wanted if info.number not in self._arrived | self._damaged]
+        if missing:
+            raise failed or StoreError(
+                "a segment was removed before it arrived", path=self._objects.store.path_of(object_name(missing[0]))
+            )
+
     def _put(self, info: SegmentInfo, failed: Event) -> bool:
         """Put one segment; whether it is there. One that was removed meanwhile is not.
 
@@ -187,11 +204,7 @@ class Tier:
         name, store = object_name(info), self._objects.store
         path = self._layout.segment(info.number)
         try:
-            if file_checksum(path) != info.checksum:
-                raise CorruptSegmentError(
-                    "the segment is damaged, and is not put into the store", path=str(path),
-                    hint="`aggregator verify` sets it aside",
-                )  # fmt: skip
+            self._check_file(info, path)
             self._check_going_on()
             store.put_file(name, path)
             found = store.head(name).size_bytes
@@ -204,6 +217,20 @@ class Tier:
         if found != info.size_bytes:
             raise StoreError(f"{found:,} bytes arrived, not {info.size_bytes:,}", path=store.path_of(name))
         return True
+
+    def _check_file(self, info: SegmentInfo, path: Path) -> None:
+        try:
+            found = file_checksum(path)
+        except FileNotFoundError:
+            self._damaged.add(info.number)
+            raise
+        if found != info.checksum:
+            self._damaged.add(info.number)
+            raise CorruptSegmentError(
+                "the segment is damaged, and is not put into the store", path=str(path),
+                hint="`aggregator verify` sets it aside",
+            )  # fmt: skip
+        self._damaged.discard(info.number)
 
     def _note(self, segments: list[SegmentInfo]) -> int:
         """Note what has arrived; objects of segments that the manifest has forgotten meanwhile go again."""
@@ -375,8 +402,7 @@ class Tier:
         """Segments that have no file, and no object either. Raises StoreError."""
         if not self.has_store or not self._state.let_go:
             return []
-        there = segment_sizes(self._objects.store)
-        return [i for i in self.live() if i.number in self._state.let_go and there.get(object_name(i)) != i.size_bytes]
+        return self._objects.lacking(info for info in self.live() if info.number in self._state.let_go)
 
     def collect(self, *, grace_us: int = GRACE_US, dry_run: bool = False) -> Collected:
         """Delete objects of segments that nobody names and that are older than a grace, by the store's own clock.

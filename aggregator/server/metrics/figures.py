@@ -141,6 +141,8 @@ def _of_store(store: _Facts) -> Iterator[Metric]:
     ):
         yield labelled(_GAUGE, name, help_, ["place"], [((place,), store[place][key]) for place in places])
     since, cache = store.get("since_open", {}), store["cache"]
+    nothing = {"trouble": None, "lag_bytes": 0, "lag_seconds": 0, "lease_seconds": 0, "epoch": 0}
+    shipping = nothing | (store["shipping"] or {})
     for family, name, help_, value in (
         (_COUNTER, "aggregator_store_pushed_segments", "Segments that arrived in the store", since.get("segments", 0)),
         (_COUNTER, "aggregator_store_pushed_bytes", "Their bytes", since.get("bytes", 0)),
@@ -150,7 +152,16 @@ def _of_store(store: _Facts) -> Iterator[Metric]:
             "Times that the store was of no use to upkeep",
             since.get("failures", 0),
         ),
-        (_GAUGE, "aggregator_store_trouble", "1 while it is", int(store.get("problem") is not None)),
+        (_GAUGE, "aggregator_store_trouble", "1 while it is", int(bool(store.get("problem") or shipping["trouble"]))),
+        (_GAUGE, "aggregator_store_lag_bytes", "Of the log that the store does not have", shipping["lag_bytes"]),
+        (_GAUGE, "aggregator_store_lag_seconds", "How old the oldest of it is, at most", shipping["lag_seconds"]),
+        (
+            _GAUGE,
+            "aggregator_store_lease_seconds",
+            "For how long the store is this writer's",
+            shipping["lease_seconds"],
+        ),
+        (_GAUGE, "aggregator_store_epoch", "How often it was taken by a writer", shipping["epoch"]),
         (_GAUGE, "aggregator_store_cache_bytes", "On disk of what was read of the store", cache["bytes"]),
         (_COUNTER, "aggregator_store_cache_hits", "Pieces of objects that were found there", cache["hits"]),
         (_COUNTER, "aggregator_store_cache_misses", "Pieces that were not", cache["misses"]),

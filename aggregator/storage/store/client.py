@@ -238,12 +238,20 @@ class Store:
         return data
 
     def stream(self, name: str) -> Iterator[bytes]:
-        """The bytes of an object, of a large one in pieces. Raises ObjectMissingError, also on the way."""
-        parts = iter(self._asking(name, lambda: obstore.get(self._store, name).stream(min_chunk_size=PART_BYTES)))
-        self._count(gets=1)
-        while (part := self._asking(name, lambda: next(parts, None))) is not None:
-            self._count(bytes_down=len(part))
-            yield bytes(part)
+        """The bytes of an object that is not empty, in pieces. Raises ObjectMissingError, also on the way.
+
+        Each is a request of its own: there is no limit to how long a large object may take.
+        """
+        at, size = 0, 1
+        while at < size:
+            part, size = self._asking(name, lambda at=at: self._get_part(name, at))  # type: ignore[misc]
+            self._count(gets=1, bytes_down=len(part))
+            yield part
+            at += len(part)
+
+    def _get_part(self, name: str, at: int) -> tuple[bytes, int]:
+        found = obstore.get(self._store, name, options={"range": (at, at + PART_BYTES)})
+        return bytes(found.bytes()), found.meta["size"]
 
     def head(self, name: str) -> Stored:
         """What the store tells of an object. Raises ObjectMissingError."""

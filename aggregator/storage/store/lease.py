@@ -134,13 +134,18 @@ class Lease:
         with self._lock:
             if self._lost is not None:
                 raise self._lost
-            terms = replace(self.terms, renewals=self.terms.renewals + 1, **changes)  # type: ignore[arg-type]
             began = self._clock()
-            try:
-                etag = self._store.put(LEASE, terms.encode(), etag=self._seen.etag)
-            except ObjectConflictError:
-                self._lost = fenced(self._store.address)
-                raise self._lost from None
+            while True:
+                terms = replace(self.terms, renewals=self.terms.renewals + 1, **changes)  # type: ignore[arg-type]
+                try:
+                    etag = self._store.put(LEASE, terms.encode(), etag=self._seen.etag)
+                    break
+                except ObjectConflictError:
+                    found = look(self._store)
+                    if found is None or found.terms.run != terms.run or found.etag == self._seen.etag:
+                        self._lost = fenced(self._store.address)
+                        raise self._lost from None
+                    self._seen = found  # an earlier renewal, whose answer was lost
             self._seen = Seen(terms, etag)
             self._valid_until = began + terms.length_s
 

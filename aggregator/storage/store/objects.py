@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from aggregator.errors import ObjectMissingError, SegmentMissingError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aggregator.storage.store.client import Store
 
 FOLDER = "segments/"
+_Segment = TypeVar("_Segment", "SegmentInfo", "StoredSegment")
 HELD_BYTES = 64 << 20
 """What a source holds at most of chunks that were announced and not yet read."""
 OPENING_BYTES = 32 << 10
@@ -135,6 +136,20 @@ class Objects:
         if self._settings() is None:
             return None
         return ObjectSource(self.store, self.cache, object_name(segment), segment.size_bytes)
+
+    def lacking(self, segments: Iterable[_Segment]) -> list[_Segment]:
+        """Of segments, those that the store does not have in their size. Raises StoreError.
+
+        What a list does not show is asked for: some stores list late what came just now.
+        """
+        there = segment_sizes(self.store)
+        return [each for each in segments if there.get(object_name(each)) != each.size_bytes and not self._has(each)]
+
+    def _has(self, segment: SegmentInfo | StoredSegment) -> bool:
+        try:
+            return self.store.head(object_name(segment)).size_bytes == segment.size_bytes
+        except ObjectMissingError:
+            return False
 
     def is_whole(self, segment: SegmentInfo | StoredSegment, look: Callable[[], None] = lambda: None) -> bool:
         """Whether the object of a segment has the bytes that it should. Reads all of it. look: called now and then.

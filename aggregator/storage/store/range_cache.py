@@ -15,7 +15,7 @@ from collections import OrderedDict
 from pathlib import Path
 from threading import Lock
 
-from aggregator.storage.files.checksum import checksum64
+from aggregator.storage.files.checksum import hasher64
 from aggregator.storage.files.layout import PARTIAL, partial_of
 from aggregator.storage.files.modes import create_directory, create_file
 
@@ -141,11 +141,11 @@ class RangeCache:
 
     def _read(self, key: _Key) -> bytes | None:
         try:
-            stored = self._path(key).read_bytes()
+            with self._path(key).open("rb", buffering=0) as file:
+                header, data = file.read(_HEADER.size), file.read()
         except OSError:
             return None
-        data = stored[_HEADER.size :]
-        return data if stored[: _HEADER.size] == _header(key, data) else None
+        return data if header == _header(key, data) else None
 
     @staticmethod
     def _write(path: Path, key: _Key, data: bytes) -> None:
@@ -181,4 +181,7 @@ class RangeCache:
 
 
 def _header(key: _Key, data: bytes) -> bytes:
-    return _HEADER.pack(_MAGIC, checksum64(f"{key[0]}/{key[1]}/".encode() + data))
+    hasher = hasher64()
+    hasher.update(f"{key[0]}/{key[1]}/".encode())
+    hasher.update(data)
+    return _HEADER.pack(_MAGIC, hasher.intdigest())

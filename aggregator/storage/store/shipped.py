@@ -125,6 +125,11 @@ def log_name(sequence: int) -> str:
     return f"{LOG}/{sequence:020d}"
 
 
+def log_sequence(name: str) -> int:
+    """Of an object of the log, by its name."""
+    return int(name.rpartition("/")[2])
+
+
 def manifest_name(sequence: int, epoch: int) -> str:
     """Of a copy of the manifest that an object of the log will announce, of that sequence or a later one; another name
     each time.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from waiting import until
 
 import aggregator
 from aggregator.client import Client, Retry
+from aggregator.server import running
+from aggregator.server.config.sources import settings_of
+from aggregator.storage.store.client import Store
+from aggregator.storage.store.lease import look
 
 LEASE_S = 2.0
 ONCE = Retry(attempts=1)
@@ -69,3 +74,21 @@ def test_a_standby_takes_over(tmp_path: Path, how: signal.Signals):
         second.stop()
     with aggregator.open(tmp_path / "b", durability="store") as catalog:
         assert numbers(catalog) == list(range(30))
+
+
+def test_a_standby_that_is_told_to_stop_as_it_may_take_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It stops, and leaves the catalog to others."""
+    address = (tmp_path / "store").as_uri()
+    with aggregator.open(tmp_path / "a", store=address) as catalog:
+        catalog.create_topic("t")
+
+    def run(self: running._Server, sockets: list[socket.socket]) -> None:
+        until(lambda: self.should_exit)  # as the lease is free
+        self.handle_exit(signal.SIGTERM, None)
+
+    monkeypatch.setattr(running._Server, "run", run)
+    settings = settings_of({"catalog.store": address, "catalog.standby": "true"})
+    assert not running._follow(tmp_path / "b", settings, [])
+    seen = look(Store(address))
+    assert seen is not None
+    assert (seen.terms.epoch, seen.terms.released) == (1, True)

@@ -42,7 +42,7 @@ class Writing(threading.Thread):
     """Appends batch after batch, and keeps the receipts of those that were acknowledged."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(name="writing")
+        super().__init__(name="writing", daemon=True)  # where the test fails, nobody waits for it
         self._url = url
         self.end = threading.Event()
         self.receipts: dict[int, tuple[int, int]] = {}
@@ -82,7 +82,7 @@ def check_promoted(copy: Path, receipts: dict[int, tuple[int, int]], *, whole: b
         assert topic.read("0", again.first).to_table()["data"].to_pylist() == batch("p", 0)["data"].to_pylist()
 
 
-def test_kills_on_both_sides(tmp_path):
+def test_kills_on_both_sides(tmp_path, request):
     """Each is killed again and again at any moment; copies are promoted in between, and at the end."""
     chance = random.Random(1)
     data, copy = tmp_path / "data", tmp_path / "copy"
@@ -92,6 +92,7 @@ def test_kills_on_both_sides(tmp_path):
         writing = Writing(server.url)
         writing.start()
         following = Following(server.url, copy)
+        request.addfinalizer(lambda: following.process.kill())
         for number in range(KILLS):
             time.sleep(chance.uniform(0.3, 1.5))
             if number % 3 == 2:
@@ -108,7 +109,7 @@ def test_kills_on_both_sides(tmp_path):
                 check_promoted(tmp_path / f"promoted-{number}", {**receipts, **dict(writing.receipts)}, whole=False)
             following.start()
         writing.end.set()
-        writing.join()
+        writing.join(120)
         following.kill()
         command = [sys.executable, "-m", "aggregator", "follow", server.url, str(copy), "--once"]
         subprocess.run(command, cwd=ROOT, check=True, timeout=120)

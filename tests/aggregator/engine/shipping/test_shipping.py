@@ -73,7 +73,7 @@ def cut_off(catalog: Catalog) -> None:
     shipper.stop()
     for thread in shipper._threads:
         thread.join()
-    shipper._closing = False
+    shipper._closing = shipper._resting = False
 
 
 @pytest.mark.parametrize("durability", ["store", "fsync"])

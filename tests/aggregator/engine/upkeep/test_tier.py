@@ -18,6 +18,7 @@ from aggregator import StoreError, StoreUnreachableError
 from aggregator.engine.upkeep import tier as tiers
 from aggregator.errors import InvalidRequestError, SegmentMissingError
 from aggregator.storage.store import objects as stored_objects
+from aggregator.storage.store.client import Store
 from aggregator.storage.store.objects import object_name
 from esformat import CorruptSegmentError
 from esformat.parts import anatomy
@@ -562,3 +563,14 @@ def test_a_segment_that_is_merged_while_it_goes_up(tmp_path, place, monkeypatch)
             catalog.store.push()
         catalog.store.push()
         assert objects(place) == [f"{4:012d}"]
+
+
+def test_a_store_that_lists_late(tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch):
+    """Segments that it has and does not show yet are not lost."""
+    with opened(tmp_path, store=place.as_uri()) as catalog:
+        filled(catalog)
+        catalog.store.push()
+        catalog.store.evict(keep_local={"bytes": 0})
+        monkeypatch.setattr(Store, "list", lambda self, folder="", after=None: iter(()))
+        assert catalog.store.verify() == []
+        assert catalog._backend.upkeep.tier.missing() == []

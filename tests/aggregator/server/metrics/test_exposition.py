@@ -67,6 +67,9 @@ def test_figures_of_a_store(tmp_path):
     assert found["aggregator_store_requests_total", ("kind", "puts")] >= 1
     assert found["aggregator_store_traffic_bytes_total", ("way", "up")] > 0
     assert found["aggregator_store_trouble",] == 0
+    assert found["aggregator_store_lag_bytes",] >= 0
+    assert 0 < found["aggregator_store_lease_seconds",] <= 10
+    assert found["aggregator_store_epoch",] == 1
 
 
 def test_figures(server, web):
@@ -276,7 +279,9 @@ def known(page):
     """The names of all samples, and the labels of each."""
     found = {"up": {"job", "instance"}}
     found |= {name: {"instance"} for _, name, _, _ in module._of_follower(Following("http://a").lag(0))}
-    for family in text_string_to_metric_families(page):
+    stored = {key: {"segments": 0, "bytes": 0} for key in ("arrived", "waiting", "let_go", "leaving")}
+    stored |= {"cache": {"bytes": 0, "hits": 0, "misses": 0}, "requests": {}, "shipping": None}
+    for family in [*module._of_store(stored), *text_string_to_metric_families(page)]:
         for sample in family.samples:
             found.setdefault(sample.name, {"instance"}).update(sample.labels)
     return found

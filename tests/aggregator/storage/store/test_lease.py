@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -114,3 +115,17 @@ def test_terms_that_cannot_be_read(store: Store):
     store.put("lease.json", b"nonsense")
     with pytest.raises(CorruptManifestError):
         LeaseWatch(store).look()
+
+
+def test_an_answer_that_was_lost(store: Store):
+    """A renewal that came through though nobody heard of it is the holder's own: it renews on, also in other words."""
+    lease = taken(store, Clock())
+    seen = look(store)
+    assert seen is not None
+    etag = store.put("lease.json", replace(seen.terms, renewals=1).encode(), etag=seen.etag)
+    lease.renew(in_store=True)
+    found = look(store)
+    assert found is not None
+    assert found.terms.in_store
+    assert found.etag != etag
+    lease.release()

@@ -1,0 +1,289 @@
+"""What goes wrong between a catalog and its store: what is acknowledged is there, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from shipped_catalogs import SOON, events, numbers, seen_anywhere
+from waiting import until
+
+import aggregator
+from aggregator import FencedError
+from aggregator.engine.standby import Standby
+from aggregator.engine.writer import now_us
+from aggregator.errors import LogFailedError, StoreError, StoreUnreachableError
+from aggregator.storage.files.layout import Layout
+from aggregator.storage.store.client import Store
+from aggregator.storage.store.shipped import LOG
+
+if TYPE_CHECKING:
+    from benchmarks.s3_endpoint import S3Endpoint
+
+pytestmark = pytest.mark.background
+SLOWLY = {"ship_interval": "1h", "lease": "1h"}
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    return (tmp_path / "store").as_uri()
+
+
+def test_a_standby_that_slept(tmp_path: Path, address: str):
+    """While what it had not read yet grew too old and went: it takes over from all that is acknowledged."""
+    old = aggregator.open(tmp_path / "a", store=address, durability="store", history="1us", **SOON)
+    topic = old.create_topic("t")
+    topic.append(events(0))
+    standby = Standby(Store(address), Layout(tmp_path / "b"), now_us)
+    standby._ending.set()
+    standby._thread.join()  # its machine sleeps
+    shipper = old._backend.shipper
+    first = shipper._sequence
+    for number in range(10, 60, 10):
+        topic.append(events(number))
+        old.seal("t")
+        shipper.publish()
+    topic.append(events(60))
+    shipper._tidy()
+    assert min(each.name for each in Store(address).list(LOG)) > f"{LOG}/{first:020d}"
+    shipper.stop()
+    for thread in shipper._threads:
+        thread.join()
+    standby._ending.clear()
+    assert not standby._watch.look()
+    until(standby._watch.look)
+    standby._seen = standby._watch.seen
+    assert standby.take_over()
+    with pytest.raises(FencedError):
+        shipper.ship() or shipper.publish()
+    with aggregator.open(tmp_path / "b", durability="store") as new:
+        assert numbers(new) == list(range(70))
+    old.close()
+
+
+def test_a_directory_that_slept(tmp_path: Path, address: str):
+    """A copy of the directory from before, whose next objects have gone: it goes on behind the last one."""
+    catalog = aggregator.open(tmp_path / "a", store=address, durability="store", history="1us", **SLOWLY)
+    topic = catalog.create_topic("t")
+    shipper = catalog._backend.shipper
+    note = (tmp_path / "a" / "store.json").read_bytes()
+    for number in range(0, 50, 10):
+        topic.append(events(number))
+        catalog.seal("t")
+        shipper.publish()
+    topic.append(events(50))
+    shipper._tidy()
+    last = shipper._sequence
+    shipper.stop()
+    shipper.close(publish=False)
+    catalog.close()
+    (tmp_path / "a" / "store.json").write_bytes(note)
+    with aggregator.open(tmp_path / "a", durability="store") as again:
+        assert again._backend.shipper._sequence > last
+        again.topic("t").append(events(60))
+        assert seen_anywhere(address) == list(range(70))
+
+
+def test_a_damaged_segment_keeps_back_nothing_else(tmp_path: Path, address: str):
+    """Whose file was damaged before it was in the store: the log and copies of the manifest go there all the same."""
+    with aggregator.open(tmp_path / "a", store=address, ship_interval="20ms", lease="1h") as catalog:
+        topic = catalog.create_topic("t")
+        bring, catalog._backend.shipper.push = catalog._backend.shipper.push, refuse
+        catalog._backend.upkeep.tier._after = time.monotonic() + 3600
+        topic.append(events(0), partition="p")
+        catalog.seal("t")
+        (path,) = (tmp_path / "a" / "segments").glob("*/*.esdb")
+        path.write_bytes(path.read_bytes()[:-30] + bytes(30))
+        topic.append(events(10))
+        until(lambda: catalog._backend.shipper.shipped == catalog._backend.log.end)  # though no copy can be put
+        assert "no segment" in catalog.trouble
+        catalog._backend.shipper.push = bring
+        topic.append(events(20))
+        catalog.create_topic("u")
+        report = aggregator.restore(address, tmp_path / "back")
+    assert len(report.lacking) == 1
+    with aggregator.open(tmp_path / "back") as back:
+        assert back.topics() == ("t", "u")
+        assert back.topic("t").read("0").count() == 20
+
+
+def refuse(_segments: object) -> None:
+    """Bring segments to a store that takes none."""
+    raise StoreUnreachableError("no segment comes through")
+
+
+def test_segments_that_take_long_keep_back_no_frame(tmp_path: Path, address: str):
+    """Nor whoever makes a topic, longer than a lease."""
+    go = threading.Event()
+    with aggregator.open(tmp_path / "a", store=address, ship_interval="20ms", lease="1s") as catalog:
+        topic = catalog.create_topic("t")
+        bring = catalog._backend.shipper.push
+        catalog._backend.shipper.push = lambda segments: go.wait(60) and bring(segments)
+        topic.append(events(0))
+        catalog.seal("t")
+        topic.append(events(10))
+        until(lambda: catalog._backend.shipper.shipped == catalog._backend.log.end)
+        began = time.monotonic()
+        catalog.create_topic("u")
+        assert time.monotonic() - began < 30
+        go.set()
+
+
+def test_a_store_that_refuses_for_a_while(tmp_path: Path, s3: S3Endpoint, bucket: str):
+    """As with credentials that have run out: what waits for it is acknowledged when there are new ones."""
+    address = f"s3://{bucket}/c"
+    with aggregator.open(tmp_path / "a", store=address, durability="store", ship_interval="1h", lease="1h") as catalog:
+        topic = catalog.create_topic("t")
+        left = iter([403] * 6)
+        s3.refuse = lambda method, path, query: next(left, None)
+        topic.append(events(0))
+        assert next(left, None) is None
+        assert catalog.trouble is not None
+        topic.append(events(10))
+        assert seen_anywhere(address) == list(range(20))
+
+
+def test_changes_wait_for_no_store_at_the_end(tmp_path: Path, s3: S3Endpoint, bucket: str):
+    """With durability="store" a change waits as an append does; nobody is told that it was made at the end."""
+    address = f"s3://{bucket}/c"
+    catalog = aggregator.open(tmp_path / "a", store=address, durability="store", ship_interval="20ms", lease="1s")
+    topic = catalog.create_topic("t")
+    topic.append(events(0))
+    s3.refuse = lambda method, path, query: 503
+    told: list[object] = []
+
+    def erase() -> None:
+        try:
+            told.append(topic.erase("s1"))
+        except LogFailedError as error:
+            told.append(error)
+
+    thread = threading.Thread(target=erase, daemon=True)
+    thread.start()
+    until(lambda: catalog._backend.shipper._facts > catalog._backend.shipper._published)
+    time.sleep(1.5)  # longer than a lease
+    assert not told
+    catalog._backend.rest()
+    thread.join(60)
+    assert isinstance(told[0], LogFailedError)
+    s3.refuse = lambda method, path, query: None
+    catalog.close()
+
+
+def test_what_was_told_is_in_the_store_whoever_copied_it(tmp_path: Path, address: str):
+    """An erasure that another thread wrote to the copy of the facts: it is in the store as well, when it is told."""
+    with aggregator.open(tmp_path / "a", store=address, durability="store", **SLOWLY) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(events(0))
+        manifest = catalog._backend.manifest
+        keep = manifest.keep_facts
+
+        def late() -> None:
+            catalog._backend.facts.try_to_keep()
+            keep()
+
+        manifest.keep_facts = late
+        topic.erase("s1")
+        assert seen_anywhere(address) == [0, 2, 3, 5, 6, 8, 9]
+
+
+def test_a_copy_names_what_is_there(tmp_path: Path, address: str):
+    """Where a segment was merged away before it arrived, the copy of the manifest that names it is not announced."""
+    with aggregator.open(tmp_path / "a", store=address, **SLOWLY) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(events(0))
+        catalog.seal("t")
+        tier = catalog._backend.upkeep.tier
+        tier._after = time.monotonic() + 3600
+        (info,) = tier.live()
+        tier._put = lambda info, failed: False  # as where the store failed, and it was removed meanwhile
+        with pytest.raises(StoreError, match="removed"):
+            tier.bring([info])
+        with pytest.raises(StoreError, match="removed"):
+            catalog._backend.shipper.publish()
+        del tier._put
+
+
+def test_a_standby_survives_what_nobody_thought_of(tmp_path: Path, address: str):
+    """A reader that fails: it takes over all the same."""
+    with aggregator.open(tmp_path / "a", store=address, durability="store", **SOON) as catalog:
+        catalog.create_topic("t").append(events(0))
+        standby = Standby(Store(address), Layout(tmp_path / "b"), now_us)
+        called = threading.Event()
+        standby.call_when_free(called.set)
+        standby.backend.refresh = lambda: 1 / 0
+        time.sleep(0.3)
+    assert standby.may_take.wait(30)
+    assert called.wait(30)
+    again = threading.Event()
+    standby.call_when_free(again.set)
+    assert again.wait(30)
+    assert standby.take_over()
+
+
+def test_how_far_the_store_is_behind(tmp_path: Path, s3: S3Endpoint, bucket: str):
+    """In bytes and seconds, with what is wrong; nothing where it has all."""
+    address = f"s3://{bucket}/c"
+    with aggregator.open(tmp_path / "a", store=address, ship_interval="50ms", lease="1h") as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(events(0))
+        until(lambda: catalog.stats()["store"]["shipping"]["lag_bytes"] == 0)
+        s3.refuse = lambda method, path, query: 403
+        topic.append(events(10))
+        until(lambda: catalog.stats()["store"]["shipping"]["trouble"] is not None)
+        time.sleep(0.2)
+        found = catalog.stats()["store"]["shipping"]
+        assert found["lag_bytes"] > 0
+        assert 0.2 < found["lag_seconds"] < 60
+        assert (found["epoch"], found["fenced"]) == (1, False)
+        s3.refuse = lambda method, path, query: None
+        until(lambda: catalog.stats()["store"]["shipping"]["lag_seconds"] == 0)
+    with aggregator.open(address, read_only=True) as reader:
+        assert reader.stats()["store"]["shipping"]["shipped_us"] > found["shipped_us"]
+
+
+def test_a_reader_that_comes_while_much_is_put(tmp_path: Path, s3: S3Endpoint, bucket: str):
+    """Into a far store, an object after the other: it reads them quicker than they are put, and gets to the end."""
+    address, stop = f"s3://{bucket}/c", threading.Event()
+    with aggregator.open(tmp_path / "a", store=address, durability="store", ship_interval="1h", lease="1h") as catalog:
+        topic = catalog.create_topic("t")
+        for number in range(40):
+            topic.append(events(number, 1))
+
+        def append() -> None:
+            while not stop.is_set():
+                topic.append(events(0, 1))
+
+        s3.latency_seconds = 0.05
+        thread = threading.Thread(target=append)
+        thread.start()
+        try:
+            began = time.monotonic()
+            assert len(seen_anywhere(address)) > 40
+            assert time.monotonic() - began < 20
+        finally:
+            stop.set()
+            thread.join(60)
+            s3.latency_seconds = 0.0
+
+
+def test_a_writer_that_was_paused_tells_of_no_change(tmp_path: Path, address: str):
+    """After another took over, though it was about to: also where changes need not be in the store to be told."""
+    old = aggregator.open(tmp_path / "old", store=address, **SOON)
+    topic = old.create_topic("t")
+    topic.append(events(0))
+    shipper = old._backend.shipper
+    until(lambda: shipper.shipped == old._backend.log.end)
+    shipper.stop()
+    for thread in shipper._threads:
+        thread.join()
+    shipper._closing = shipper._resting = False  # as when it goes on
+    standby = Standby(Store(address), Layout(tmp_path / "new"), now_us)
+    assert standby.may_take.wait(60)
+    assert standby.take_over()
+    with pytest.raises(FencedError):
+        topic.erase("s1")
+    old.close()
