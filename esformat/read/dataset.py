@@ -1,8 +1,8 @@
 """Events as a `pyarrow.dataset.Dataset`: what DuckDB, Polars, pandas and pyarrow itself query with push-down.
 
 An engine asks a dataset for some columns and the rows of a filter. What the filter says about space, grouping,
-timestamp and indexed columns decides which blocks are read; then pyarrow applies the whole filter to what they hold, so
-an answer never depends on how much of a filter was understood.
+timestamp and indexed columns decides which blocks are read; unless that is all it says, pyarrow then applies the whole
+filter to what they hold, so an answer never depends on how much of a filter was understood.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from esformat.errors import UsageError
 from esformat.format.data_block import I64
 from esformat.format.schema import EventSchema
 from esformat.read.ask.arrow_filter import Step, take_apart
-from esformat.read.ask.bounds import UNBOUNDED, Bounds, bounds_of, columns_of
+from esformat.read.ask.bounds import UNBOUNDED, Bounded, Bounds, bounded_by, columns_of
 from esformat.read.blocks.reader import Reader
 from esformat.read.newest import extreme_times
-from esformat.read.selection import select
+from esformat.read.selection import gives_exactly, select
 from esformat.read.tally import tally
 
 __all__ = ["EventDataset", "EventScanner", "Events", "SegmentEvents", "Watch"]
@@ -46,6 +46,10 @@ class Events(Protocol):
 
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
         """The named columns (at least one) of at least the events within bounds. lazily: as in `select`."""
+        ...
+
+    def gives_exactly(self, bounds: Bounds) -> bool:
+        """Whether `batches` gives no other events than those within bounds."""
         ...
 
     def blocks(self, bounds: Bounds) -> tuple[int, int]:
@@ -89,6 +93,10 @@ class SegmentEvents:
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
         """At least the events within bounds, in the order of the file."""
         return select(self._reader, bounds, columns, lazily=lazily).batches()
+
+    def gives_exactly(self, bounds: Bounds) -> bool:
+        """Whether those are the only ones."""
+        return gives_exactly(bounds)
 
     def blocks(self, bounds: Bounds) -> tuple[int, int]:
         """How many data blocks are read for the events within bounds, and how many there are."""
@@ -238,12 +246,15 @@ class EventScanner:
         self.dataset_schema: pa.Schema = schema
         self.projected_schema: pa.Schema = checked.projected_schema
         self._events = events
-        self._filter = filter
+        self._asked, self._filter = filter, filter
         self._batch_size = batch_size
         self._watch = watch
         self._projection = columns if isinstance(columns, Mapping) else None
         steps = None if filter is None else take_apart(filter)
-        self._bounds = UNBOUNDED if steps is None else bounds_of(steps, events.schema)
+        said = Bounded(UNBOUNDED, exact=filter is None) if steps is None else bounded_by(steps, events.schema)
+        self._bounds = said.bounds
+        if said.exact and events.gives_exactly(said.bounds):
+            self._filter = None  # nothing is left of it
         self._names = self._needed(steps)
 
     def _needed(self, steps: list[Step] | None) -> list[str]:
@@ -292,10 +303,15 @@ class EventScanner:
 
     def count_rows(self) -> int:
         """How many rows there are; without a filter the metadata tells."""
-        if self._filter is None:
+        if self._is_whole:
             return self._events.num_events
-        counted = EventScanner(self._events, [], self._filter, self._batch_size)
+        counted = EventScanner(self._events, [], self._asked, self._batch_size)
         return sum(len(batch) for batch in counted.to_batches())
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether every row is in the answer."""
+        return self._filter is None and not self._bounds
 
     def _watched(self, watch: Watch) -> Iterator[pa.RecordBatch]:
         try:
@@ -308,7 +324,7 @@ class EventScanner:
             raise
 
     def _batches(self, *, lazily: bool) -> Iterator[pa.RecordBatch]:
-        if self._filter is None and not self.projected_schema.names:
+        if self._is_whole and not self.projected_schema.names:
             yield from self._empty_rows(self._events.num_events)
             return
         for batch in self._events.batches(self._bounds, self._names, lazily=lazily):

@@ -10,6 +10,7 @@ from esformat.core.opened import Stretch, part_of
 from esformat.event import MAX_TIMESTAMP, MIN_TIMESTAMP
 from esformat.format.data_block import I64
 from esformat.format.directory import Root
+from esformat.format.schema import KEY_COLUMNS
 from esformat.read.ask.bounds import Bounds, Domain, admits_nothing
 from esformat.read.ask.question import Query
 from esformat.read.blocks.reader import Reader
@@ -17,6 +18,13 @@ from esformat.read.scan import THREADS, Scan
 
 PAGE_ROWS = 1 << 14
 """So many rows, asked for at once, are a page: several readers follow one another through a segment page by page."""
+
+
+def gives_exactly(bounds: Bounds) -> bool:
+    """Whether `select` gives no events but those within bounds: they name one value of each index."""
+    times = bounds.get("timestamp", Domain()).listed
+    indexed = (domain.listed for name, domain in bounds.items() if name not in KEY_COLUMNS)
+    return (times is None or len(times) < 2) and all(listed is not None and len(listed) < 2 for listed in indexed)
 
 
 def select(
