@@ -307,6 +307,7 @@ def test_statements_that_are_asked_again(folder, monkeypatch):
         for _ in range(3):
             segment.sql(statements[0]).fetchall().clear()
         first = [segment.sql(statement).fetchall() for statement in statements]
+        assert first[0] == [(EVENTS,)]
         some = [segment.sql("SELECT count(n) FROM events WHERE space = ?", [space]).fetchall() for space in ("a", "b")]
         parsed = []
         monkeypatch.setattr(session, "parse", lambda *given: parsed.append(given))
