@@ -83,16 +83,18 @@ class Watch(Protocol):
 
 
 class SegmentEvents:
-    """The events of one open segment."""
+    """The events of one open segment. views: text may come as views, as `Scan.in_views` gives it."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, *, views: bool = False) -> None:
         self._reader = reader
+        self._views = views
         self.schema = reader.schema
         self.num_events = reader.statistics.events
 
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
         """At least the events within bounds, in the order of the file."""
-        return select(self._reader, bounds, columns, lazily=lazily).batches()
+        scan = select(self._reader, bounds, columns, lazily=lazily)
+        return (scan.in_views() if self._views else scan).batches()
 
     def gives_exactly(self, bounds: Bounds) -> bool:
         """Whether those are the only ones."""
@@ -132,7 +134,8 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
             [_ELSEWHERE], schema=schema, format=ds.IpcFileFormat(), filesystem=LocalFileSystem()
         )
         super().__init__(schema, [nowhere])
-        self._events = events
+        self.events = events
+        """What is read."""
         self._filter = filter
         self._watch = watch
 
@@ -153,18 +156,18 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         scanners are accepted and mean nothing here. Raises pyarrow's errors for columns or a filter that do not fit.
         """
         if columns is _NOT_SAID and filter is None:  # `write_dataset`, which takes pyarrow's own class only
-            whole = EventScanner(self._events, None, self._filter, batch_size)
+            whole = EventScanner(self.events, None, self._filter, batch_size)
             return ds.Scanner.from_batches(whole.to_reader(), batch_size=batch_size, **options)
         columns = None if columns is _NOT_SAID else columns
-        return EventScanner(self._events, columns, self._with(filter), batch_size, self._watch)
+        return EventScanner(self.events, columns, self._with(filter), batch_size, self._watch)
 
     def watched(self, watch: Watch) -> EventDataset:
         """The same events; somebody is told of each scan of them."""
-        return EventDataset(self._events, self._filter, watch)
+        return EventDataset(self.events, self._filter, watch)
 
     def filter(self, expression: pc.Expression) -> EventDataset:
         """The same events as far as an expression is true of them."""
-        return EventDataset(self._events, self._with(expression), self._watch)
+        return EventDataset(self.events, self._with(expression), self._watch)
 
     def _with(self, filter: pc.Expression | None) -> pc.Expression | None:
         if self._filter is None:
@@ -173,15 +176,15 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
 
     def head(self, num_rows: int, columns: Any = None, filter: pc.Expression | None = None, **options: Any) -> pa.Table:
         """The first rows; reads no further than they lie."""
-        return EventScanner(self._events, columns, self._with(filter), BATCH_ROWS).head(num_rows)
+        return EventScanner(self.events, columns, self._with(filter), BATCH_ROWS).head(num_rows)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
         """How many rows a filter is true of; without one, the metadata tells."""
-        return EventScanner(self._events, None, self._with(filter), BATCH_ROWS).count_rows()
+        return EventScanner(self.events, None, self._with(filter), BATCH_ROWS).count_rows()
 
     def nth_time(self, count: int, *, newest: bool) -> int | None:
         """The time of the `count`-th event from the newest on, or from the oldest, µs; None where there are fewer."""
-        times = self._events.extreme_times(count, newest=newest)
+        times = self.events.extreme_times(count, newest=newest)
         return None if len(times) < count or not count else int(times.min() if newest else times.max())
 
     def tally(self, names: Sequence[str], count_name: str, *, timed: bool = False) -> pa.Table | None:
@@ -190,7 +193,7 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         timed: with a column `timestamp`; a combination has two rows then, one for its latest event and one for the
         others, as if all of those were at the time of the earliest. None: that is not known without the values.
         """
-        return None if self._filter is not None else self._events.tally(names, count_name, timed=timed)
+        return None if self._filter is not None else self.events.tally(names, count_name, timed=timed)
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[EventFragment]:
         """The whole as one fragment, for engines that scan fragments from Python, as DataFusion does."""
