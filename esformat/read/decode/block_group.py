@@ -57,7 +57,7 @@ class BlockGroup:
         self._numbers: dict[int, npt.NDArray[np.integer[Any]]] = {}
         self._starts_of_runs: tuple[Any, Any, Any] | None = None
         self.decompressed_bytes = 0
-        """Of text and bytes, for the rows; those that templates make count as well."""
+        """Of text and bytes, for the rows."""
 
     # ------------------------------------------------------------ which rows
 
@@ -351,7 +351,6 @@ class BlockGroup:
             array = text_array(np.frombuffer(offsets, np.int32), pa.py_buffer(data), kind, valid)
             arrays.append(array if chosen is None else array.take(pa.array(chosen - low)))
         arrays += _rendered(waiting, kind)
-        self.decompressed_bytes += sum(array.nbytes for array in arrays)
         return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) if arrays else pa.array([], kind)
 
     def _plan_frames(self, place: int, places: I64 | None) -> FramePlan:
