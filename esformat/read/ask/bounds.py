@@ -179,6 +179,8 @@ class _Evaluation:
         column = self._column(field)
         if column is None or not column.takes(values.type) or (values.null_count and not column.never_null):
             return self._unknown()
+        if column.plain is not None:
+            return {field.path[0]: Domain(frozenset(map(column.plain, values.drop_null().to_pylist())))}
         found = [column.span(value) for value in values.drop_null()]
         if any(first != last for first, last in found):
             return self._unknown()  # how a value between two of the column's compares is pyarrow's to say
@@ -245,6 +247,8 @@ class _Column:
     ordered: bool = True
     """Whether the segment finds events by ranges of the column, not by single values alone."""
     never_null: bool = False
+    plain: Callable[[Any], Any] | None = None
+    """A constant as the column's value; None where some constants lie between two."""
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -255,10 +259,12 @@ def _is_key(kind: pa.DataType) -> bool:
     return _is_text(kind) or bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_binary_view(kind))
 
 
+def _key(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
+
+
 def _key_span(scalar: pa.Scalar) -> tuple[bytes, bytes]:
-    value = scalar.as_py()
-    key: bytes = value.encode() if isinstance(value, str) else value
-    return key, key
+    return (_key(scalar.as_py()),) * 2
 
 
 _PER_MICROSECOND = {"s": (1_000_000, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
@@ -273,7 +279,7 @@ def _value_span(scalar: pa.Scalar) -> tuple[Any, Any]:
     return (scalar.as_py(),) * 2
 
 
-_KEY = _Column(_is_key, _key_span, lambda key: key + b"\0", never_null=True)
+_KEY = _Column(_is_key, _key_span, lambda key: key + b"\0", never_null=True, plain=_key)
 _TIMESTAMP = _Column(
     lambda kind: bool(pt.is_timestamp(kind) and kind.tz), _timestamp_span, lambda moment: moment + 1, never_null=True
 )
@@ -281,4 +287,4 @@ _TIMESTAMP = _Column(
 
 def _index_column(kind: pa.DataType) -> _Column:
     takes = pt.is_boolean if pt.is_boolean(kind) else pt.is_integer if pt.is_integer(kind) else _is_text
-    return _Column(takes, _value_span, lambda value: value, ordered=False)
+    return _Column(takes, _value_span, lambda value: value, ordered=False, plain=lambda value: value)

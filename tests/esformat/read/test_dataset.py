@@ -27,6 +27,7 @@ import esformat
 import esformat.read.dataset
 from esformat.format.directory import block_handle
 from esformat.read.blocks.reader import Reader
+from esformat.read.selection import MANY_SPACES
 
 SPACE, TYPE, TIME = pc.field("space"), pc.field("type"), pc.field("timestamp")
 NULL = pa.scalar(None, pa.bool_())
@@ -254,6 +255,25 @@ def test_few_spaces_read_their_blocks(watch, frame, filter):
     watched = watch()
     watched.segment.dataset().count_rows(filter=filter)
     assert 2 <= watched.data_blocks() == len(np.unique(rows // ROWS)) < len(watched.data) / 10
+
+
+def test_many_spaces(watch, frame):
+    """A long list of spaces, with other conditions or without, gives their rows and reads their blocks alone."""
+    spaces = sorted(set(frame["space"]))[::4]
+    chosen = frame[frame["space"].isin(spaces)]
+    middle = int(frame["timestamp"].median())
+    listed, early = SPACE.isin([*spaces, "nobody"]), pa.scalar(middle, pa.timestamp("us", "UTC")) > TIME
+    assert len(spaces) > MANY_SPACES
+    for filter, expected in (
+        (listed, chosen),
+        (listed & (TYPE == "cart"), chosen[chosen["type"] == "cart"]),
+        (listed & early & (TYPE == "cart"), chosen[(chosen["type"] == "cart") & (chosen["timestamp"] < middle)]),
+        (SPACE.isin([f"nobody-{number}" for number in range(100)]), chosen[:0]),
+    ):
+        watched = watch()
+        found = watched.segment.dataset().to_table(columns=["timestamp"], filter=filter)
+        assert found["timestamp"].cast(pa.int64()).to_pylist() == expected["timestamp"].tolist()
+        assert watched.data_blocks() <= len(np.unique(chosen.index // ROWS)) < len(watched.data)
 
 
 def test_range_of_spaces_reads_their_blocks(watch, frame):
