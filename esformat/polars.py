@@ -16,7 +16,10 @@ from polars.io.plugins import register_io_source
 
 from esformat.format.schema import KEY_COLUMNS
 from esformat.io.location import Options
+from esformat.read.ask.arrow_filter import take_apart
+from esformat.read.ask.bounds import UNBOUNDED, Bounded, bounded_by
 from esformat.read.collection.collection import Collection, open_many
+from esformat.read.dataset import Events, SegmentEvents
 from esformat.read.segment import Segment
 
 __all__ = ["scan_esdb"]
@@ -35,29 +38,40 @@ def scan_esdb(source: Any, *, storage_options: Options = None) -> pl.LazyFrame:
     Raises what `esformat.open_many` does.
     """
     opened = source if isinstance(source, Segment | Collection) else open_many(source, storage_options=storage_options)
-    dataset = opened.dataset()
+    events = SegmentEvents(opened._reader, views=True) if isinstance(opened, Segment) else opened.dataset().events
     known = {*KEY_COLUMNS, *opened.indexes}
-    schema = pl.DataFrame(pa.table(dataset.schema.empty_table())).schema
+    schema = pl.DataFrame(pa.table(events.schema.arrow.empty_table())).schema
 
     def read(
         columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch_rows: int | None
     ) -> Iterator[pl.DataFrame]:
         names = list(schema) if columns is None else columns
-        needed = names if predicate is None else list(dict.fromkeys([*names, *predicate.meta.root_names()]))
-        bounds = None if predicate is None else filter_of(predicate, known)
-        if rows is not None and predicate is None:
-            yield pl.DataFrame(dataset.head(rows, columns=needed))
-            return
-        left = rows
-        for batch in dataset.scanner(columns=needed, filter=bounds).to_batches():
+        said = _said(predicate, known, events)
+        left = None if said.exact else predicate
+        needed = names if left is None else list(dict.fromkeys([*names, *left.meta.root_names()]))
+        lazily = rows is not None and predicate is None
+        for batch in events.batches(said.bounds, needed or ["timestamp"], lazily=lazily):
             frame = pl.DataFrame(batch)
-            frame = frame if predicate is None else frame.filter(predicate).select(names)
-            yield frame if left is None else frame.head(left)
-            left = None if left is None else left - min(left, frame.height)
-            if left == 0:
+            frame = (frame if left is None else frame.filter(left)).select(names)
+            yield frame if rows is None else frame.head(rows)
+            rows = None if rows is None else rows - min(rows, frame.height)
+            if rows == 0:
                 return
 
     return register_io_source(read, schema=schema, is_pure=True)
+
+
+def _said(predicate: pl.Expr | None, known: set[str], events: Events) -> Bounded:
+    """What a predicate says of the columns that events are found by, and whether those are all that it is true of."""
+    if predicate is None:
+        return Bounded(UNBOUNDED, exact=True)
+    understood = filter_of(predicate, known)
+    steps = None if understood is None else take_apart(understood)
+    if steps is None:
+        return Bounded(UNBOUNDED, exact=False)
+    said = bounded_by(steps, events.schema)
+    whole = said.exact and _is_whole(json.loads(predicate.meta.serialize(format="json")), known)
+    return Bounded(said.bounds, whole and events.gives_exactly(said.bounds))
 
 
 def filter_of(predicate: pl.Expr, known: set[str]) -> pc.Expression | None:
@@ -69,6 +83,14 @@ def filter_of(predicate: pl.Expr, known: set[str]) -> pc.Expression | None:
         return _expression(json.loads(predicate.meta.serialize(format="json")), known)
     except (pl.exceptions.PolarsError, ValueError):
         return None  # e.g. a function of Python, which has no JSON
+
+
+def _is_whole(node: Any, known: set[str]) -> bool:
+    """Whether all of a predicate is understood."""
+    match node:
+        case {"BinaryExpr": {"op": "And" | "Or", "left": left, "right": right}}:
+            return _is_whole(left, known) and _is_whole(right, known)
+    return _expression(node, known) is not None
 
 
 def _expression(node: Any, known: set[str]) -> pc.Expression | None:

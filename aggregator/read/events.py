@@ -61,6 +61,10 @@ class TopicEvents:
             assert group.partition is not None, "they are not together"
             yield from unsealed_batches(group, views[group.partition], names[group.partition])
 
+    def gives_exactly(self, bounds: Bounds) -> bool:
+        """Whether those are the only ones: never, as what is in memory is looked up by little."""
+        return False
+
     def blocks(self, bounds: Bounds) -> tuple[int, int]:
         """How many data blocks of segments are read for the events within bounds, and how many there are."""
         blocks = sum(self._scan(info, {}, ["timestamp"]).blocks()[1] for info in self._snapshot.segments)

@@ -216,12 +216,12 @@ def _join(
     return 0
 
 
-def join_many(parts: list[tuple[Any, Pack]], decompressor: Any) -> Any:
+def join_many(parts: list[tuple[Any, Pack]], decompressor: Any, allocate: Any) -> Any:
     """The numbers of several packs, each with the body that it lies in, one after another.
 
     As bytes where each pack has one plane, which is compressed, and no base: its numbers are those bytes. Else as
-    int64. All compressed planes of one codec that follow each other are decompressed with one call. Raises what the
-    decompressor does.
+    int64, in what `allocate` gives for so many bytes. All compressed planes of one codec that follow each other are
+    decompressed with one call. Raises what the decompressor does.
     """
     pack: Pack
     numbers: cython.Py_ssize_t = 0
@@ -233,10 +233,12 @@ def join_many(parts: list[tuple[Any, Pack]], decompressor: Any) -> Any:
         sizes.append(0 if pack.bits else (pack.width - pack.raw) * pack.numbers)
     rest: array.array = array.clone(_BYTES, sum(sizes), False)
     _decompress(parts, sizes, decompressor, memoryview(rest))
-    if narrow:
+    if narrow or not numbers:
         return rest
-    made: array.array = array.clone(_LONGS, numbers, False)
-    into: cython.longlong[::1] = made
+    made: Any = allocate(8 * numbers)
+    into: cython.longlong[::1] = memoryview(made).cast("q")
+    if into.shape[0] != numbers:
+        raise ValueError("not as much was allocated as asked for")
     planes: cython.const[cython.uchar][::1] = rest
     at: cython.Py_ssize_t = 0
     rest_at: cython.Py_ssize_t = 0

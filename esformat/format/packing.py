@@ -12,6 +12,7 @@ import struct
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from esformat.core.numbers import BITS, Pack, join_many, join_planes, pack_bits, read_columns, read_pack
 from esformat.format.codec import Compressor, Decompressor
@@ -186,7 +187,8 @@ def decode_ints(
 
 def decode_many(parts: list[tuple[memoryview, Pack]], decompressor: Decompressor) -> npt.NDArray[np.integer]:
     """The numbers of several packs, one after another: as bytes where all are stored so, else as int64."""
-    return np.asarray(join_many(parts, decompressor))
+    joined = join_many(parts, decompressor, pa.allocate_buffer)  # from Arrow's pool, which has pages to use again
+    return np.frombuffer(joined, np.int64) if isinstance(joined, pa.Buffer) else np.asarray(joined)
 
 
 def decode_columns(

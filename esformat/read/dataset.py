@@ -1,8 +1,8 @@
 """Events as a `pyarrow.dataset.Dataset`: what DuckDB, Polars, pandas and pyarrow itself query with push-down.
 
 An engine asks a dataset for some columns and the rows of a filter. What the filter says about space, grouping,
-timestamp and indexed columns decides which blocks are read; then pyarrow applies the whole filter to what they hold, so
-an answer never depends on how much of a filter was understood.
+timestamp and indexed columns decides which blocks are read; unless that is all it says, pyarrow then applies the whole
+filter to what they hold, so an answer never depends on how much of a filter was understood.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from esformat.errors import UsageError
 from esformat.format.data_block import I64
 from esformat.format.schema import EventSchema
 from esformat.read.ask.arrow_filter import Step, take_apart
-from esformat.read.ask.bounds import UNBOUNDED, Bounds, bounds_of, columns_of
+from esformat.read.ask.bounds import UNBOUNDED, Bounded, Bounds, bounded_by, columns_of
 from esformat.read.blocks.reader import Reader
 from esformat.read.newest import extreme_times
-from esformat.read.selection import select
+from esformat.read.selection import gives_exactly, select
 from esformat.read.tally import tally
 
 __all__ = ["EventDataset", "EventScanner", "Events", "SegmentEvents", "Watch"]
@@ -46,6 +46,10 @@ class Events(Protocol):
 
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
         """The named columns (at least one) of at least the events within bounds. lazily: as in `select`."""
+        ...
+
+    def gives_exactly(self, bounds: Bounds) -> bool:
+        """Whether `batches` gives no other events than those within bounds."""
         ...
 
     def blocks(self, bounds: Bounds) -> tuple[int, int]:
@@ -79,16 +83,22 @@ class Watch(Protocol):
 
 
 class SegmentEvents:
-    """The events of one open segment."""
+    """The events of one open segment. views: text may come as views, as `Scan.in_views` gives it."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, *, views: bool = False) -> None:
         self._reader = reader
+        self._views = views
         self.schema = reader.schema
         self.num_events = reader.statistics.events
 
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
         """At least the events within bounds, in the order of the file."""
-        return select(self._reader, bounds, columns, lazily=lazily).batches()
+        scan = select(self._reader, bounds, columns, lazily=lazily)
+        return (scan.in_views() if self._views else scan).batches()
+
+    def gives_exactly(self, bounds: Bounds) -> bool:
+        """Whether those are the only ones."""
+        return gives_exactly(bounds)
 
     def blocks(self, bounds: Bounds) -> tuple[int, int]:
         """How many data blocks are read for the events within bounds, and how many there are."""
@@ -124,7 +134,8 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
             [_ELSEWHERE], schema=schema, format=ds.IpcFileFormat(), filesystem=LocalFileSystem()
         )
         super().__init__(schema, [nowhere])
-        self._events = events
+        self.events = events
+        """What is read."""
         self._filter = filter
         self._watch = watch
 
@@ -145,18 +156,18 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         scanners are accepted and mean nothing here. Raises pyarrow's errors for columns or a filter that do not fit.
         """
         if columns is _NOT_SAID and filter is None:  # `write_dataset`, which takes pyarrow's own class only
-            whole = EventScanner(self._events, None, self._filter, batch_size)
+            whole = EventScanner(self.events, None, self._filter, batch_size)
             return ds.Scanner.from_batches(whole.to_reader(), batch_size=batch_size, **options)
         columns = None if columns is _NOT_SAID else columns
-        return EventScanner(self._events, columns, self._with(filter), batch_size, self._watch)
+        return EventScanner(self.events, columns, self._with(filter), batch_size, self._watch)
 
     def watched(self, watch: Watch) -> EventDataset:
         """The same events; somebody is told of each scan of them."""
-        return EventDataset(self._events, self._filter, watch)
+        return EventDataset(self.events, self._filter, watch)
 
     def filter(self, expression: pc.Expression) -> EventDataset:
         """The same events as far as an expression is true of them."""
-        return EventDataset(self._events, self._with(expression), self._watch)
+        return EventDataset(self.events, self._with(expression), self._watch)
 
     def _with(self, filter: pc.Expression | None) -> pc.Expression | None:
         if self._filter is None:
@@ -165,15 +176,15 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
 
     def head(self, num_rows: int, columns: Any = None, filter: pc.Expression | None = None, **options: Any) -> pa.Table:
         """The first rows; reads no further than they lie."""
-        return EventScanner(self._events, columns, self._with(filter), BATCH_ROWS).head(num_rows)
+        return EventScanner(self.events, columns, self._with(filter), BATCH_ROWS).head(num_rows)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
         """How many rows a filter is true of; without one, the metadata tells."""
-        return EventScanner(self._events, None, self._with(filter), BATCH_ROWS).count_rows()
+        return EventScanner(self.events, None, self._with(filter), BATCH_ROWS).count_rows()
 
     def nth_time(self, count: int, *, newest: bool) -> int | None:
         """The time of the `count`-th event from the newest on, or from the oldest, µs; None where there are fewer."""
-        times = self._events.extreme_times(count, newest=newest)
+        times = self.events.extreme_times(count, newest=newest)
         return None if len(times) < count or not count else int(times.min() if newest else times.max())
 
     def tally(self, names: Sequence[str], count_name: str, *, timed: bool = False) -> pa.Table | None:
@@ -182,7 +193,7 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         timed: with a column `timestamp`; a combination has two rows then, one for its latest event and one for the
         others, as if all of those were at the time of the earliest. None: that is not known without the values.
         """
-        return None if self._filter is not None else self._events.tally(names, count_name, timed=timed)
+        return None if self._filter is not None else self.events.tally(names, count_name, timed=timed)
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[EventFragment]:
         """The whole as one fragment, for engines that scan fragments from Python, as DataFusion does."""
@@ -238,12 +249,15 @@ class EventScanner:
         self.dataset_schema: pa.Schema = schema
         self.projected_schema: pa.Schema = checked.projected_schema
         self._events = events
-        self._filter = filter
+        self._asked, self._filter = filter, filter
         self._batch_size = batch_size
         self._watch = watch
         self._projection = columns if isinstance(columns, Mapping) else None
         steps = None if filter is None else take_apart(filter)
-        self._bounds = UNBOUNDED if steps is None else bounds_of(steps, events.schema)
+        said = Bounded(UNBOUNDED, exact=filter is None) if steps is None else bounded_by(steps, events.schema)
+        self._bounds = said.bounds
+        if said.exact and events.gives_exactly(said.bounds):
+            self._filter = None  # nothing is left of it
         self._names = self._needed(steps)
 
     def _needed(self, steps: list[Step] | None) -> list[str]:
@@ -292,10 +306,15 @@ class EventScanner:
 
     def count_rows(self) -> int:
         """How many rows there are; without a filter the metadata tells."""
-        if self._filter is None:
+        if self._is_whole:
             return self._events.num_events
-        counted = EventScanner(self._events, [], self._filter, self._batch_size)
+        counted = EventScanner(self._events, [], self._asked, self._batch_size)
         return sum(len(batch) for batch in counted.to_batches())
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether every row is in the answer."""
+        return self._filter is None and not self._bounds
 
     def _watched(self, watch: Watch) -> Iterator[pa.RecordBatch]:
         try:
@@ -308,7 +327,7 @@ class EventScanner:
             raise
 
     def _batches(self, *, lazily: bool) -> Iterator[pa.RecordBatch]:
-        if self._filter is None and not self.projected_schema.names:
+        if self._is_whole and not self.projected_schema.names:
             yield from self._empty_rows(self._events.num_events)
             return
         for batch in self._events.batches(self._bounds, self._names, lazily=lazily):

@@ -51,6 +51,7 @@ class Scan(ScanRows, Answer):
 
     _batch_bytes = BATCH_BYTES
     _decompressed_bytes = 0  # of text and bytes, for that group
+    _views = False
     _block_bytes = 0  # of a block of the group that was decoded last; 0: none was
     _row_bytes = 0  # of one of its rows that were wanted
 
@@ -69,6 +70,12 @@ class Scan(ScanRows, Answer):
         """The same in smaller batches, for those who read many scans at once."""
         scan = self.__copy__()
         scan._batch_bytes = size_bytes
+        return scan
+
+    def in_views(self) -> Scan:
+        """The same, text and keys as views where that is less work; other batches may have them in plain arrays."""
+        scan = self.__copy__()
+        scan._views = True
         return scan
 
     # ------------------------------------------------------------ columns
@@ -261,10 +268,12 @@ class Scan(ScanRows, Answer):
     def _blocks(self, group: list[BlockSlice], narrowed: Narrowed) -> BlockGroup:
         """The blocks of slices; of a question that was asked before, what is decoded is kept for the next time."""
         kind = KeptGroup if narrowed.asked_before else BlockGroup
-        return kind(self._reader, group[::-1] if self._query.reverse else group)
+        blocks = kind(self._reader, group[::-1] if self._query.reverse else group)
+        blocks.views = self._views
+        return blocks
 
     def _read_group(self, group: list[BlockSlice], columns: Sequence[str], narrowed: Narrowed) -> pa.RecordBatch:
-        rows = group[0].first, group[-1].last, tuple(columns)
+        rows = group[0].first, group[-1].last, tuple(columns), self._views
         batch: pa.RecordBatch | None = self._reader.pages.find(rows) if self._page else None
         if batch is None:
             batch = self._decoded(group, columns, narrowed)

@@ -5,18 +5,33 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+
 from esformat.core.leaves import Leaf
 from esformat.core.opened import Stretch, part_of
 from esformat.event import MAX_TIMESTAMP, MIN_TIMESTAMP
 from esformat.format.data_block import I64
 from esformat.format.directory import Root
+from esformat.format.schema import KEY_COLUMNS
 from esformat.read.ask.bounds import Bounds, Domain, admits_nothing
 from esformat.read.ask.question import Query
+from esformat.read.blocks.plan import leaves_with
 from esformat.read.blocks.reader import Reader
 from esformat.read.scan import THREADS, Scan
 
 PAGE_ROWS = 1 << 14
 """So many rows, asked for at once, are a page: several readers follow one another through a segment page by page."""
+
+MANY_SPACES = 64
+"""Of so many, rows are listed rather than stretches."""
+MOST_LISTED_ROWS = 1 << 22
+
+
+def gives_exactly(bounds: Bounds) -> bool:
+    """Whether `select` gives no events but those within bounds: they name one value of each index."""
+    times = bounds.get("timestamp", Domain()).listed
+    indexed = (domain.listed for name, domain in bounds.items() if name not in KEY_COLUMNS)
+    return (times is None or len(times) < 2) and all(listed is not None and len(listed) < 2 for listed in indexed)
 
 
 def select(
@@ -45,8 +60,14 @@ def select(
         columns=tuple(columns),
         conditions=tuple((name, next(iter(values)) if len(values) == 1 else values) for name, values in indexed),
     )
-    first, last = (0, reader.root.rows[-1]) if rows is None else rows
     spaces, groupings = bounds.get("space"), bounds.get("grouping")
+    if listed is None and rows is None and groupings is None:
+        listed = _rows_of_many(reader, query, spaces)
+        if listed is not None:
+            leaves = leaves_with(reader, listed)
+            span = (leaves[0].first, leaves[-1].last) if leaves else (0, 0)
+            return Scan(reader, query, lambda: leaves, span=span, listed=listed, threads=threads)
+    first, last = (0, reader.root.rows[-1]) if rows is None else rows
 
     def stretches() -> Iterator[Stretch]:
         for stretch in _stretches(reader, query, spaces, groupings):
@@ -60,6 +81,28 @@ def select(
     found = list(stretches())
     span = (found[0].first, found[-1].last) if found else (0, 0)
     return Scan(reader, query, lambda: found, span=span, listed=listed, threads=threads)
+
+
+def _rows_of_many(reader: Reader, query: Query, spaces: Domain | None) -> I64 | None:
+    """The rows of spaces, ascending, where there is a list of many of them, and of rows that memory is no matter."""
+    if spaces is None or spaces.listed is None or len(spaces.listed) < MANY_SPACES:
+        return None
+    root, keys = reader.root, sorted(spaces.listed)
+    begins, ends = [], []
+    for number in _leaves(root, spaces, keys):
+        if query.misses(root.min_timestamps[number], root.max_timestamps[number]):
+            continue
+        leaf = reader.leaf(number)
+        edges = leaf.run_rows
+        for begin, end in _runs(leaf, spaces, keys):
+            begins.append(edges[begin])
+            ends.append(edges[end])
+    first = np.array(begins, np.int64)
+    sizes = np.array(ends, np.int64) - first
+    count = int(sizes.sum())
+    if count > MOST_LISTED_ROWS:
+        return None
+    return np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(count)
 
 
 def _stretches(reader: Reader, query: Query, spaces: Domain | None, groupings: Domain | None) -> Iterator[Stretch]:

@@ -1,6 +1,7 @@
-"""Spaces of another table as those that matter: of a join, so that those spaces alone are read.
+"""Spaces as the only ones that matter: those of another table in a join, or those of a long list.
 
-DuckDB filters the larger side of a join by what it finds in the smaller one, but hands nothing of that to Arrow scans.
+DuckDB filters the larger side of a join by what it finds in the smaller one, but hands nothing of that to Arrow scans;
+lists it converts for them value by value.
 """
 
 from __future__ import annotations
@@ -12,18 +13,24 @@ import duckdb
 import pyarrow as pa
 
 from esformat.sql.table import Table
-from esformat.sql.tree import Node, alias_of, is_table, nodes, quoted, root, select
+from esformat.sql.tree import Node, alias_of, conjuncts, is_table, nodes, quoted, root, select, text_of
 
+Ask = Callable[[str], list[tuple[Any, ...]]]
+Only = tuple[str, Callable[[Ask], list[str] | None]]
+"""Of one of our tables, its name and what gives its only spaces that matter; None where they are many."""
+FEW_SPACES = 16
+"""That a list may have and stay where it is."""
 MOST_SPACES = 1_000
 """That are handed down; of more, most blocks are read anyway."""
 
 
 def joined_spaces(
     connection: duckdb.DuckDBPyConnection, tree: Node, tables: Mapping[str, Table],
-    ask: Callable[[Node], list[tuple[Any, ...]]],
-) -> tuple[str, list[str]] | None:  # fmt: skip
-    """Of a SELECT over an inner join of one of our tables, by its spaces, with another one: our table's name, and the
-    only spaces of it that matter. None: that is not known, or they are many.
+    statement_of: Callable[[Node], str],
+) -> Only | None:  # fmt: skip
+    """Of a SELECT over an inner join of one of our tables, by its spaces, with another one: which ones matter.
+
+    statement_of: a SELECT as text.
     """
     sides = _sides(root(tree)["from_table"], tables)
     if sides is None:
@@ -35,11 +42,44 @@ def joined_spaces(
         return None
     of_other = select(connection, f"SELECT DISTINCT {quoted(key)} FROM t LIMIT {MOST_SPACES + 1}")  # noqa: S608 - quoted
     of_other["from_table"] = other
-    keys = [row[0] for row in ask(of_other)]
-    spaces = [key for key in keys if isinstance(key, str)]
-    if len(keys) > MOST_SPACES or len(spaces) < len([key for key in keys if key is not None]):
-        return None
+    statement = statement_of(of_other)
+
+    def spaces(ask: Ask) -> list[str] | None:
+        keys = [row[0] for row in ask(statement)]
+        found = [key for key in keys if isinstance(key, str)]
+        return None if len(keys) > MOST_SPACES or len(found) < len(keys) - keys.count(None) else found
+
     return str(ours["table_name"]), spaces
+
+
+def listed_spaces(tree: Node, table: Table) -> Only | None:
+    """The same of a SELECT over one table that lists many spaces; what lists them is taken out of it."""
+    node = root(tree)
+    name = node["from_table"]["table_name"]
+    once = sum(each.get("table_name", "").casefold() == name.casefold() for each in nodes(tree)) == 1
+    if not once or not is_table(node["from_table"]) or not pa.types.is_string(table.schema.field("space").type):
+        return None
+    of = alias_of(node["from_table"]).casefold()
+    for each in conjuncts(node["where_clause"]):
+        if each["type"] != "COMPARE_IN" or len(each["children"]) <= FEW_SPACES:
+            continue
+        reference, *listed = each["children"]
+        path = [part.casefold() for part in reference.get("column_names", ())]
+        spaces = [text for text in map(text_of, listed) if text is not None]
+        if path in (["space"], [of, "space"]) and len(spaces) == len(listed):
+            node["where_clause"] = _without(node["where_clause"], each)
+            return name, lambda ask, spaces=spaces: spaces
+    return None
+
+
+def _without(condition: Node, part: Node) -> Node | None:
+    """The conditions that AND joins but for one of them."""
+    if condition is part:
+        return None
+    if condition["type"] == "CONJUNCTION_AND":
+        left = [each for child in condition["children"] if (each := _without(child, part)) is not None]
+        return left[0] if len(left) == 1 else {**condition, "children": left} if left else None
+    return condition
 
 
 def _sides(join: Node, tables: Mapping[str, Table]) -> tuple[Node, Node, str] | None:

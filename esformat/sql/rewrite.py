@@ -9,30 +9,22 @@ from typing import Any, NamedTuple
 import duckdb
 
 from esformat.sql import newest, prefix
-from esformat.sql.joined import joined_spaces
+from esformat.sql.joined import Ask, joined_spaces, listed_spaces
 from esformat.sql.summary import Summary, summarised
 from esformat.sql.table import Table
 from esformat.sql.tree import Node, nodes, root, to_text
-
-Ask = Callable[[str], list[tuple[Any, ...]]]
 
 
 class Rewritten(NamedTuple):
     """What is asked instead of a statement."""
 
-    text: str | None
-    """None: the same."""
-    summary: Summary | None = None
-    """Of a table, which `text` asks instead of its events."""
+    text: str
     of: str = ""
-    """The table's name."""
-    spaces: Sequence[str] | None = None
-    """The only ones of a table that matter."""
-
-    @property
-    def lasts(self) -> bool:
-        """Whether it was found in less than events, so that it is kept for the next time."""
-        return self.spaces is None and not (self.summary is not None and self.summary.tallied)
+    """The name, as the statement has it, of a table that something else stands for:"""
+    summary: Summary | None = None
+    """what `text` asks instead of its events,"""
+    spaces: Callable[[Ask], Sequence[str] | None] | None = None
+    """or its events of some spaces; this gives those, or None where they are many, and then it is the whole."""
 
 
 def rewritten(
@@ -48,32 +40,38 @@ def rewritten(
         del ours[name]  # what a WITH calls so hides it
     select = root(tree)
     if select["type"] != "SELECT_NODE":
-        return _bounded(connection, tree, ours, changed=False)
-    name = select["from_table"].get("table_name", "").casefold()
+        text = _bounded(connection, tree, ours, changed=False)
+        return None if text is None else Rewritten(text)
+    written = select["from_table"].get("table_name", "")
+    name = written.casefold()
     if name in ours:
         summary = summarised(connection, select, ours[name], names)
         if summary is not None:
-            return Rewritten(to_text(connection, tree), summary, name)
+            return Rewritten(to_text(connection, tree), written, summary)
 
     def ask_of(node: Node) -> list[tuple[Any, ...]]:
+        return ask(statement_of(node))
+
+    def statement_of(node: Node) -> str:
         whole = {**tree, "statements": [{**tree["statements"][0], "node": node}]}
         bounded = _bounded(connection, json.loads(json.dumps(whole)), ours, changed=True)
         assert bounded is not None
-        return ask(str(bounded.text))
+        return bounded
 
+    changed, only = False, None
     if name in ours:
-        return _bounded(connection, tree, ours, changed=newest.bounded(connection, select, ours[name], ask_of))
-    spaces = None if given else joined_spaces(connection, tree, ours, ask_of)
-    text = _bounded(connection, tree, ours, changed=False)
-    if spaces is None:
-        return text
-    return Rewritten(None if text is None else text.text, None, *spaces)
+        changed = newest.bounded(connection, select, ours[name], ask_of)
+        only = listed_spaces(tree, ours[name])
+    elif not given:
+        only = joined_spaces(connection, tree, ours, statement_of)
+    text = _bounded(connection, tree, ours, changed=changed or only is not None)
+    return None if text is None else Rewritten(text) if only is None else Rewritten(text, only[0], spaces=only[1])
 
 
 def _bounded(
     connection: duckdb.DuckDBPyConnection, tree: Node, ours: Mapping[str, Table], *, changed: bool
-) -> Rewritten | None:
-    """A tree as text, with what conditions on beginnings imply."""
+) -> str | None:
+    """A tree as text, with what conditions on beginnings imply; None where nothing of it was changed."""
     for node in [node for node in nodes(tree) if node.get("type") == "SELECT_NODE"]:
         changed |= prefix.bounded(connection, node, ours)
-    return Rewritten(to_text(connection, tree)) if changed else None
+    return to_text(connection, tree) if changed else None

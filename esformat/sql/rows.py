@@ -13,24 +13,42 @@ from esformat.sql.errors import told
 from esformat.sql.watch import Watch
 
 BATCH_ROWS = 65_536
+MOST_KEPT = 1_000
+"""Rows of an answer that is kept."""
 
 
 class Bound(NamedTuple):
-    """A statement that has found its tables and columns, and the connection that it has to itself."""
+    """A statement that has found its tables and columns, and the connection that it has to itself until it is done."""
 
     connection: duckdb.DuckDBPyConnection
-    relation: duckdb.DuckDBPyRelation
+    text: str
+    parameters: Any
+    columns: tuple[str, ...]
     watch: Watch
+    done: Callable[[], None]
+    """Called once all rows are read."""
+
+    def relation(self) -> duckdb.DuckDBPyRelation:
+        """Its rows, not asked for yet."""
+        return self.connection.sql(self.text, params=self.parameters)
 
 
 class Rows(RowAnswer):
     """The rows that answer a statement, read when they are asked for: a `RowAnswer`."""
 
-    def __init__(self, bind: Callable[[], Bound]) -> None:
-        """Made by `sql`, which tells at once what is wrong with a statement."""
+    def __init__(
+        self,
+        bind: Callable[[], Bound],
+        columns: tuple[str, ...] | None = None,
+        kept: list[list[tuple[Any, ...]]] | None = None,
+    ) -> None:
+        """Made by `sql`, which tells at once what is wrong with a statement. columns: where nothing is, as it was asked
+        before. kept: the rows that came then, or room for them; None where they may be others each time.
+        """
         self._bind = bind
-        self._first: Bound | None = bind()
-        self.column_names: tuple[str, ...] = tuple(self._first.relation.columns)
+        self._kept = kept
+        self._first = bind() if columns is None else None
+        self.column_names = self._first.columns if self._first else columns or ()
         """Names of the columns."""
 
     def __repr__(self) -> str:
@@ -45,21 +63,27 @@ class Rows(RowAnswer):
         """Arrow schema of the columns."""
         bound = self._bind()
         with told(bound.watch):
-            return bound.relation.limit(0).to_arrow_table().schema
+            schema = bound.relation().limit(0).to_arrow_table().schema
+        bound.done()
+        return schema
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a pyarrow stream, read as it is consumed."""
         bound = self._bound()
         with told(bound.watch):
-            reader = bound.relation.to_arrow_reader(BATCH_ROWS)
+            reader = bound.relation().to_arrow_reader(BATCH_ROWS)
         return pa.RecordBatchReader.from_batches(reader.schema, _batches(bound, reader))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows as tuples."""
+        if self._kept:
+            return self._kept[0].copy()
         bound = self._bound()
         with told(bound.watch):
-            rows = bound.relation.fetchall()
-        bound.connection.close()
+            rows = bound.connection.execute(bound.text, bound.parameters).fetchall()
+        bound.done()
+        if self._kept is not None and len(rows) <= MOST_KEPT:
+            self._kept.append(rows.copy())
         return rows
 
 
@@ -70,8 +94,10 @@ def _batches(bound: Bound, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBa
             with told(bound.watch):
                 batch = next(reader, None)
             if batch is None:
-                return
+                break
             yield batch
-    finally:
+    except BaseException:
         reader.close()
         bound.connection.close()
+        raise
+    bound.done()

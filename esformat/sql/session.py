@@ -25,7 +25,7 @@ from esformat.sql.watch import Guard, Watch, unguarded
 Parameters = Sequence[Any] | Mapping[str, Any] | None
 MOST_KEPT = 1_000
 """Statements of which it is kept what was found about them."""
-MOST_TEXT = 10_000
+MOST_TEXT = 1_000_000
 """Characters of a statement; in a longer one nothing is looked for: its tree would take longer than it saves."""
 R = TypeVar("R")
 _EXPLAIN = re.compile(r"\s*EXPLAIN\b(?!\s*(?:\(|ANALYZE\b))", re.IGNORECASE)
@@ -85,10 +85,11 @@ class Session:
         lasting: bool = False,
     ) -> None:
         """find: gives the tables of names. hint: what to do about a name that is not found. database: None for one of
-        its own. guard: in which DuckDB works. lasting: a name is always the same table, whose events do not change;
-        then what was found about a statement is kept for the next time.
+        its own. guard: in which DuckDB works. lasting: a name is always the same table, whose events do not change, and
+        nobody guards; then what was found about a statement is kept for the next time, and so are connections.
         """
         self._kept: dict[str, _Known] | None = {} if lasting else None
+        self._idle: list[_Desk] = []
         self._find = find
         self._hint = hint
         self._database = Database() if database is None else database
@@ -101,13 +102,18 @@ class Session:
         Raises UsageError for a statement that is wrong, that changes something, or that names a table which is not
         there; what opening a file raises.
         """
+        text = text.strip()
+        known = None if self._kept is None or parameters else self._kept.get(text)
+        if known is not None:
+            return Rows(lambda: self._again(known), known.columns, known.rows)
         plan = _EXPLAIN.match(text)
         if plan is not None:
             return Rows(lambda: self._explained(text[plan.end() :].strip(), parameters))
-        return Rows(lambda: self._bound(text.strip(), parameters))
+        return Rows(lambda: self._bound(text, parameters))
 
     def close(self) -> None:
         """Let go of the database; rows that are being read end with an error."""
+        self._idle.clear()
         self._database.close()
 
     # ------------------------------------------------------------ statements
@@ -117,40 +123,66 @@ class Session:
         connection = self._database.connect()
         watch = Watch(connection.interrupt, self._guard)
         with told(watch):
-            relation = self._better(connection, text, parameters, watch)[1]
-        return Bound(connection, relation, watch)
+            asked, columns = self._better(connection, text, parameters, watch)
+        return Bound(connection, asked, parameters, columns, watch, connection.close)
+
+    def _again(self, known: _Known) -> Bound:
+        """A statement that was asked before, put to a connection that may know its tables from then."""
+        desk = self._idle.pop() if self._idle else None
+        if desk is None or desk.process != os.getpid():
+            desk = _Desk(self._database.connect(), Watch(), set(), os.getpid())
+        connection, watch = desk.connection, desk.watch
+        watch.failure = None
+        watch.lines.clear()
+        with told(watch):
+            for name in known.tables:
+                if name not in desk.tables:
+                    connection.register(name, self._table(name).dataset().watched(watch.of(name)))
+                    desk.tables.add(name)
+            text = known.text
+            if known.better is not None:
+                desk.tables.discard(known.better.of)
+                text = _asked(connection, known.better, watch, self._table)
+        return Bound(connection, text, None, known.columns, watch, lambda: self._idle.append(desk))
+
+    def _table(self, name: str) -> Table:
+        table = self._find(name)
+        assert table is not None, "names last"
+        return table
 
     def _explained(self, statement: str, parameters: Parameters) -> Bound:
         """DuckDB's plan of a statement, and how many blocks each scan of ours would read: it is run without rows."""
         connection = self._database.connect()
         watch = Watch(connection.interrupt, self._guard)
         with told(watch):
-            text, relation = self._better(connection, statement, parameters, watch)
+            text, _ = self._better(connection, statement, parameters, watch)
             plan = connection.sql(f"EXPLAIN {text}", params=parameters).fetchall()
             watch.dry = True
-            relation.fetchall()
+            connection.sql(text, params=parameters).fetchall()
         plan += [("blocks", line) for line in watch.lines]
         values = pa.table({"explain_key": [key for key, _ in plan], "explain_value": [value for _, value in plan]})
         connection.register("plan", values)
-        return Bound(connection, connection.sql("FROM plan"), watch)
+        return Bound(connection, "FROM plan", None, tuple(values.column_names), watch, connection.close)
 
     def _better(
         self, connection: duckdb.DuckDBPyConnection, text: str, parameters: Parameters, watch: Watch
-    ) -> tuple[str, duckdb.DuckDBPyRelation]:
-        """A statement, bound, and its text: as it is, or rewritten."""
+    ) -> tuple[str, tuple[str, ...]]:
+        """What is asked for a statement, as it is or rewritten, its tables registered; and its columns."""
         known = None if self._kept is None else self._kept.get(text)
         if known is None:
-            return self._looked_into(connection, text, parameters, watch)
-        for name in known.tables:
-            table = self._find(name)
-            assert table is not None, "names last"
-            register(connection, name, table, watch)
-        return _asked(connection, text, known.better, parameters, watch)
+            known = self._looked_into(connection, text, parameters, watch)
+        else:
+            for name in known.tables:
+                register(connection, name, self._table(name), watch)
+        if known.better is None:
+            return known.text, known.columns
+        asked = _asked(connection, known.better, watch, lambda name: watch.tables.get(name) or self._table(name))
+        return asked, known.columns
 
     def _looked_into(
         self, connection: duckdb.DuckDBPyConnection, text: str, parameters: Parameters, watch: Watch
-    ) -> tuple[str, duckdb.DuckDBPyRelation]:
-        """The same for a statement of which nothing is known."""
+    ) -> _Known:
+        """What there is to know of a statement; its tables are registered."""
         tree = parse(connection, text) if len(text) <= MOST_TEXT else None
         if tree is None:
             _check(connection, text)
@@ -160,43 +192,63 @@ class Session:
                 if table is not None:
                     register(connection, name, table, watch)
         relation = bind(connection, lambda: connection.sql(text, params=parameters), self._find, watch, self._hint)
+        columns = tuple(relation.columns)
         if not watch.tables:
-            return text, relation
+            return _Known(text, (), None, columns, None)
 
         def ask(other: str) -> list[tuple[Any, ...]]:
             return connection.sql(other).fetchall()
 
-        better = None if tree is None else rewritten(connection, tree, watch.tables, relation.columns, ask)
-        if self._kept is not None and (better is None or better.lasts):
+        better = None if tree is None else rewritten(connection, tree, watch.tables, columns, ask)
+        of = "" if better is None else better.of
+        counted = better is not None and better.summary is not None and not better.summary.tallied
+        rows: list[list[tuple[Any, ...]]] | None = [] if counted and not parameters else None
+        known = _Known(text, tuple(name for name in watch.tables if name != of), better, columns, rows)
+        if self._kept is not None:
             if len(self._kept) >= MOST_KEPT:
                 self._kept.clear()
-            summed = better is not None and better.summary is not None
-            self._kept[text] = _Known(() if summed else tuple(watch.tables), better)
-        return (text, relation) if better is None else _asked(connection, text, better, parameters, watch)
+            self._kept[text] = known
+        return known
 
 
 class _Known(NamedTuple):
-    """What is known of a statement that was asked before."""
+    """What is known of a statement."""
 
+    text: str
     tables: tuple[str, ...]
     """Names that it needs."""
     better: Rewritten | None
+    columns: tuple[str, ...]
+    rows: list[list[tuple[Any, ...]]] | None
+    """Room for the answer, where counts alone give it."""
+
+
+class _Desk(NamedTuple):
+    """A connection for one statement after another."""
+
+    connection: duckdb.DuckDBPyConnection
+    watch: Watch
+    """Without the tables and the way to interrupt: what a connection refers to must not refer to it."""
+    tables: set[str]
+    """Names that it knows."""
+    process: int
 
 
 def _asked(
-    connection: duckdb.DuckDBPyConnection, text: str, better: Rewritten | None, parameters: Parameters, watch: Watch
-) -> tuple[str, duckdb.DuckDBPyRelation]:
-    """A statement, bound, or what is asked instead; and its text."""
-    if better is not None and better.summary is not None:
-        connection.register(NAME, better.summary.table)
-        watch.counted(better.of, better.summary.table.num_rows, tallied=better.summary.tallied)
-    if better is not None and better.spaces is not None:
-        wanted = pc.field("space").isin(pa.array(better.spaces, pa.string()))
-        dataset = watch.tables[better.of].dataset().filter(wanted)
+    connection: duckdb.DuckDBPyConnection, better: Rewritten, watch: Watch, table_of: Callable[[str], Table]
+) -> str:
+    """What is asked instead of a statement, once what that needs is registered."""
+    if better.summary is not None:
+        summary = better.summary.make()
+        connection.register(NAME, summary)
+        watch.counted(better.of, summary.num_rows, tallied=better.summary.tallied)
+    if better.spaces is not None:
+        spaces = better.spaces(lambda other: connection.sql(other).fetchall())
+        dataset = table_of(better.of).dataset()
+        if spaces is not None:
+            dataset = dataset.filter(pc.field("space").isin(pa.array(spaces, pa.string())))
         connection.register(better.of, dataset.watched(watch.of(better.of)))
-    if better is not None and better.text is not None:
-        text = better.text
-    return text, connection.sql(text, params=parameters)
+    return better.text
 
 
 def bind(connection: duckdb.DuckDBPyConnection, ask: Callable[[], R], find: Find, watch: Watch, hint: str | None) -> R:

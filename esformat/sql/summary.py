@@ -7,7 +7,7 @@ rows of equal values apart from one another, as an average does, is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -43,9 +43,9 @@ _REPEATABLE = frozenset({"min", "max"})
 class Summary(NamedTuple):
     """A small table that is asked instead of the events."""
 
-    table: pa.Table
+    make: Callable[[], pa.Table]
     tallied: bool = False
-    """Whether the codes of all events were read for it."""
+    """Whether the codes of all events are read for it, each time."""
 
 
 def summarised(connection: duckdb.DuckDBPyConnection, node: Node, table: Table, names: Sequence[str]) -> Summary | None:
@@ -126,10 +126,9 @@ def _columns(node: Node, schema: pa.Schema) -> frozenset[str] | None:
 def _summary(columns: frozenset[str], node: Node, table: Table) -> Summary | None:
     """Values of the columns and how many events have each; None where that takes reading whole events."""
     if len(columns) > 1:
-        found = _combinations(columns, node, table)
-        return None if found is None else Summary(found, tallied=True)
+        return _combinations(columns, node, table)
     counted = _counted(columns, node, table)
-    return None if counted is None else Summary(counted)
+    return None if counted is None else Summary(lambda: counted)
 
 
 def _counted(columns: frozenset[str], node: Node, table: Table) -> pa.Table | None:
@@ -204,14 +203,22 @@ def _names_times(expression: Node) -> bool:
     return expression["class"] == "COLUMN_REF" and _names(expression, "timestamp")
 
 
-def _combinations(columns: frozenset[str], node: Node, table: Table) -> pa.Table | None:
+def _combinations(columns: frozenset[str], node: Node, table: Table) -> Summary | None:
     """Combinations of values of several indexed columns; with times, where only the ends of those matter."""
     timed = "timestamp" in columns
     names = [name for name in table.schema.names if name in columns and name != "timestamp"]
     if not set(names) <= set(table.indexes) or (timed and not _asks_for_ends(node)):
         return None
-    found: pa.Table | None = table.dataset().tally(names, EVENTS, timed=timed)
-    return found
+    found = table.dataset().tally(names, EVENTS, timed=timed)
+    if found is None:
+        return None
+    first = iter([found])
+
+    def make() -> pa.Table:
+        made = next(first, None)
+        return table.dataset().tally(names, EVENTS, timed=timed) if made is None else made
+
+    return Summary(make, tallied=True)
 
 
 def _ends(table: Table) -> pa.Table:

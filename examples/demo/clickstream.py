@@ -27,6 +27,7 @@ SPAN_US = 30 * 86_400 * 1_000_000
 EVENTS_PER_SPACE = 50
 LARGEST_SPACE = 20_000
 JITTER_US = 2_000_000
+PIECE_EVENTS = 8_000_000  # whose payloads are one array, of less than 2 GiB
 
 
 def space_sizes(events: int) -> npt.NDArray[np.int64]:
@@ -66,13 +67,21 @@ def _session_ids(rng: np.random.Generator, count: int) -> pa.Array:
     return fixed.cast(pa.binary()).cast(pa.string())
 
 
-def _payloads(rng: np.random.Generator, count: int) -> pa.Array:
+def _payloads(rng: np.random.Generator, count: int) -> pa.ChunkedArray:
     paths = tuple(f"/{section}/{page}" for section in SECTIONS for page in range(PAGES_PER_SECTION))
     urls = _pick(rng, paths, _zipf(len(paths)), count)
     referrers = _pick(rng, ("google", "newsletter", "direct", "facebook", "partner"), (5, 2, 6, 2, 1), count)
     sessions = _session_ids(rng, count)
     millis = pa.array(rng.gamma(2.0, 120.0, count).astype(np.int32)).cast(pa.string())
     widths = _pick(rng, ("1920", "1440", "390", "412", "768"), (5, 3, 6, 4, 1), count)
+    columns = pa.table([urls, referrers, sessions, millis, widths], names=list("ursmw"))
+    return pa.chunked_array(
+        [_joined(columns.slice(at, PIECE_EVENTS)) for at in range(0, count, PIECE_EVENTS)], pa.binary()
+    )
+
+
+def _joined(columns: pa.Table) -> pa.Array:
+    urls, referrers, sessions, millis, widths = (column.combine_chunks() for column in columns.columns)
     return pc.binary_join_element_wise(
         '{"url":"', urls, '","referrer":"', referrers, '","session":"', sessions,
         '","page_load_ms":', millis, ',"screen_width":', widths, ',"logged_in":true}', "",

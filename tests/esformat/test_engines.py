@@ -50,6 +50,12 @@ def everything(folder):
         return pl.DataFrame(files.dataset().to_table())
 
 
+@pytest.fixture(scope="module")
+def segment(folder):
+    with esformat.open(folder / "part-0.esdb") as segment:
+        yield segment
+
+
 def hour(number: int) -> dt.datetime:
     return START + dt.timedelta(hours=number)
 
@@ -86,10 +92,13 @@ CONDITIONS = [
 @given(
     conditions=st.lists(st.sampled_from(CONDITIONS), max_size=3),
     columns=st.sampled_from([None, ["timestamp"], ["price", "space"], ["data", "type", "paid"]]),
+    one=st.booleans(),
 )
-def test_polars(folder, everything, conditions, columns):
-    """Any condition gives the rows that it gives in memory, whatever of it was understood."""
-    frames = [scan_esdb(folder), everything.lazy()]
+def test_polars(folder, everything, segment, conditions, columns, one):
+    """Any condition gives the rows that it gives in memory, whatever of it was understood; of files, and of one."""
+    frames = [scan_esdb(segment if one else folder), everything.lazy()]
+    if one:
+        frames[1] = frames[1].head(EVENTS)
     for condition in conditions:
         frames = [frame.filter(condition) for frame in frames]
     if columns is not None:

@@ -2,14 +2,14 @@
 
 A filter, taken apart by `arrow_filter`, becomes `Bounds`: for some columns, the values that an event must have for the
 filter to be true of it. Bounds may admit more than the filter does, never less, so whoever reads by them still applies
-the filter. A part that is not understood bounds nothing.
+the filter, unless they are known to be exact. A part that is not understood bounds nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -87,9 +87,24 @@ def columns_of(steps: Sequence[Step]) -> set[str]:
     return {step.path[0] for step in steps if isinstance(step, Field)}
 
 
+class Bounded(NamedTuple):
+    """What a filter says."""
+
+    bounds: Bounds
+    exact: bool
+    """Whether the filter is true of every event within the bounds."""
+
+
+def bounded_by(steps: Sequence[Step], schema: EventSchema) -> Bounded:
+    """What a filter says about keys, times and the indexed columns of a schema, and whether that is all."""
+    evaluation = _Evaluation(schema)
+    bounds = evaluation.run(steps)
+    return Bounded(bounds, evaluation.exact)
+
+
 def bounds_of(steps: Sequence[Step], schema: EventSchema) -> Bounds:
     """What a filter says about space, grouping, timestamp and the indexed columns of a schema."""
-    return _Evaluation(schema).run(steps)
+    return bounded_by(steps, schema).bounds
 
 
 _FLIPPED = {"equal": "equal", "less": "greater", "less_equal": "greater_equal", "greater": "less",
@@ -104,6 +119,8 @@ class _Evaluation:
         for field in schema.fields:
             if field.indexed:
                 self._columns[field.name] = _index_column(field.type)
+        self.exact = True
+        """Whether nothing was met so far that says more than its bounds do."""
 
     def run(self, steps: Sequence[Step]) -> Bounds:
         stack: list[Field | Literal | Bounds] = []
@@ -128,10 +145,13 @@ class _Evaluation:
         match call.function, operands:
             case (("and" | "and_kleene"), [left, right]):
                 return self._meet(self._condition(left), self._condition(right))
-            case (("or" | "or_kleene"), [left, right]):
+            case (("or" | "or_kleene" as function), [left, right]):
+                self.exact &= function == "or_kleene"  # the other one is null where either side is
                 return self._join(self._condition(left), self._condition(right))
             case "if_else", [condition, yes, no]:
-                return self._join(self._meet(self._condition(condition), self._condition(yes)), self._condition(no))
+                otherwise = self._condition(no)
+                self.exact &= admits_nothing(otherwise)
+                return self._join(self._meet(self._condition(condition), self._condition(yes)), otherwise)
             case "invert", [Field() as field]:
                 return self._condition(field, wanted=False)
             case "is_in", [Field() as field] if call.options is not None:
@@ -144,6 +164,12 @@ class _Evaluation:
                 return self._compared(field, function, literal.scalar)
             case function, [Literal() as literal, Field() as field] if function in _FLIPPED:
                 return self._compared(field, _FLIPPED[function], literal.scalar)
+            case "is_valid", [Field() as field] if getattr(self._column(field), "never_null", False):
+                return UNBOUNDED
+        return self._unknown()
+
+    def _unknown(self) -> Bounds:
+        self.exact = False
         return UNBOUNDED
 
     def _column(self, field: Field) -> _Column | None:
@@ -152,23 +178,25 @@ class _Evaluation:
     def _listed(self, field: Field, values: pa.Array) -> Bounds:
         column = self._column(field)
         if column is None or not column.takes(values.type) or (values.null_count and not column.never_null):
-            return UNBOUNDED
+            return self._unknown()
+        if column.plain is not None:
+            return {field.path[0]: Domain(frozenset(map(column.plain, values.drop_null().to_pylist())))}
         found = [column.span(value) for value in values.drop_null()]
         if any(first != last for first, last in found):
-            return UNBOUNDED  # how a value between two of the column's compares is pyarrow's to say
+            return self._unknown()  # how a value between two of the column's compares is pyarrow's to say
         return {field.path[0]: Domain(frozenset(first for first, _ in found))}
 
     def _compared(self, field: Field, function: str, scalar: pa.Scalar) -> Bounds:
         column = self._column(field)
         if column is None or not column.takes(scalar.type):
-            return UNBOUNDED
+            return self._unknown()
         if not scalar.is_valid:
             return NOTHING
         at_most, at_least = column.span(scalar)
         if function == "equal":
             return NOTHING if at_most != at_least else {field.path[0]: Domain(frozenset([at_least]))}
         if not column.ordered:
-            return UNBOUNDED
+            return self._unknown()
         domain = {
             "less": Domain(None, None, at_least),
             "less_equal": Domain(None, None, column.after(at_most)),
@@ -182,7 +210,7 @@ class _Evaluation:
         column = self._column(field)
         prefix = pattern.encode() if isinstance(pattern, str) else pattern
         if column is not _KEY or not prefix:
-            return UNBOUNDED
+            return self._unknown()
         kept = prefix.rstrip(b"\xff")
         return {field.path[0]: Domain(None, prefix, kept[:-1] + bytes([kept[-1] + 1]) if kept else None)}
 
@@ -196,6 +224,7 @@ class _Evaluation:
             return two
         if admits_nothing(two):
             return one
+        self.exact = False
         joined = {}
         for name in one.keys() & two.keys():
             column = self._columns[name]
@@ -218,6 +247,8 @@ class _Column:
     ordered: bool = True
     """Whether the segment finds events by ranges of the column, not by single values alone."""
     never_null: bool = False
+    plain: Callable[[Any], Any] | None = None
+    """A constant as the column's value; None where some constants lie between two."""
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -228,10 +259,12 @@ def _is_key(kind: pa.DataType) -> bool:
     return _is_text(kind) or bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_binary_view(kind))
 
 
+def _key(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
+
+
 def _key_span(scalar: pa.Scalar) -> tuple[bytes, bytes]:
-    value = scalar.as_py()
-    key: bytes = value.encode() if isinstance(value, str) else value
-    return key, key
+    return (_key(scalar.as_py()),) * 2
 
 
 _PER_MICROSECOND = {"s": (1_000_000, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
@@ -246,7 +279,7 @@ def _value_span(scalar: pa.Scalar) -> tuple[Any, Any]:
     return (scalar.as_py(),) * 2
 
 
-_KEY = _Column(_is_key, _key_span, lambda key: key + b"\0", never_null=True)
+_KEY = _Column(_is_key, _key_span, lambda key: key + b"\0", never_null=True, plain=_key)
 _TIMESTAMP = _Column(
     lambda kind: bool(pt.is_timestamp(kind) and kind.tz), _timestamp_span, lambda moment: moment + 1, never_null=True
 )
@@ -254,4 +287,4 @@ _TIMESTAMP = _Column(
 
 def _index_column(kind: pa.DataType) -> _Column:
     takes = pt.is_boolean if pt.is_boolean(kind) else pt.is_integer if pt.is_integer(kind) else _is_text
-    return _Column(takes, _value_span, lambda value: value, ordered=False)
+    return _Column(takes, _value_span, lambda value: value, ordered=False, plain=lambda value: value)

@@ -13,7 +13,7 @@ from esformat.read.ask.bounds import Bounds, Domain, admits_nothing
 from esformat.read.collection.members import Member, Members
 from esformat.read.collection.schema import fit
 from esformat.read.newest import extreme_times
-from esformat.read.selection import select
+from esformat.read.selection import gives_exactly, select
 from esformat.read.tally import tally
 
 
@@ -40,6 +40,10 @@ class CollectionEvents:
             segment = self._members.segment(member.number)
             for batch in select(segment._reader, narrowed, there or ["timestamp"], lazily=lazily).batches():
                 yield fit(batch, fields)
+
+    def gives_exactly(self, bounds: Bounds) -> bool:
+        """Whether those are the only ones."""
+        return gives_exactly(bounds)
 
     def blocks(self, bounds: Bounds) -> tuple[int, int]:
         """How many data blocks are read for the events within bounds, and how many there are in all files."""

@@ -42,6 +42,9 @@ Mask = npt.NDArray[np.bool_]
 class BlockGroup:
     """Data blocks in row order, read and verified but not yet decoded."""
 
+    views = False
+    """Whether text that rows name by codes is given as views, which not every engine takes."""
+
     def __init__(self, reader: Reader, parts: Sequence[BlockSlice], blocks: list[DataBlock] | None = None) -> None:
         """Read the blocks of ascending slices, if they are not given. Raises CorruptSegmentError, ClosedError."""
         self._reader, self._parts = reader, parts
@@ -146,6 +149,7 @@ class BlockGroup:
         if len(numbers) == len(self.blocks):
             return self, places
         group = type(self)(self._reader, [self._parts[n] for n in numbers], [self.blocks[n] for n in numbers])
+        group.views = self.views
         if self._times is not None:
             group._times = self._times[np.repeat(shares > 0, self._counts)]
         return group, places - np.repeat(self._starts[numbers] - group._starts, shares[numbers])
@@ -155,6 +159,7 @@ class BlockGroup:
         """Groups that follow each other as one, and where the rows at their places are in it."""
         parts = [part for group, _ in groups for part in group._parts]
         joined = cls(groups[0][0]._reader, parts, [block for group, _ in groups for block in group.blocks])
+        joined.views = groups[0][0].views
         begins = np.cumsum([0, *(group.row_count for group, _ in groups)]).tolist()
         times = [group._times for group, _ in groups if group._times is not None]
         joined._times = np.concatenate(times) if len(times) == len(groups) else None
@@ -204,6 +209,8 @@ class BlockGroup:
                     arrays.append(numbers_array(self._times_at(places), TIMESTAMP_TYPE))
                 else:
                     arrays.append(self.column(self._reader.schema.positions[name], places))
+        if self.views:
+            return pa.RecordBatch.from_arrays(arrays, names=list(columns))
         return pa.RecordBatch.from_arrays(arrays, schema=self._reader.schema.select(columns))
 
     def _runs_of(self, places: I64 | None) -> I64:
@@ -217,6 +224,8 @@ class BlockGroup:
 
     def _keys(self, name: str, run_of: I64) -> pa.Array:
         kind = self._reader.schema.key_type
+        if self.views:
+            return Values(self._run_keys(name)).take_views(run_of)
         if name == "grouping" and not self._has_groupings():
             return repeated_key(b"", kind, len(run_of))
         keys = self._run_keys(name)
@@ -287,7 +296,8 @@ class BlockGroup:
             values = self._reader.contexts(self.blocks[0].dictionary)[place].values
             if values is None:
                 raise CorruptSegmentError(f"column {self._reader.fields[place].name!r} has codes but no dictionary")
-            return values.take(codes if places is None else codes[places])
+            take = values.take_views if self.views else values.take
+            return take(codes if places is None else codes[places])
         if shapes == {Shape.INTS} and not with_nulls and shape_of(kind) is Shape.INTS:
             numbers = self._ints(place).astype(np.int64, copy=False)
             return numbers_array(numbers if places is None else numbers[places], kind)

@@ -8,7 +8,7 @@ import pytest
 
 from esformat.format.schema import EventSchema, Field
 from esformat.read.ask.arrow_filter import take_apart
-from esformat.read.ask.bounds import NOTHING, Domain, admits_nothing, bounds_of, columns_of
+from esformat.read.ask.bounds import NOTHING, Domain, admits_nothing, bounded_by, bounds_of, columns_of
 
 SCHEMA = EventSchema(
     (
@@ -149,6 +149,34 @@ def test_bounds(case, expected):
         assert admits_nothing(bounds)
     else:
         assert bounds == expected
+
+
+EXACT = [
+    (space == "a") & (moment >= at(5)) & (kind == "page"),
+    in_duckdb(space, ["a", "b"]),
+    pc.starts_with(space, "a") & flag & ~flag,
+    (kind == "page") | ((space == "a") & (space == "b")),
+    pc.scalar(False),
+    kind == pa.scalar(None, pa.string()),
+]
+NOT_EXACT = [
+    space != "a",
+    (space == "a") & (amount == 1),
+    in_duckdb(kind, ["page"]) & (code < 3),
+    (space == "a") | (grouping == "g"),
+    (moment < at(3)) | (moment > at(9)),
+    pc.if_else(flag, pc.scalar(False), space == "b"),
+    pc.or_(kind == "page", NULL),
+    kind.isin(["page", None]),
+    moment.isin(pa.array([5001], pa.timestamp("ns", "UTC"))),
+    pc.starts_with(space, "a", ignore_case=True),
+]
+
+
+@pytest.mark.parametrize("case", [*EXACT, *NOT_EXACT], ids=str)
+def test_bounds_that_say_all(case):
+    """Bounds are exact where the filter is true of every event within them, and known to be."""
+    assert bounded_by(take_apart(expression(case)), SCHEMA).exact == any(case is each for each in EXACT)
 
 
 def test_binary_keys():
