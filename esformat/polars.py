@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from functools import reduce
 from operator import and_, eq, ge, gt, le, lt, or_
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 import pyarrow as pa
@@ -66,52 +66,52 @@ def _said(predicate: pl.Expr | None, known: set[str], events: Events) -> Bounded
     if predicate is None:
         return Bounded(UNBOUNDED, exact=True)
     understood = filter_of(predicate, known)
-    steps = None if understood is None else take_apart(understood)
+    steps = None if understood.filter is None else take_apart(understood.filter)
     if steps is None:
         return Bounded(UNBOUNDED, exact=False)
     said = bounded_by(steps, events.schema)
-    whole = said.exact and _is_whole(json.loads(predicate.meta.serialize(format="json")), known)
-    return Bounded(said.bounds, whole and events.gives_exactly(said.bounds))
+    return Bounded(said.bounds, understood.whole and said.exact and events.gives_exactly(said.bounds))
 
 
-def filter_of(predicate: pl.Expr, known: set[str]) -> pc.Expression | None:
-    """What a predicate says of some columns, as far as it is understood; pyarrow's filter is true where that is.
+class Understood(NamedTuple):
+    """What is understood of a predicate."""
 
-    known: columns without floats, which compare elsewise in pyarrow. None: it says nothing.
+    filter: pc.Expression | None
+    """True where the predicate is; None: nothing is understood."""
+    whole: bool
+    """Whether the predicate is true wherever that is."""
+
+
+def filter_of(predicate: pl.Expr, known: set[str]) -> Understood:
+    """What a predicate says of some columns, as a filter of pyarrow.
+
+    known: columns without floats, which compare elsewise in pyarrow.
     """
     try:
-        return _expression(json.loads(predicate.meta.serialize(format="json")), known)
+        return _understood(json.loads(predicate.meta.serialize(format="json")), known)
     except (pl.exceptions.PolarsError, ValueError):
-        return None  # e.g. a function of Python, which has no JSON
+        return Understood(None, False)  # e.g. a function of Python, which has no JSON
 
 
-def _is_whole(node: Any, known: set[str]) -> bool:
-    """Whether all of a predicate is understood."""
+def _understood(node: Any, known: set[str]) -> Understood:
     match node:
-        case {"BinaryExpr": {"op": "And" | "Or", "left": left, "right": right}}:
-            return _is_whole(left, known) and _is_whole(right, known)
-    return _expression(node, known) is not None
+        case {"BinaryExpr": {"op": "And" | "Or" as op, "left": left, "right": right}}:
+            sides = [_understood(side, known) for side in (left, right)]
+            found = [side.filter for side in sides if side.filter is not None]
+            if not found or (op == "Or" and len(found) < len(sides)):
+                return Understood(None, False)
+            return Understood(reduce(and_ if op == "And" else or_, found), all(side.whole for side in sides))
+        case {"BinaryExpr": facts}:
+            found_by = _compared(facts, known)
+        case {"Function": facts}:
+            found_by = _function(facts, known)
+        case _:
+            found_by = None
+    return Understood(found_by, found_by is not None)
 
 
-def _expression(node: Any, known: set[str]) -> pc.Expression | None:
-    if not isinstance(node, dict) or len(node) != 1:
-        return None
-    ((kind, facts),) = node.items()
-    if kind == "BinaryExpr":
-        return _binary(facts, known)
-    if kind == "Function":
-        return _function(facts, known)
-    return None
-
-
-def _binary(facts: Any, known: set[str]) -> pc.Expression | None:
+def _compared(facts: Any, known: set[str]) -> pc.Expression | None:
     op, left, right = facts["op"], facts["left"], facts["right"]
-    if op in ("And", "Or"):
-        sides = [_expression(side, known) for side in (left, right)]
-        found = [side for side in sides if side is not None]
-        if op == "Or" and len(found) < len(sides):
-            return None
-        return reduce(and_ if op == "And" else or_, found) if found else None
     column, value = _column(left, known), _value(right)
     if op not in _COMPARED or column is None or value is None:
         return None

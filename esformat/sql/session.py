@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -59,6 +60,7 @@ class Database:
         """A connection for one statement."""
         with self._lock:
             if self._opened is None or self._process != os.getpid():
+                _leave(self._opened)
                 self._opened, self._process = duckdb.connect(), os.getpid()
                 for setting in self._settings:
                     self._opened.execute(f"SET GLOBAL {setting}")
@@ -130,6 +132,7 @@ class Session:
         """A statement that was asked before, put to a connection that may know its tables from then."""
         desk = self._idle.pop() if self._idle else None
         if desk is None or desk.process != os.getpid():
+            _leave(desk)
             desk = _Desk(self._database.connect(), Watch(), set(), os.getpid())
         connection, watch = desk.connection, desk.watch
         watch.failure = None
@@ -249,6 +252,13 @@ def _asked(
             dataset = dataset.filter(pc.field("space").isin(pa.array(spaces, pa.string())))
         connection.register(better.of, dataset.watched(watch.of(better.of)))
     return better.text
+
+
+def _leave(one: object) -> None:
+    """Keep for good what a process was forked with: to let go of it, DuckDB would wait for threads that only the parent
+    has.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
 
 
 def bind(connection: duckdb.DuckDBPyConnection, ask: Callable[[], R], find: Find, watch: Watch, hint: str | None) -> R:

@@ -135,6 +135,17 @@ def test_forks_read_what_is_open(path):
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize("times", [1, 3])
+def test_forks_ask_in_sql(path, times):
+    """What was asked in SQL before is asked in a forked process, by connections of its own."""
+    statement = "SELECT max(octet_length(data)) FROM events WHERE space = 'space-3'"
+    with esformat.open(path) as segment:
+        for _ in range(times):
+            assert segment.sql(statement).fetchall() == [(50,)]
+        assert in_a_fork(lambda: [segment.sql(statement).fetchall() for _ in range(2)] == [[(50,)]] * 2) == 0
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_forks_while_a_thread_holds_locks(path):
     """A thread that was changing the shared cache when the process was forked leaves no lock that nobody opens."""
     with esformat.open(path) as segment:

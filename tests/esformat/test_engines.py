@@ -130,10 +130,14 @@ def test_predicates_as_filters():
     """What is understood of a predicate; a side that is not leaves an AND, and takes an OR away."""
     known = {"space", "timestamp", "type"}
     space, other = pl.col("space") == "a", pl.col("price") == 1.0
-    assert filter_of(space & other, known).equals(pc.field("space") == "a")
-    assert filter_of(space | other, known) is None
-    assert filter_of(pl.col("type").map_elements(bool, return_dtype=pl.Boolean), known) is None
-    assert filter_of(pl.col("space").is_in(["a", "b"]), known).equals(pc.field("space").isin(pa.array(["a", "b"])))
+    part = filter_of(space & other, known)
+    assert part.filter.equals(pc.field("space") == "a")
+    assert not part.whole
+    assert filter_of(space | other, known) == (None, False)
+    assert filter_of(pl.col("type").map_elements(bool, return_dtype=pl.Boolean), known) == (None, False)
+    listed = filter_of(pl.col("space").is_in(["a", "b"]), known)
+    assert listed.filter.equals(pc.field("space").isin(pa.array(["a", "b"])))
+    assert listed.whole
 
 
 # ---------------------------------------------------------------- DuckDB

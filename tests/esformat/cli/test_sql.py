@@ -45,7 +45,7 @@ def test_statement_from_standard_input(esdb, activity):
 
 def test_explain_is_text(esdb, activity):
     done = esdb("sql", "EXPLAIN SELECT max(timestamp) FROM 'activity.esdb' WHERE space = 'other'", "--format", "table")
-    assert done.lines[-1] == "activity.esdb: 1 of 1 blocks, columns space, timestamp"
+    assert done.lines[-1] == "activity.esdb: 1 of 1 blocks, columns timestamp"
 
 
 def test_long_answers_in_a_table(esdb, activity):
