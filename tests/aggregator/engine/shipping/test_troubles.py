@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from pathlib import Path
@@ -287,3 +288,24 @@ def test_a_writer_that_was_paused_tells_of_no_change(tmp_path: Path, address: st
     with pytest.raises(FencedError):
         topic.erase("s1")
     old.close()
+
+
+def test_a_disk_that_is_full_where_the_store_is_noted(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
+    """What is in the store counts all the same, and the log goes on."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with aggregator.open(tmp_path / "a", store=address, durability="store", **SLOWLY) as catalog:
+        topic = catalog.create_topic("t")
+        with monkeypatch.context() as patched:
+            patched.setattr("aggregator.engine.shipping.shipper.write_note", full)
+            topic.append(events(0))
+            catalog._backend.shipper.publish()
+            topic.append(events(10))
+            assert "no space" in catalog.trouble
+        topic.append(events(20))
+        catalog._backend.shipper.publish()
+        assert catalog.trouble is None
+    with aggregator.open(tmp_path / "a") as catalog:
+        assert numbers(catalog) == list(range(30))
