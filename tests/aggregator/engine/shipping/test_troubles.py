@@ -309,3 +309,11 @@ def test_a_disk_that_is_full_where_the_store_is_noted(tmp_path: Path, address: s
         assert catalog.trouble is None
     with aggregator.open(tmp_path / "a") as catalog:
         assert numbers(catalog) == list(range(30))
+
+
+def test_a_young_catalog_in_a_store_that_lists_late(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
+    """It is read, though no list shows it yet."""
+    with aggregator.open(tmp_path / "a", store=address, durability="store", **SLOWLY) as catalog:
+        catalog.create_topic("t").append(events(0))
+        monkeypatch.setattr(Store, "list", lambda self, folder="", after=None: iter(()))
+        assert seen_anywhere(address) == list(range(10))
