@@ -158,8 +158,11 @@ def _passing_on(url: str) -> Callable[[dict[str, Any], Callable[..., Any]], Iter
         with closing(connection):
             connection.request(environ["REQUEST_METHOD"], environ["REQUEST_URI"], body, headers)
             found = connection.getresponse()
-            start_response(f"{found.status} {found.reason}", found.getheaders())
-            return [found.read()]
+            whole = found.read()
+            own = ("content-length", "transfer-encoding", "connection") if environ["REQUEST_METHOD"] != "HEAD" else ()
+            kept = [(name, value) for name, value in found.getheaders() if name.lower() not in own]
+            start_response(f"{found.status} {found.reason}", kept + [("Content-Length", str(len(whole)))] * bool(own))
+            return [whole]
 
     return answer
 

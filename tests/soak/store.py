@@ -57,7 +57,7 @@ class Outcome:
     points: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     acknowledged: int = 0
-    missed: int = 0
+    looks: int = 0
     lost_window: list[float] = field(default_factory=list)
     took_s: list[float] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -205,6 +205,7 @@ class Campaign:
             _until(lambda: "acknowledged" in _text(site / "a.notes"), "the first append")
             new = self._writer(site, "b", durability, 12, standby=True, off_s=off_s)
             _until(lambda: "following" in _text(site / "b.notes"), "the standby")
+            self._look(site, durability)
             time.sleep(self._random.random() * 2)
             began = time.time()
             assert old.pid is not None
@@ -223,6 +224,7 @@ class Campaign:
             _until(lambda: "acknowledged" in _text(site / "b.notes") or "acknowledged" in _text(site / "b+2.notes"),
                    "an append of the new writer")  # fmt: skip
             self.outcome.took_s.append(time.time() - began)
+            self._look(site, durability)
             if mode == "stop":
                 _signal(old, signal.SIGCONT)
             fate[0] = Fate()
@@ -245,14 +247,32 @@ class Campaign:
 
     # ------------------------------------------------------------ what is there
 
-    def _check(self, site: Path, place: str, mode: str, durability: str, what: str) -> None:
+    def _look(self, site: Path, durability: str) -> None:
+        """Read the store while others write: all is there that was acknowledged before, each once, and in its place."""
+        acknowledged = [line for line in _lines(site) if line.split()[2:3] != ["tried"]]
+        found = self._read(site, self._address)
+        if found is None:  # the faults were too many
+            return
+        tried = [line for line in _lines(site) if line.split()[2:3] == ["tried"]]
+        notes: dict[str, list[str]] = {}
+        for line in acknowledged + tried:
+            name, _, rest = line.partition(" ")
+            notes.setdefault(name, []).append(rest)
+        wrong, _ = broken(found["rows"], notes, may_lose=durability != "store")
+        self.outcome.wrong += [f"{self._number} read meanwhile: {each}" for each in wrong]
+        self.outcome.looks += 1
+
+    def _read(self, site: Path, place: str) -> Any:
         answer = site / "answer"
         answer.unlink(missing_ok=True)
         _join(self._start(store_workload.read, place, str(answer), environment(self._endpoint.url)))
-        if not answer.exists():
+        return json.loads(answer.read_text()) if answer.exists() else None
+
+    def _check(self, site: Path, place: str, mode: str, durability: str, what: str) -> None:
+        found = self._read(site, place)
+        if found is None:
             self.outcome.wrong.append(f"{what}: it cannot be read")
             return
-        found = json.loads(answer.read_text())
         notes = {path.stem: _text(path).split("\n") for path in sorted(site.glob("*.notes"))}
         wrong, lost = broken(found["rows"], notes, may_lose=durability != "store" and mode not in ("same", "restore"))
         self.outcome.wrong += [f"{what}: {each}" for each in wrong]
@@ -284,7 +304,7 @@ def broken(rows: list[list[Any]], notes: dict[str, list[str]], *, may_lose: bool
                 known.update(payloads(client, int(rest[0])))
             elif kind == "acknowledged":
                 acknowledged[int(rest[0])] = (float(at), rest[1], int(rest[2]))
-            elif kind == "erased" and any(space == rest[0] for *_, space in rows):
+            elif kind == "erased" and not may_lose and any(space == rest[0] for *_, space in rows):
                 wrong.append(f"{rest[0]} is back")
         for number, (at, partition, first) in acknowledged.items():
             found = [places.get(payload, []) for payload in payloads(client, number)]
@@ -311,6 +331,13 @@ def _signal(process: BaseProcess, number: int) -> None:
     assert process.pid is not None
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, number)
+
+
+def _lines(site: Path) -> list[str]:
+    """What the clients of a point noted, whole lines only, each behind its client."""
+    return [
+        f"{path.stem} {line}" for path in sorted(site.glob("*.notes")) for line in _text(path).split("\n")[:-1] if line
+    ]
 
 
 def _text(path: Path) -> str:
@@ -358,7 +385,7 @@ def main() -> None:
     outcome = run(options.points, options.seed, tuple(options.modes.split(",")), tuple(options.faults.split(",")))
     took = sorted(outcome.took_s)
     print(f"seed {options.seed}: {dict(outcome.points)}, {dict(outcome.faults)} in {time.monotonic() - began:.0f} s, "
-          f"{outcome.acknowledged:,} batches acknowledged")  # fmt: skip
+          f"{outcome.acknowledged:,} batches acknowledged, {outcome.looks} reads meanwhile")  # fmt: skip
     if took:
         print(f"took over after {took[len(took) // 2]:.1f} s (median), at most {took[-1]:.1f} s; lease {LEASE_S:g} s")
     if outcome.lost_window:

@@ -82,3 +82,4 @@ def _pump(source: socket.socket, sink: socket.socket, limit: int | None, delay_s
     for each in (source, sink):
         with contextlib.suppress(OSError):
             each.shutdown(socket.SHUT_RDWR)
+    source.close()  # the other thread closes the other one

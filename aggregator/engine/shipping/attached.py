@@ -20,6 +20,7 @@ from aggregator.errors import (
     InvalidRequestError,
     ObjectConflictError,
     ObjectMissingError,
+    StoreUnreachableError,
 )
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.store_note import StoreNote, read_note, write_note
@@ -57,9 +58,17 @@ def attach(layout: Layout, store: Store, lease_s: float, identity: str, *, in_st
     _check_mine(store, note, seen, identity)
     sure = in_store and (seen is None or seen.terms.in_store or seen.terms.released)
     terms = new_terms(seen, lease_s, in_store=sure)  # else what the last run acknowledged goes there first
-    note = note.but(runs=(*note.runs[-1:], terms.run) if seen is None else (seen.terms.run, terms.run))
+    note = note.but(runs=(*note.runs, terms.run))  # what an earlier attempt asked for may still come through
     write_note(layout, note)
-    lease = take(store, seen, terms)
+    try:
+        lease = take(store, seen, terms)
+    except CatalogLockedError:
+        found = look(store)
+        if found is None or found.terms.run not in note.runs:
+            raise
+        raise StoreUnreachableError(
+            "an earlier attempt took the lease just now", path=store.address, hint="open the catalog again"
+        ) from None
     sequence, shipped, shipped_us, missing = _follow(store, note, layout)
     for position, data in missing:
         lay(layout.log, position, data)

@@ -98,7 +98,9 @@ class Mirror:
         copies = sorted((sequence, name) for sequence, name in found if sequence is not None)
         if self._until_us is not None:
             copies = copies[: self._first_after(copies, self._until_us)]
-        return any(self._take_newest_from(sequence) for sequence, _ in reversed(copies))
+        if any(self._take_newest_from(sequence) for sequence, _ in reversed(copies)):
+            return True
+        return self._take_newest_from(1)  # of a young catalog, where lists show late what came just now
 
     def _take_newest_from(self, sequence: int, behind: int = 0) -> bool:
         """Begin with the newest copy that objects from a sequence on announce; False where none of them can be read.

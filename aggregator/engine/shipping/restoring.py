@@ -148,7 +148,7 @@ def take_over(mirror: Mirror, layout: Layout, store: Store, seen: Seen, lease_s:
     quicker, FencedError, StoreError, OSError.
     """
     terms = new_terms(seen, lease_s, in_store=False)
-    note = StoreNote(store.address, (*(read_note(layout) or StoreNote("")).runs[-1:], terms.run), following=True)
+    note = StoreNote(store.address, (*(read_note(layout) or StoreNote("")).runs, terms.run), following=True)
     write_note(layout, note)
     lease = take(store, seen, terms)
     mirror.poll()

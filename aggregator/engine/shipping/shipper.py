@@ -222,7 +222,11 @@ class Shipper:
         if one.manifest is not None:
             needs = (one.manifest.sequence, one.manifest.position)
             self._note = self._note.but(sequence=self._sequence, needs=needs)
-            write_note(self._catalog.layout, self._note)
+            try:
+                write_note(self._catalog.layout, self._note)
+                self._troubles.pop("note", None)
+            except OSError as error:  # the next opening reads more of the store's log
+                self._tell("note", error)
 
     def _fail(self, error: LogFailedError) -> None:
         if self._failure is None:

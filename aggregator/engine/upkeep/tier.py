@@ -80,6 +80,7 @@ class Tier:
         self._damaged: set[int] = set()  # segments whose files are damaged or missing
         self._moving = Lock()  # held by whoever changes where files or objects are
         self._pushing = Lock()
+        self._one_by_one = False  # puts failed: perhaps many at once are too slow for each of them
         self._after = 0.0  # nothing is asked of the store before
         self._pause_s = BACK_OFF_S[0]
         self._looked = (-1, 0.0)  # the change that was seen when all was last done, and until when that is enough
@@ -169,11 +170,13 @@ class Tier:
             if not wanted:
                 return 0
             failed = Event()
-            with ThreadPoolExecutor(min(UPLOADS, len(wanted)), "aggregator-push") as threads:
+            at_once = 1 if self._one_by_one else min(UPLOADS, len(wanted))
+            with ThreadPoolExecutor(at_once, "aggregator-push") as threads:
                 for info, done in [(info, threads.submit(self._put, info, failed)) for info in wanted]:
                     with errors:
                         if done.result():
                             taken += self._note([info])
+            self._one_by_one = failed.is_set()
         errors.tell()
         return taken
 
@@ -206,7 +209,7 @@ class Tier:
         try:
             self._check_file(info, path)
             self._check_going_on()
-            store.put_file(name, path)
+            store.put_file(name, path, at_once=1 if self._one_by_one else 4)
             found = store.head(name).size_bytes
         except (FileNotFoundError, StoreError) as error:
             if not self._is_live(info):

@@ -211,15 +211,17 @@ class Store:
             _sync_local(root, name)
         return str(result["e_tag"])
 
-    def put_file(self, name: str, path: Path) -> None:
-        """Put an object that has the bytes of a file, in the place of any other, in parts where it is large."""
-        self._asking(name, lambda: self._put_file(name, path))
+    def put_file(self, name: str, path: Path, *, at_once: int = 4) -> None:
+        """Put an object that has the bytes of a file, in the place of any other, in parts where it is large, so many of
+        them at once.
+        """
+        self._asking(name, lambda: self._put_file(name, path, at_once))
 
-    def _put_file(self, name: str, path: Path) -> None:
+    def _put_file(self, name: str, path: Path, at_once: int) -> None:
         size = path.stat().st_size
         parts = -(-size // PART_BYTES)
         self._count(puts=1 if parts <= 1 else parts + 2, bytes_up=size)
-        obstore.put(self._store, name, path, chunk_size=PART_BYTES, max_concurrency=4)
+        obstore.put(self._store, name, path, chunk_size=PART_BYTES, max_concurrency=at_once)
         if self._root is not None:
             _sync_local(self._root, name)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from shipped_catalogs import SOON, events, numbers, seen_anywhere
@@ -18,6 +19,7 @@ from aggregator.engine.writer import now_us
 from aggregator.errors import LogFailedError, StoreError, StoreUnreachableError
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.store.client import Store
+from aggregator.storage.store.lease import Lease, Seen, Terms
 from aggregator.storage.store.shipped import LOG
 
 if TYPE_CHECKING:
@@ -287,3 +289,52 @@ def test_a_writer_that_was_paused_tells_of_no_change(tmp_path: Path, address: st
     with pytest.raises(FencedError):
         topic.erase("s1")
     old.close()
+
+
+def test_a_disk_that_is_full_where_the_store_is_noted(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
+    """What is in the store counts all the same, and the log goes on."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with aggregator.open(tmp_path / "a", store=address, durability="store", **SLOWLY) as catalog:
+        topic = catalog.create_topic("t")
+        with monkeypatch.context() as patched:
+            patched.setattr("aggregator.engine.shipping.shipper.write_note", full)
+            topic.append(events(0))
+            catalog._backend.shipper.publish()
+            topic.append(events(10))
+            assert "no space" in catalog.trouble
+        topic.append(events(20))
+        catalog._backend.shipper.publish()
+        assert catalog.trouble is None
+    with aggregator.open(tmp_path / "a") as catalog:
+        assert numbers(catalog) == list(range(30))
+
+
+def test_a_young_catalog_in_a_store_that_lists_late(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
+    """It is read, though no list shows it yet."""
+    with aggregator.open(tmp_path / "a", store=address, durability="store", **SLOWLY) as catalog:
+        catalog.create_topic("t").append(events(0))
+        monkeypatch.setattr(Store, "list", lambda self, folder="", after=None: iter(()))
+        assert seen_anywhere(address) == list(range(10))
+
+
+def test_a_lease_that_was_asked_for_and_came_late(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
+    """By an opening that failed meanwhile, and another one after it: it is no other writer's."""
+    with aggregator.open(tmp_path / "a", store=address, durability="store", **SOON) as catalog:
+        catalog.create_topic("t").append(events(0))
+    asked: list[tuple[Store, Seen | None, Terms]] = []
+
+    def unanswered(*given: Any) -> Lease:
+        asked.append(given)
+        raise StoreUnreachableError("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("aggregator.engine.shipping.attached.take", unanswered)
+        for _ in range(2):
+            with pytest.raises(StoreUnreachableError):
+                aggregator.open(tmp_path / "a")
+    Lease(*asked[0])
+    with aggregator.open(tmp_path / "a") as catalog:
+        assert numbers(catalog) == list(range(10))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ import esformat
 from aggregator import StoreError, StoreUnreachableError
 from aggregator.engine.upkeep import tier as tiers
 from aggregator.errors import InvalidRequestError, SegmentMissingError
+from aggregator.policy import Tuning
 from aggregator.storage.store import objects as stored_objects
 from aggregator.storage.store.client import Store
 from aggregator.storage.store.objects import object_name
@@ -574,3 +576,19 @@ def test_a_store_that_lists_late(tmp_path: Path, place: Path, monkeypatch: pytes
         monkeypatch.setattr(Store, "list", lambda self, folder="", after=None: iter(()))
         assert catalog.store.verify() == []
         assert catalog._backend.upkeep.tier.missing() == []
+
+
+def test_puts_that_failed_are_tried_one_by_one(tmp_path: Path, s3: S3Endpoint, bucket: str):
+    """On a line on which several at once take too long for each of them, every segment arrives."""
+    with opened(tmp_path, store=f"s3://{bucket}/x", tuning=Tuning(tick_s=3600, fan_in=99)) as catalog:
+        s3.refuse = lambda method, path, query: 503
+        filled(catalog, 6)
+        with pytest.raises(StoreError):
+            catalog.store.push()
+        s3.refuse = lambda method, path, query: None
+        s3.latency_seconds = 0.02
+        with s3.recorded() as requests:
+            assert catalog.store.push() == 6
+        puts = sorted((each.began, each.ended) for each in requests if each.method == "PUT")
+        assert len(puts) == 6
+        assert all(ended <= began for (_, ended), (began, _) in pairwise(puts))
