@@ -42,7 +42,7 @@ def catalog(tmp_path_factory):
 def test_as_all_at_once(catalog, monkeypatch, reverse, most):
     """Waves give what reading side by side gives, of any part of the time, ties and all."""
     topic = catalog.topic("clicks")
-    spans = [{}, {"start": 100}, {"end": SPAN // 2}, {"start": 1000, "end": 1001}, {"start": -SPAN, "end": 40}]
+    spans = [{}, {"start": 100, "end": SPAN // 2}, {"start": 1000, "end": 1001}, {"start": -SPAN, "end": 40}]
     select = "SELECT FROM topic = clicks WHERE type = t1"
     for span in spans:
         monkeypatch.setattr(waves, "CROWD", 1000)
@@ -80,3 +80,17 @@ def test_memory(catalog, monkeypatch):
     with Allowance(memory_bytes=400_000):
         rows = sum(map(len, catalog.topic("clicks").scan().batches()))
     assert rows == (SEGMENTS + 2) * ROWS
+
+
+@pytest.mark.parametrize("times", [(-(2**63), 2**63 - 1), (2**63 - 3, 2**63 - 1), (7, 7)], ids=str)
+def test_ends_of_time(tmp_path, monkeypatch, times):
+    """From the first time that there is to the last, near the last, and all at one."""
+    monkeypatch.setattr(waves, "FEW_ROWS", 1)
+    with aggregator.open(tmp_path / "c", durability="none", tuning=UNMERGED) as catalog:
+        topic = catalog.create_topic("clicks")
+        for _ in range(18):
+            topic.append(pa.table({"space": ["a"] * 4, "timestamp": [*times, *times]}))
+            catalog.seal("clicks")
+        for reverse in (False, True):
+            found = topic.scan(reverse=reverse, limit=50, columns=["timestamp"]).to_table()["timestamp"]
+            assert found.cast(pa.int64()).to_pylist() == sorted([*times, *times] * 18, reverse=reverse)[:50]
