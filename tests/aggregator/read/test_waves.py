@@ -38,7 +38,7 @@ def catalog(tmp_path_factory):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("most", [512 << 10, 128 << 20], ids=["many waves", "one"])
+@pytest.mark.parametrize("most", [100 << 10, 64 << 20], ids=["many waves", "one"])
 def test_as_all_at_once(catalog, monkeypatch, reverse, most):
     """Waves give what reading side by side gives, of any part of the time, ties and all."""
     topic = catalog.topic("clicks")
@@ -50,7 +50,7 @@ def test_as_all_at_once(catalog, monkeypatch, reverse, most):
         chosen = catalog.query(select, **span).to_table()
         monkeypatch.setattr(waves, "CROWD", 16)
         monkeypatch.setattr(waves, "WAVE_BYTES", most)
-        monkeypatch.setattr(waves, "LEAST_ROWS", 8)
+        monkeypatch.setattr(waves, "FIRST_ROWS", 500)
         assert topic.scan(reverse=reverse, **span).to_table() == whole
         assert catalog.query(select, **span).to_table() == chosen
         for limit in (1, 300):
@@ -76,8 +76,8 @@ def test_newest_of_few_segments(tmp_path):
 def test_memory(catalog, monkeypatch):
     """What overlaps is not held all at once."""
     monkeypatch.setattr(waves, "WAVE_BYTES", 64 << 10)
-    monkeypatch.setattr(waves, "LEAST_ROWS", 8)
-    with Allowance(memory_bytes=400_000):
+    monkeypatch.setattr(waves, "FIRST_ROWS", 100)
+    with Allowance(memory_bytes=200_000):
         rows = sum(map(len, catalog.topic("clicks").scan().batches()))
     assert rows == (SEGMENTS + 2) * ROWS
 
