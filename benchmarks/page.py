@@ -7,6 +7,7 @@ asks: a histogram of 80 bars, and the newest 200 rows. Then, where there is a br
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import multiprocessing
 import shutil
@@ -73,6 +74,7 @@ def _serve(root: Path, told: Connection) -> None:
     settings = Settings()
     settings = replace(settings, http=replace(settings.http, bind="127.0.0.1:0"))
     with aggregator.open(root, read_only=True) as catalog, RunningServer(catalog, settings) as server:
+        gc.freeze()  # the same
         told.send(server.url)
         while told.recv():
             told.send(time.process_time())

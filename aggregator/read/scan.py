@@ -204,11 +204,12 @@ class Scan(Answer):
     def _merged(self, snapshot: Snapshot, target: pa.Schema) -> Iterator[pa.RecordBatch]:
         question = self._question
         if question.limit == 0:
-            return iter(())
+            return
         segments, reverse, sparing = self._segments(snapshot), question.reverse, question.limit is not None
         if question.by_index:
             sources = self._sources(snapshot, target, segments, question)
-            return merge(sources, by=RECORD_INDEX, reverse=reverse, sparing=sparing)
+            yield from merge(sources, by=RECORD_INDEX, reverse=reverse, sparing=sparing)
+            return
 
         def read(start: int | None, end: int | None, wave: bool) -> Iterator[pa.RecordBatch]:
             asked = replace(question, start=start, end=end)
@@ -216,7 +217,7 @@ class Scan(Answer):
             sources = self._sources(snapshot, target, within, asked)
             return merge(sources, by="timestamp", reverse=reverse, sparing=sparing and not wave, ahead=wave)
 
-        return in_waves(segments, (question.start, question.end), question.limit, read, reverse=reverse)
+        yield from in_waves(segments, (question.start, question.end), question.limit, read, reverse=reverse)
 
     def _segments(self, snapshot: Snapshot) -> list[SegmentInfo]:
         """Segments that can hold answers."""

@@ -15,12 +15,10 @@ from aggregator.model import SegmentInfo
 
 CROWD = 16
 """Where no more segments overlap at any time, they are read side by side."""
-WAVE_BYTES = 128 << 20
-"""About so much of the events of one wave is held; a guess, from the sizes of the files."""
-UNPACKED = 4
-"""Rows take about so many times as much memory as on disk: a guess."""
-LEAST_ROWS = 1 << 10
-"""A wave may have so many rows, however large they are."""
+WAVE_BYTES = 64 << 20
+"""About so much of the events of one wave is held, as far as the one before tells."""
+FIRST_ROWS = 1 << 14
+"""The first wave of an answer without a limit has about so many, however large they are."""
 FEW_ROWS = 16
 """No wave is meant to have fewer."""
 MARGIN = 1.1
@@ -74,16 +72,13 @@ def in_waves(
     expected = _Expected(segments) if len(segments) > CROWD else None
     if expected is None or expected.crowd <= CROWD:
         return read(*span, False)
-    size_bytes, rows = sum(info.size_bytes for info in segments), sum(info.rows for info in segments)
-    most = max(LEAST_ROWS, WAVE_BYTES * rows // (UNPACKED * max(1, size_bytes)))
-    return _waves(expected, span, limit, most, read, reverse=reverse)
+    return _waves(expected, span, limit, read, reverse=reverse)
 
 
 def _waves(
     expected: _Expected,
     span: Span,
     limit: int | None,
-    most: int,
     read: Read,
     *,
     reverse: bool,
@@ -91,22 +86,24 @@ def _waves(
     start, end = span
     first = 0.0 if start is None else expected.before(start)
     last = float(expected.counts[-1]) if end is None else expected.before(end)
-    rows, wanted = most if limit is None else min(most, int(limit * MARGIN) + FEW_ROWS), limit
+    wanted = limit
+    rows = FIRST_ROWS if limit is None else min(FIRST_ROWS, int(limit * MARGIN) + FEW_ROWS)
     while last - first > rows:
         edge = expected.time(last - rows if reverse else first + rows)
         if (start is not None and edge <= start) or (end is not None and edge >= end):
             rows *= 2  # as many events have one time
             continue
-        found = 0
+        found = size = 0
         for batch in read(edge, end, True) if reverse else read(start, edge, True):
-            found += len(batch)
+            found, size = found + len(batch), size + batch.nbytes
             yield batch
         if reverse:
             end, last = edge, last - rows
         else:
             start, first = edge, first + rows
-        if wanted is not None:
-            wanted = max(0, wanted - found)
-            need = GROWTH * rows if not found else int(MARGIN * rows * wanted / found) + FEW_ROWS
-            rows = min(most, need, GROWTH * rows)
+        fits = max(FEW_ROWS, WAVE_BYTES * rows // max(1, size))
+        wanted = None if wanted is None or found >= wanted else wanted - found  # else somebody takes more than was said
+        if wanted is not None and found:
+            fits = min(fits, int(MARGIN * rows * wanted / found) + FEW_ROWS)
+        rows = min(fits, GROWTH * rows)
     yield from read(start, end, True)

@@ -44,6 +44,7 @@ OBJECT_BYTES = 1000  # about what Arrow takes for a column, or a batch, besides 
 
 Stretches = Callable[[], Iterable[Stretch]]
 T = TypeVar("T", bound=Sized)
+_NOTHING = pa.RecordBatch.from_arrays([], names=[])  # read of a group without answers, and left out
 
 
 class Scan(ScanRows, Answer):
@@ -314,13 +315,12 @@ class Scan(ScanRows, Answer):
     ) -> Iterator[pa.RecordBatch]:
         """What answers the query, in the columns of a schema: where few rows do, of several groups together."""
         reverse = self._query.reverse
-        nothing = pa.RecordBatch.from_pylist([], schema=schema)
         enough = test is not None and set(schema.names) <= set(test.columns)
 
         def read(group: list[BlockSlice]) -> MatchedRows | pa.RecordBatch:
             rows = self._find(group, narrowed, test)
             if rows is None:
-                return nothing
+                return _NOTHING
             alone = enough or rows.places is None or narrowed.asked_before
             if not alone and self._row_bytes and not rows.fills(self._most_gathered()):
                 return rows

@@ -38,11 +38,11 @@ def catalog(tmp_path_factory):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("most", [512 << 10, 128 << 20], ids=["many waves", "one"])
+@pytest.mark.parametrize("most", [100 << 10, 64 << 20], ids=["many waves", "one"])
 def test_as_all_at_once(catalog, monkeypatch, reverse, most):
     """Waves give what reading side by side gives, of any part of the time, ties and all."""
     topic = catalog.topic("clicks")
-    spans = [{}, {"start": 100}, {"end": SPAN // 2}, {"start": 1000, "end": 1001}, {"start": -SPAN, "end": 40}]
+    spans = [{}, {"start": 100, "end": SPAN // 2}, {"start": 1000, "end": 1001}, {"start": -SPAN, "end": 40}]
     select = "SELECT FROM topic = clicks WHERE type = t1"
     for span in spans:
         monkeypatch.setattr(waves, "CROWD", 1000)
@@ -50,7 +50,7 @@ def test_as_all_at_once(catalog, monkeypatch, reverse, most):
         chosen = catalog.query(select, **span).to_table()
         monkeypatch.setattr(waves, "CROWD", 16)
         monkeypatch.setattr(waves, "WAVE_BYTES", most)
-        monkeypatch.setattr(waves, "LEAST_ROWS", 8)
+        monkeypatch.setattr(waves, "FIRST_ROWS", 500)
         assert topic.scan(reverse=reverse, **span).to_table() == whole
         assert catalog.query(select, **span).to_table() == chosen
         for limit in (1, 300):
@@ -76,7 +76,21 @@ def test_newest_of_few_segments(tmp_path):
 def test_memory(catalog, monkeypatch):
     """What overlaps is not held all at once."""
     monkeypatch.setattr(waves, "WAVE_BYTES", 64 << 10)
-    monkeypatch.setattr(waves, "LEAST_ROWS", 8)
-    with Allowance(memory_bytes=400_000):
+    monkeypatch.setattr(waves, "FIRST_ROWS", 100)
+    with Allowance(memory_bytes=200_000):
         rows = sum(map(len, catalog.topic("clicks").scan().batches()))
     assert rows == (SEGMENTS + 2) * ROWS
+
+
+@pytest.mark.parametrize("times", [(-(2**63), 2**63 - 1), (2**63 - 3, 2**63 - 1), (7, 7)], ids=str)
+def test_ends_of_time(tmp_path, monkeypatch, times):
+    """From the first time that there is to the last, near the last, and all at one."""
+    monkeypatch.setattr(waves, "FEW_ROWS", 1)
+    with aggregator.open(tmp_path / "c", durability="none", tuning=UNMERGED) as catalog:
+        topic = catalog.create_topic("clicks")
+        for _ in range(18):
+            topic.append(pa.table({"space": ["a"] * 4, "timestamp": [*times, *times]}))
+            catalog.seal("clicks")
+        for reverse in (False, True):
+            found = topic.scan(reverse=reverse, limit=50, columns=["timestamp"]).to_table()["timestamp"]
+            assert found.cast(pa.int64()).to_pylist() == sorted([*times, *times] * 18, reverse=reverse)[:50]
