@@ -97,11 +97,12 @@ class S3Endpoint:
             start_response("200 OK", [("Content-Type", "application/json")])
             return [json.dumps([asdict(request) for request in self.take_requests()]).encode()]
         began = time.monotonic()
-        length = int(environ.get("CONTENT_LENGTH") or 0)
+        in_chunks = environ.get("wsgi.input_terminated", False)  # whose reader refuses what is cut short
+        length = -1 if in_chunks else int(environ.get("CONTENT_LENGTH") or 0)
         body = environ["wsgi.input"].read(length)
         environ["wsgi.input"] = BytesIO(body)
         time.sleep(self.latency_seconds)
-        status = self.refuse(method, path, query) if len(body) == length else 400  # moto would store what came
+        status = self.refuse(method, path, query) if len(body) == length or in_chunks else 400  # moto would store what came
         if status is not None:
             start_response(f"{status} Refused", [("Content-Length", "0")])
             answer: Iterable[bytes] = []
@@ -153,7 +154,7 @@ def _passing_on(url: str) -> Callable[[dict[str, Any], Callable[..., Any]], Iter
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         headers = {name[5:].replace("_", "-"): value for name, value in environ.items() if name.startswith("HTTP_")}
         headers |= {"Content-Type": environ["CONTENT_TYPE"]} if environ.get("CONTENT_TYPE") else {}
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        body = environ["wsgi.input"].read()
         connection = HTTPConnection(url.removeprefix("http://"))
         with closing(connection):
             connection.request(environ["REQUEST_METHOD"], environ["REQUEST_URI"], body, headers)

@@ -69,6 +69,7 @@ def taken_over(address: str, root: Path, **options: Any) -> Catalog:
 
 def cut_off(catalog: Catalog) -> None:
     """Have a writer renew its lease and ship no more, as one that was stopped, until it appends."""
+    catalog._backend.scheduler.stop()
     shipper = catalog._backend.shipper
     shipper.stop()
     for thread in shipper._threads:

@@ -279,6 +279,7 @@ def test_a_writer_that_was_paused_tells_of_no_change(tmp_path: Path, address: st
     topic.append(events(0))
     shipper = old._backend.shipper
     until(lambda: shipper.shipped == old._backend.log.end)
+    old._backend.scheduler.stop()
     shipper.stop()
     for thread in shipper._threads:
         thread.join()
