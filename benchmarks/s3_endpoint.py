@@ -102,7 +102,8 @@ class S3Endpoint:
         body = environ["wsgi.input"].read(length)
         environ["wsgi.input"] = BytesIO(body)
         time.sleep(self.latency_seconds)
-        status = self.refuse(method, path, query) if len(body) == length or in_chunks else 400  # moto would store what came
+        whole = in_chunks or len(body) == length
+        status = self.refuse(method, path, query) if whole else 400  # moto would store what came
         if status is not None:
             start_response(f"{status} Refused", [("Content-Length", "0")])
             answer: Iterable[bytes] = []
