@@ -22,6 +22,7 @@ from cython.cimports.esformat.core.packs import (
 )
 from cython.cimports.libc.string import memcpy, memset
 
+from esformat.core.numbers import read_numbers
 from esformat.core.templates import Templates
 from esformat.errors import CorruptSegmentError
 
@@ -50,6 +51,7 @@ _TOO_LONG = cython.declare(cython.Py_ssize_t, -3)
 
 Column = cython.struct(  # where the values of a variable lie
     form=cython.int,
+    at=cython.Py_ssize_t,  # where in the body they begin, with what is before the bits
     count=cython.Py_ssize_t,  # of values, the first of which is number `first` of the node
     first=cython.Py_ssize_t,
     stored=cython.pointer(cython.const[cython.uchar]),  # bits, or texts
@@ -91,10 +93,8 @@ class TemplateRows:
     end = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
     """The byte behind the node."""
     has_nulls = cython.declare(cython.bint, visibility="readonly")  # type: bool
-    columns = cython.declare(list, visibility="readonly")  # type: list[tuple[int, int, int]]
-    """Each variable that has values, where in the body they lie, and how many there are."""
     others = cython.declare(list, visibility="readonly")  # type: list[tuple[int, int, int]]
-    """Those of them whose values must be given with `hold` or to `render`, as they are strings or compressed."""
+    """Those of `columns` whose values must be given with `hold` or to `render`, as they are strings or compressed."""
     _held: list  # type: ignore[type-arg]  # what the pointers below point into
     _templates: Templates
     _codes: cython.p_ushort
@@ -200,14 +200,14 @@ class TemplateRows:
         pack = cython.declare(PackHead)
         column: cython.pointer(Column)
         size: cython.Py_ssize_t = body.shape[0]
-        self.columns, self.others = [], []
+        self.others = []
         for v in range(self._variables):
             column = self._columns + v
             if not column.count:
                 continue
             if at >= size:
                 raise CorruptSegmentError("the values of a variable are cut short")
-            self.columns.append((v, at, column.count))
+            column.at = at
             if self._kind[v] == _STRING:
                 self.others.append((v, at, column.count))
                 at = end_of_strings(cython.address(body[0]), size, at, column.count)
@@ -226,6 +226,12 @@ class TemplateRows:
             at = pack.end
         self.end = at
         return None
+
+    @property
+    def columns(self) -> list[tuple[int, int, int]]:
+        """Each variable that has values, where in the body they lie, and how many there are."""
+        every = [(v, self._columns[v].at, self._columns[v].count) for v in range(self._variables)]
+        return [column for column in every if column[2]]
 
     def codes(self, low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> bytes:
         """The templates of rows [low, high), counted from 1, 0 for null, as the memory of a uint16 array."""
@@ -269,8 +275,14 @@ class TemplateRows:
             column.numbers = cython.address(numbers[0]) if column.count else cython.NULL
             column.form = _NUMBERS
 
-    def needed(self, low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> list[tuple[int, int, int, int, int]]:
-        """Those of `others` that rows [low, high) show and nothing holds, and which of their values: [first, last)."""
+    def needed(
+        self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, plain: Any = None
+    ) -> list[tuple[int, int, int, int, int]]:
+        """Those of `others` that rows [low, high) show and nothing holds, and which of their values: [first, last).
+
+        plain: a decompressor; numbers that are needed are decoded with it and held, which leaves strings alone.
+        Raises CorruptSegmentError.
+        """
         self._check_rows(low, high)
         wanted: list[tuple[int, int, int, int, int]] = []
         v: cython.Py_ssize_t
@@ -283,6 +295,9 @@ class TemplateRows:
         counted: cython.bint = False
         for v, at, count in self.others:
             if self._columns[v].form == _ABSENT and self._shown(v, within):
+                if plain is not None and self._kind[v] != _STRING:
+                    self.hold(v, read_numbers(self._held[0], at, count, plain)[0])
+                    continue
                 if not counted:
                     _add_up(self._codes, 0, low, before)
                     counted = True

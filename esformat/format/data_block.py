@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -163,13 +163,13 @@ class DataBlock(Chunks):
         at = self.chunks[FIRST_COLUMN_CHUNK + position]
         return bool(self.body[at : at + 1] == _TEMPLATES)
 
-    def template_codes(self, position: int, context: DecodeContext) -> tuple[I64, int]:
+    def template_codes(self, position: int, context: DecodeContext) -> tuple[Any, int]:
         """The template of each row, counted from 1, 0 for null, of a column that is stored by templates, and the byte
         after them.
         """
         return template_codes(self.body, self.chunks[FIRST_COLUMN_CHUNK + position], self.row_count, context)
 
-    def template_node(self, position: int, context: DecodeContext, read: tuple[I64, int]) -> TemplateNode:
+    def template_node(self, position: int, context: DecodeContext, read: tuple[Any, int]) -> TemplateNode:
         """The node of a column that is stored by templates, whose codes were read, kept for the next question."""
         node = self.kept_nodes.get(position)
         if node is None:

@@ -36,12 +36,13 @@ I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
-def template_codes(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[I64, int]:
-    """The templates of the rows of a node, as it has them, and the byte after them. Raises CorruptSegmentError."""
-    if bytes(body[at : at + NODE.size]) != _HEAD:
+def template_codes(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[Any, int]:
+    """The templates of the rows of a node, as it has them: the memory of int64; and the byte after them. Raises
+    CorruptSegmentError.
+    """
+    if body[at : at + NODE.size] != _HEAD:
         raise CorruptSegmentError("the head of a node of templates breaks the format")
-    codes, end = read_numbers(body, at + NODE.size, count, context.plain)
-    return np.asarray(codes), end
+    return read_numbers(body, at + NODE.size, count, context.plain)
 
 
 class TemplateNode:
@@ -59,7 +60,7 @@ class TemplateNode:
         count: int,
         context: DecodeContext,
         key: Hashable = None,
-        read: tuple[I64, int] | None = None,
+        read: tuple[Any, int] | None = None,
     ) -> None:
         """`key`: what tells the node from others in a cache. `read`: what `template_codes` gave of it. Raises
         CorruptSegmentError.
@@ -104,7 +105,7 @@ class TemplateNode:
         if places.numbered:
             for variable, at, count in rows.others:
                 if variable in places.numbered and rows.lacks(variable):
-                    rows.hold(variable, decode_ints(self._body, read_pack(self._body, at, count), context.plain))
+                    rows.hold(variable, read_numbers(self._body, at, count, context.plain)[0])
             for chain in places.chains:
                 rows.mark_rows(chain, marks)
         for variable, at, count in rows.columns if places.strings else ():
@@ -149,7 +150,7 @@ class TemplateNode:
         made = self.template_rows.values_at_hand(low, high, places)
         if made is not None:
             return made
-        strings = self._strings_of(self.template_rows.needed(low, high), context, frames)
+        strings = self._strings_of(low, high, context, frames)
         most = self.template_rows.most_bytes(low, high, strings, MAX_NODE_BYTES)
         if places is not None:
             most = self._most_chosen(len(places), low, strings, most)
@@ -167,23 +168,18 @@ class TemplateNode:
         self, low: int, high: int, context: DecodeContext, frames: Cache | None, places: I64 | None = None
     ) -> Decoded:
         """What the values of rows [low, high) are rendered from, or of those of them at ascending places."""
-        strings = self._strings_of(self.template_rows.needed(low, high), context, frames)
+        strings = self._strings_of(low, high, context, frames)
         most = self.template_rows.most_bytes(low, high, strings, MAX_NODE_BYTES)
         if places is not None:
             most = self._most_chosen(len(places), low, strings, most)
         return Decoded(self.template_rows, low, high, places, strings, most)
 
-    def _strings_of(self, needed: list[Any], context: DecodeContext, frames: Cache | None) -> list[Any]:
-        """The strings that some rows need; numbers that are compressed are decoded and held."""
-        strings: list[Any] = []
-        for variable, at, count, first, last in needed:
-            if self._templates.kind(variable) == STRING:
-                node = self._string_node(variable, at, count, context)
-                strings.append((variable, first, *_strings(node, first, last, context, frames)))
-            else:
-                numbers = decode_ints(self._body, read_pack(self._body, at, count), context.plain)
-                self.template_rows.hold(variable, numbers)
-        return strings
+    def _strings_of(self, low: int, high: int, context: DecodeContext, frames: Cache | None) -> list[Any]:
+        """The strings that some rows need."""
+        return [
+            (variable, first, *_strings(self._string_node(variable, at, count, context), first, last, context, frames))
+            for variable, at, count, first, last in self.template_rows.needed(low, high, context.plain)
+        ]
 
     def _string_node(self, variable: int, at: int, count: int, context: DecodeContext) -> BytesNode:
         node = self._strings.get(variable)

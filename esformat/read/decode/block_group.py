@@ -6,7 +6,7 @@ Rows are counted from the group's first; `places` are ascending rows, None for a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -332,14 +332,7 @@ class BlockGroup:
         frames = self._reader.frames
         arrays: list[pa.Array] = []
         waiting: list[Decoded] = []  # rendered with one call
-        for block, start in zip(self.blocks, self._starts.tolist(), strict=True):
-            low, high, chosen = 0, block.row_count, None
-            if places is not None:
-                first, last = np.searchsorted(places, [start, start + block.row_count]).tolist()
-                if first == last:
-                    continue
-                low, high = int(places[first]) - start, int(places[last - 1]) - start + 1
-                chosen = None if high - low == last - first else places[first:last] - start
+        for block, low, high, chosen in self._holding(places):
             context = self._reader.contexts(block.dictionary)[place]
             node = block.bytes_node(place, context)
             if isinstance(node, TemplateNode):
@@ -352,6 +345,21 @@ class BlockGroup:
             arrays.append(array if chosen is None else array.take(pa.array(chosen - low)))
         arrays += _rendered(waiting, kind)
         return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) if arrays else pa.array([], kind)
+
+    def _holding(self, places: I64 | None) -> Iterator[tuple[DataBlock, int, int, I64 | None]]:
+        """Blocks with rows at `places`: the first of them within the block and the end of the last, and which they are
+        where others stand between them.
+        """
+        if places is None:
+            yield from ((block, 0, block.row_count, None) for block in self.blocks)
+            return
+        edges = np.searchsorted(places, np.append(self._starts, self.row_count))
+        held = np.diff(edges).nonzero()[0]
+        firsts, ends, starts = edges[held], edges[held + 1], self._starts[held]
+        lows, highs = places[firsts] - starts, places[ends - 1] - starts + 1
+        columns = (held, firsts, ends, starts, lows, highs)
+        for number, first, end, start, low, high in zip(*(column.tolist() for column in columns), strict=True):
+            yield self.blocks[number], low, high, None if high - low == end - first else places[first:end] - start
 
     def _plan_frames(self, place: int, places: I64 | None) -> FramePlan:
         chunk = FIRST_COLUMN_CHUNK + place
