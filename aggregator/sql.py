@@ -165,9 +165,9 @@ class TopicTable:
     def _events(self) -> TopicEvents:
         return TaggedEvents(self._snapshot, self._pool) if self._tagged else TopicEvents(self._snapshot, self._pool)
 
-    def dataset(self) -> EventDataset:
-        """The events for DuckDB."""
-        return EventDataset(self._events)
+    def dataset(self, *, dictionaries: bool = False) -> EventDataset:
+        """The events for DuckDB. dictionaries: as of `esformat.Segment.dataset`."""
+        return EventDataset(self._events.with_dictionaries() if dictionaries else self._events)
 
 
 class TaggedEvents(TopicEvents):

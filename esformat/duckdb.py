@@ -132,5 +132,5 @@ def register(connection: duckdb.DuckDBPyConnection, *names: str, storage_options
         if found is None:
             files.close()
             raise UsageError("no segments", path=name, hint="name .esdb files, directories or patterns of them")
-        connection.register(name, found.dataset())
+        connection.register(name, found.dataset(dictionaries=True))
     return files

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from esformat.core.commits import LOOKING_AGAIN, MARKED, SYNCING, Commits, sync_file
     from esformat.core.messages import MessageWriter
     from esformat.event import to_bound, to_microseconds
+    from esformat.format.arrays import TextForm, in_form_of
     from esformat.format.json_text import as_text
     from esformat.format.json_values import JsonValues
     from esformat.format.layout import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from esformat.read.ask.question import can_hold
     from esformat.read.dataset import EventDataset
     from esformat.read.decode.event_rows import rows_of_batch
+    from esformat.read.dictionaries import in_dictionaries
     from esformat.read.payload_columns import with_fields
     from esformat.read.row_range import scan_rows
     from esformat.read.segment import announce_space, opening_bytes
@@ -51,6 +53,8 @@ else:
             "esformat.core.commits": "LOOKING_AGAIN MARKED SYNCING Commits sync_file",
             "esformat.core.messages": "MessageWriter",
             "esformat.event": "to_bound to_microseconds",
+            "esformat.format.arrays": "TextForm in_form_of",
+            "esformat.read.dictionaries": "in_dictionaries",
             "esformat.read.answer": "Answer Unpicklable",
             "esformat.read.decode.event_rows": "rows_of_batch",
             "esformat.write.lossless": "first_cut",
@@ -100,6 +104,7 @@ __all__ = [
     "JsonValues",
     "MessageWriter",
     "SharedFile",
+    "TextForm",
     "Unpicklable",
     "admits_nothing",
     "anatomy",
@@ -114,6 +119,8 @@ __all__ = [
     "html_facts",
     "html_time",
     "import_late",
+    "in_dictionaries",
+    "in_form_of",
     "is_number",
     "launch",
     "lazily",

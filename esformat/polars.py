@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from polars.io.plugins import register_io_source
 
+from esformat.format.arrays import TextForm
 from esformat.format.schema import KEY_COLUMNS
 from esformat.io.location import Options
 from esformat.read.ask.arrow_filter import take_apart
@@ -38,7 +39,7 @@ def scan_esdb(source: Any, *, storage_options: Options = None) -> pl.LazyFrame:
     Raises what `esformat.open_many` does.
     """
     opened = source if isinstance(source, Segment | Collection) else open_many(source, storage_options=storage_options)
-    events = SegmentEvents(opened._reader, views=True) if isinstance(opened, Segment) else opened.dataset().events
+    events = SegmentEvents(opened._reader, TextForm.VIEWS) if isinstance(opened, Segment) else opened.dataset().events
     known = {*KEY_COLUMNS, *opened.indexes}
     schema = pl.DataFrame(pa.table(events.schema.arrow.empty_table())).schema
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,16 @@ from aggregator.read.view import View
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.tombstones import hidden_in
-from esformat.parts import KEY_COLUMNS, Bounds, EventSchema, admits_nothing, scan_rows, span_of_times
+from esformat.parts import (
+    KEY_COLUMNS,
+    Bounds,
+    EventSchema,
+    TextForm,
+    admits_nothing,
+    in_dictionaries,
+    scan_rows,
+    span_of_times,
+)
 
 I64 = npt.NDArray[np.int64]
 READING_THREADS = 2
@@ -38,6 +48,23 @@ class TopicEvents:
         self._snapshot = snapshot
         self._pool = pool
         self.schema: EventSchema = snapshot.schema_set.union
+        self._coded: list[str] = []
+        self._texts = TextForm.PLAIN
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """Columns of the batches."""
+        return in_dictionaries(self.schema.arrow, self._coded)
+
+    def with_dictionaries(self) -> Self:
+        """The same with indexed text as Arrow dictionaries, where the first segment has codes for it."""
+        first = next(iter(self._snapshot.segments), None)
+        given = copy(self)
+        if first is not None:
+            columns = self._pool.get(first).dataset(dictionaries=True).schema
+            given._coded = [column.name for column in columns if pa.types.is_dictionary(column.type)]
+            given._texts = TextForm.DICTIONARIES
+        return given
 
     @property
     def num_events(self) -> int:
@@ -55,7 +82,10 @@ class TopicEvents:
         views = {number: self._view(number, bounds, columns) for number in names}
         for info, kept in self._segments(bounds):
             view = views[info.partition]
-            for batch in self._scan(info, kept, self._needed(info, view), 1 if lazily else READING_THREADS).batches():
+            scan = self._scan(info, kept, self._needed(info, view), 1 if lazily else READING_THREADS)
+            if not view.hidden:  # which is found out by text
+                scan = scan.with_texts(self._texts)
+            for batch in scan.batches():
                 yield view.shape(batch, names[info.partition])
         for group in lookup_groups(self._snapshot, self._question(bounds)):
             assert group.partition is not None, "they are not together"
@@ -124,7 +154,8 @@ class TopicEvents:
         return [name for name in self._pool.get(info).schema.names if name in wanted] or ["timestamp"]
 
     def _view(self, partition: int, bounds: Bounds, columns: Sequence[str]) -> View:
-        target = pa.schema([self.schema.arrow.field(name) for name in columns])
+        arrow = self.arrow
+        target = pa.schema([arrow.field(name) for name in columns])
         return View(self._question(bounds), target, hidden_in(self._snapshot.tombstones, partition))
 
     def _question(self, bounds: Bounds) -> Question:

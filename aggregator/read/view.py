@@ -11,6 +11,7 @@ from aggregator.base.common_type import in_common_type
 from aggregator.model import PARTITION, RECORD_INDEX
 from aggregator.read.query import Question
 from aggregator.storage.state.tombstones import Hidden, without_hidden
+from esformat.parts import in_form_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,11 @@ class Keep:
 
 def _one_array(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> pa.Array:
     """A column of a family in the common type; its neighbours do not matter: fewer rows have the same values."""
+    kind = field.type
+    if pa.types.is_dictionary(kind) and column.type != kind:
+        return in_form_of(_one_array(column, field.with_type(kind.value_type)), kind)
+    column = in_form_of(column, kind)
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    if column.type != field.type:
-        chunks = [in_common_type(chunk, field.type) for chunk in chunks]
-    return chunks[0] if len(chunks) == 1 else pa.chunked_array(chunks, field.type).combine_chunks()
+    if column.type != kind:
+        chunks = [in_common_type(chunk, kind) for chunk in chunks]
+    return chunks[0] if len(chunks) == 1 else pa.chunked_array(chunks, kind).combine_chunks()

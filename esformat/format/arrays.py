@@ -4,6 +4,7 @@ validity, lengths for offsets, children.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,21 @@ def chosen_keys(keys: list[bytes], kind: pa.DataType, places: npt.NDArray[np.int
     return pa.Array.from_buffers(kind, len(places), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
+def in_form_of(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """A column as a dictionary where that is what `kind` is, and else not as one."""
+    if pt.is_dictionary(column.type) == pt.is_dictionary(kind):
+        return column
+    return column.dictionary_encode() if pt.is_dictionary(kind) else column.cast(column.type.value_type)
+
+
+class TextForm(Enum):
+    """How text is given that rows name by codes: not every engine takes views or dictionaries."""
+
+    PLAIN = "plain"
+    VIEWS = "views"
+    DICTIONARIES = "dictionaries"
+
+
 class Values:
     """Values that rows name by their places; where there is a null, it is the first one."""
 
@@ -187,6 +203,14 @@ class Values:
             self._listed = self._array.to_pylist()
         return self._listed
 
+    def taken(self, codes: npt.NDArray[np.integer[Any]], form: TextForm) -> pa.Array:
+        """The values of rows, text in some form. Raises CorruptSegmentError for a code without a value."""
+        if form is TextForm.PLAIN or self._data is None:
+            return self.take(codes)
+        if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < len(self):
+            raise CorruptSegmentError("a code has no value in the column's dictionary")
+        return self.take_views(codes) if form is TextForm.VIEWS else self._take_dictionary(codes)
+
     def take(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Array:
         """The values of rows. Raises CorruptSegmentError for a code without a value."""
         try:
@@ -201,19 +225,25 @@ class Values:
         return pa.Array.from_buffers(self._array.type, len(codes), buffers)
 
     def take_views(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Array:
-        """The same as views of text or binary, of which each takes 16 bytes: no text is copied for a row."""
-        if self._data is None:
-            return self.take(codes)
+        """The same as views of text or binary, of which each takes 16 bytes: no text is copied for a row. Every code
+        has a value.
+        """
         kind = pa.string_view() if pt.is_string(self._array.type) else pa.binary_view()
         if self._views is None:
             _, views, *texts = self._array.cast(kind).buffers()
             self._views = np.frombuffer(views, np.complex128, len(self)), texts
         views, texts = self._views
-        if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < len(views):
-            raise CorruptSegmentError("a code has no value in the column's dictionary")
         taken = pa.allocate_buffer(views.itemsize * len(codes))  # from Arrow's pool, which has pages to use again
         views.take(codes, out=np.frombuffer(taken, views.dtype), mode="clip")
         return pa.Array.from_buffers(kind, len(codes), [self._valid(codes), taken, *texts])
+
+    def _take_dictionary(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Array:
+        """The same as codes of a dictionary without null: an engine looks at each of its values once."""
+        first = 1 if self._array.null_count else 0
+        taken = pa.allocate_buffer(4 * len(codes))
+        np.subtract(codes, first, out=np.frombuffer(taken, np.int32), dtype=np.int32, casting="unsafe")
+        indices = pa.Array.from_buffers(pa.int32(), len(codes), [self._valid(codes), taken])
+        return pa.DictionaryArray.from_arrays(indices, self._array.slice(first), safe=False)
 
     def _valid(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Buffer | None:
         if self._array.null_count and not codes.all():

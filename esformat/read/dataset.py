@@ -17,11 +17,13 @@ from pyarrow import acero
 from pyarrow.fs import LocalFileSystem
 
 from esformat.errors import UsageError
+from esformat.format.arrays import TextForm
 from esformat.format.data_block import I64
 from esformat.format.schema import EventSchema
 from esformat.read.ask.arrow_filter import Step, take_apart
 from esformat.read.ask.bounds import UNBOUNDED, Bounded, Bounds, bounded_by, columns_of
 from esformat.read.blocks.reader import Reader
+from esformat.read.dictionaries import coded_columns, in_dictionaries, in_forms_of
 from esformat.read.newest import extreme_times
 from esformat.read.selection import gives_exactly, select
 from esformat.read.tally import tally
@@ -37,6 +39,11 @@ class Events(Protocol):
     @property
     def schema(self) -> EventSchema:
         """Columns of the events."""
+        ...
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The same columns as they are given: text may be in dictionaries."""
         ...
 
     @property
@@ -83,18 +90,24 @@ class Watch(Protocol):
 
 
 class SegmentEvents:
-    """The events of one open segment. views: text may come as views, as `Scan.in_views` gives it."""
+    """The events of one open segment. texts: how text is given that has codes; views are given where that is less work,
+    the column of an index as dictionaries everywhere or nowhere.
+    """
 
-    def __init__(self, reader: Reader, *, views: bool = False) -> None:
+    def __init__(self, reader: Reader, texts: TextForm = TextForm.PLAIN) -> None:
+        """Raises CorruptSegmentError."""
         self._reader = reader
-        self._views = views
+        self._texts = texts
         self.schema = reader.schema
+        coded = coded_columns(reader) if texts is TextForm.DICTIONARIES else []
+        self.arrow = in_dictionaries(reader.schema.arrow, coded)
         self.num_events = reader.statistics.events
 
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
         """At least the events within bounds, in the order of the file."""
         scan = select(self._reader, bounds, columns, lazily=lazily)
-        return (scan.in_views() if self._views else scan).batches()
+        batches = scan.with_texts(self._texts).batches()
+        return in_forms_of(batches, self.arrow) if self._texts is TextForm.DICTIONARIES else batches
 
     def gives_exactly(self, bounds: Bounds) -> bool:
         """Whether those are the only ones."""
@@ -128,7 +141,7 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
     """
 
     def __init__(self, events: Events, filter: pc.Expression | None = None, watch: Watch | None = None) -> None:
-        schema = events.schema.arrow
+        schema = events.arrow
         # What pyarrow's C++ finds where it does not ask Python: nothing to crash on, and nothing to answer from.
         nowhere = ds.FileSystemDataset.from_paths(
             [_ELSEWHERE], schema=schema, format=ds.IpcFileFormat(), filesystem=LocalFileSystem()
@@ -243,7 +256,7 @@ class EventScanner:
         """Made by `EventDataset.scanner`."""
         if batch_size < 1:
             raise UsageError(f"batch_size must be at least 1, not {batch_size}")
-        schema = events.schema.arrow
+        schema = events.arrow
         # pyarrow checks columns and filter, and says what comes out.
         checked = ds.Scanner.from_batches((), schema=schema, columns=columns, filter=filter)
         self.dataset_schema: pa.Schema = schema

@@ -16,6 +16,7 @@ import pyarrow as pa
 from esformat.core.leaves import BlockSlice
 from esformat.core.opened import MOST_RUN_ROWS, ScanRows, Stretch, first_of, oldest_first, part_of
 from esformat.event import Event
+from esformat.format.arrays import TextForm
 from esformat.read.answer import Answer
 from esformat.read.blocks.index import Index
 from esformat.read.blocks.plan import Narrowed, leaves_with, narrow, slices
@@ -52,7 +53,7 @@ class Scan(ScanRows, Answer):
 
     _batch_bytes = BATCH_BYTES
     _decompressed_bytes = 0  # of text and bytes, for that group
-    _views = False
+    _texts = TextForm.PLAIN
     _block_bytes = 0  # of a block of the group that was decoded last; 0: none was
     _row_bytes = 0  # of one of its rows that were wanted
 
@@ -73,10 +74,10 @@ class Scan(ScanRows, Answer):
         scan._batch_bytes = size_bytes
         return scan
 
-    def in_views(self) -> Scan:
-        """The same, text and keys as views where that is less work; other batches may have them in plain arrays."""
+    def with_texts(self, form: TextForm) -> Scan:
+        """The same, text in some form where that is less work; other batches may have it in plain arrays."""
         scan = self.__copy__()
-        scan._views = True
+        scan._texts = form
         return scan
 
     # ------------------------------------------------------------ columns
@@ -270,11 +271,11 @@ class Scan(ScanRows, Answer):
         """The blocks of slices; of a question that was asked before, what is decoded is kept for the next time."""
         kind = KeptGroup if narrowed.asked_before else BlockGroup
         blocks = kind(self._reader, group[::-1] if self._query.reverse else group)
-        blocks.views = self._views
+        blocks.texts = self._texts
         return blocks
 
     def _read_group(self, group: list[BlockSlice], columns: Sequence[str], narrowed: Narrowed) -> pa.RecordBatch:
-        rows = group[0].first, group[-1].last, tuple(columns), self._views
+        rows = group[0].first, group[-1].last, tuple(columns), self._texts
         batch: pa.RecordBatch | None = self._reader.pages.find(rows) if self._page else None
         if batch is None:
             batch = self._decoded(group, columns, narrowed)

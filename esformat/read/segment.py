@@ -13,6 +13,7 @@ from esformat.cache import Budgets
 from esformat.core.opened import Stretch, find_space
 from esformat.errors import CorruptSegmentError, EsdbError, SegmentChangedError, UsageError
 from esformat.event import to_key
+from esformat.format.arrays import TextForm
 from esformat.format.bloom_filter import bucket_count, page_may_contain, page_of
 from esformat.format.checksum import checksum64
 from esformat.format.layout import BlockKind
@@ -218,11 +219,14 @@ class Segment(Opened[Scan, Space]):
             add(BlockKind.DATA, handle.offset - reader.root.data_offsets[number], blocks)
         return {kind.name.lower(): {"count": count, "bytes": size} for kind, (count, size) in facts.items() if count}
 
-    def dataset(self) -> EventDataset:
-        """The events as a `pyarrow.dataset.Dataset`, for DuckDB, Polars and others that push filters down."""
+    def dataset(self, *, dictionaries: bool = False) -> EventDataset:
+        """The events as a `pyarrow.dataset.Dataset`, for DuckDB, Polars and others that push filters down.
+
+        dictionaries: indexed text that the file has codes for as Arrow dictionaries, which DuckDB groups by faster.
+        """
         from esformat.read.dataset import EventDataset, SegmentEvents  # pyarrow.dataset is slow to import
 
-        return EventDataset(SegmentEvents(self._reader))
+        return EventDataset(SegmentEvents(self._reader, TextForm.DICTIONARIES if dictionaries else TextForm.PLAIN))
 
     @cached_property
     def _session(self) -> Session:

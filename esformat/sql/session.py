@@ -140,7 +140,7 @@ class Session:
         with told(watch):
             for name in known.tables:
                 if name not in desk.tables:
-                    connection.register(name, self._table(name).dataset().watched(watch.of(name)))
+                    connection.register(name, self._table(name).dataset(dictionaries=True).watched(watch.of(name)))
                     desk.tables.add(name)
             text = known.text
             if known.better is not None:
@@ -247,7 +247,7 @@ def _asked(
         watch.counted(better.of, summary.num_rows, tallied=better.summary.tallied)
     if better.spaces is not None:
         spaces = better.spaces(lambda other: connection.sql(other).fetchall())
-        dataset = table_of(better.of).dataset()
+        dataset = table_of(better.of).dataset(dictionaries=True)
         if spaces is not None:
             dataset = dataset.filter(pc.field("space").isin(pa.array(spaces, pa.string())))
         connection.register(better.of, dataset.watched(watch.of(better.of)))
@@ -296,7 +296,7 @@ def register(connection: duckdb.DuckDBPyConnection, name: str, table: Table, wat
         )
     watch.tables[name] = table if known is None else known
     if known is None:
-        connection.register(name, table.dataset().watched(watch.of(name)))
+        connection.register(name, table.dataset(dictionaries=True).watched(watch.of(name)))
 
 
 def _check(connection: duckdb.DuckDBPyConnection, text: str) -> None:

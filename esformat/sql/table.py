@@ -48,8 +48,8 @@ class Table(Protocol):
         """The latest timestamp, µs; None without events."""
         ...
 
-    def dataset(self) -> Any:
-        """The events, as `EventDataset` gives them to engines."""
+    def dataset(self, *, dictionaries: bool = False) -> Any:
+        """The events, as `EventDataset` gives them to engines. dictionaries: as of `Segment.dataset`."""
         ...
 
     def spaces(self, prefix: str | bytes | None = None) -> Any:

@@ -211,6 +211,12 @@ class Reader(Opened):
 
         return self._tables.get((6, dictionary, place), make)
 
+    def coded_places(self) -> set[int]:
+        """The columns whose values the first dictionary lists. Raises CorruptSegmentError."""
+        if (BlockKind.DICTIONARY, 1, 0) not in self.table:
+            return set()
+        return {column.column for column in self._stored_dictionary(1) if column.count}
+
     def dictionary(self, number: int) -> list[ColumnDictionary]:
         """The columns of a dictionary block; from its spare copy where the first is damaged."""
         own = self.own()

@@ -171,11 +171,11 @@ class Collection(Opened[CollectionScan, "CollectionSpace"]):
         """The latest timestamp, µs; None without events."""
         return max((t for m in self._members.all if (t := m.statistics.max_timestamp) is not None), default=None)
 
-    def dataset(self) -> EventDataset:
+    def dataset(self, *, dictionaries: bool = False) -> EventDataset:
         """The events as a `pyarrow.dataset.Dataset`, as `Segment.dataset` gives them; rows come file after file."""
         from esformat.read.dataset import EventDataset  # pyarrow.dataset is slow to import
 
-        return EventDataset(CollectionEvents(self._members, self._schema))
+        return EventDataset(CollectionEvents(self._members, self._schema, dictionaries=dictionaries))
 
     @cached_property
     def _session(self) -> Session:

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from esformat.format.arrays import TextForm
 from esformat.format.data_block import I64
 from esformat.format.schema import KEY_COLUMNS, EventSchema
 from esformat.read.ask.bounds import Bounds, Domain, admits_nothing
 from esformat.read.collection.members import Member, Members
 from esformat.read.collection.schema import fit
+from esformat.read.dictionaries import coded_columns, in_dictionaries
 from esformat.read.newest import extreme_times
 from esformat.read.selection import gives_exactly, select
 from esformat.read.tally import tally
@@ -20,9 +22,14 @@ from esformat.read.tally import tally
 class CollectionEvents:
     """What `EventDataset` reads of several files."""
 
-    def __init__(self, members: Members, schema: EventSchema) -> None:
+    def __init__(self, members: Members, schema: EventSchema, *, dictionaries: bool) -> None:
+        """dictionaries: text that the first file has codes for is given so. Raises what opening that file does."""
         self._members = members
         self.schema = schema
+        self._texts = TextForm.DICTIONARIES if dictionaries else TextForm.PLAIN
+        first = next((member for member in members.all if member.statistics.events), None) if dictionaries else None
+        coded = [] if first is None else coded_columns(members.segment(first.number)._reader)
+        self.arrow = in_dictionaries(schema.arrow, coded)
 
     @property
     def num_events(self) -> int:
@@ -31,14 +38,15 @@ class CollectionEvents:
 
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
         """At least the events within bounds, in the order of the files and of each file."""
-        fields = [self.schema.arrow.field(name) for name in columns]
+        fields = [self.arrow.field(name) for name in columns]
         for member in self._members.all:
             narrowed = self._narrowed(bounds, member)
             if admits_nothing(narrowed):
                 continue
             there = [name for name in columns if name in KEY_COLUMNS or name in member.schema.positions]
             segment = self._members.segment(member.number)
-            for batch in select(segment._reader, narrowed, there or ["timestamp"], lazily=lazily).batches():
+            scan = select(segment._reader, narrowed, there or ["timestamp"], lazily=lazily)
+            for batch in scan.with_texts(self._texts).batches():
                 yield fit(batch, fields)
 
     def gives_exactly(self, bounds: Bounds) -> bool:

@@ -81,7 +81,13 @@ def fit(batch: pa.RecordBatch, fields: Sequence[pa.Field]) -> pa.RecordBatch:
     """A file's batch with the columns of the unified schema: cast, and null where the file has none."""
     names = set(batch.schema.names)
     columns = [
-        plain_array(batch.column(field.name), field.type) if field.name in names else pa.nulls(len(batch), field.type)
+        _fit(batch.column(field.name), field.type) if field.name in names else pa.nulls(len(batch), field.type)
         for field in fields
     ]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _fit(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if not pt.is_dictionary(kind):
+        return plain_array(column, kind)
+    return column if column.type == kind else plain_array(column, kind.value_type).dictionary_encode()

@@ -22,7 +22,7 @@ from esformat.core.leaves import BlockSlice, Leaf, row_starts, run_starts
 from esformat.core.numbers import sum_runs
 from esformat.core.runs import runs_at
 from esformat.errors import CorruptSegmentError
-from esformat.format.arrays import Values, bytes_array, is_bytes, numbers_array, repeated_key
+from esformat.format.arrays import TextForm, Values, bytes_array, is_bytes, numbers_array, repeated_key
 from esformat.format.bytes_node import BytesNode, check_lengths
 from esformat.format.data_block import I64, TIMESTAMPS_CHUNK, DataBlock, keys_array
 from esformat.format.layout import MAX_FRAME_BYTES
@@ -42,8 +42,7 @@ Mask = npt.NDArray[np.bool_]
 class BlockGroup:
     """Data blocks in row order, read and verified but not yet decoded."""
 
-    views = False
-    """Whether text that rows name by codes is given as views, which not every engine takes."""
+    texts = TextForm.PLAIN
 
     def __init__(self, reader: Reader, parts: Sequence[BlockSlice], blocks: list[DataBlock] | None = None) -> None:
         """Read the blocks of ascending slices, if they are not given. Raises CorruptSegmentError, ClosedError."""
@@ -149,7 +148,7 @@ class BlockGroup:
         if len(numbers) == len(self.blocks):
             return self, places
         group = type(self)(self._reader, [self._parts[n] for n in numbers], [self.blocks[n] for n in numbers])
-        group.views = self.views
+        group.texts = self.texts
         if self._times is not None:
             group._times = self._times[np.repeat(shares > 0, self._counts)]
         return group, places - np.repeat(self._starts[numbers] - group._starts, shares[numbers])
@@ -159,7 +158,7 @@ class BlockGroup:
         """Groups that follow each other as one, and where the rows at their places are in it."""
         parts = [part for group, _ in groups for part in group._parts]
         joined = cls(groups[0][0]._reader, parts, [block for group, _ in groups for block in group.blocks])
-        joined.views = groups[0][0].views
+        joined.texts = groups[0][0].texts
         begins = np.cumsum([0, *(group.row_count for group, _ in groups)]).tolist()
         times = [group._times for group, _ in groups if group._times is not None]
         joined._times = np.concatenate(times) if len(times) == len(groups) else None
@@ -209,7 +208,7 @@ class BlockGroup:
                     arrays.append(numbers_array(self._times_at(places), TIMESTAMP_TYPE))
                 else:
                     arrays.append(self.column(self._reader.schema.positions[name], places))
-        if self.views:
+        if self.texts is not TextForm.PLAIN:
             return pa.RecordBatch.from_arrays(arrays, names=list(columns))
         return pa.RecordBatch.from_arrays(arrays, schema=self._reader.schema.select(columns))
 
@@ -224,11 +223,15 @@ class BlockGroup:
 
     def _keys(self, name: str, run_of: I64) -> pa.Array:
         kind = self._reader.schema.key_type
-        if self.views:
-            return Values(self._run_keys(name)).take_views(run_of)
+        if self.texts is TextForm.VIEWS:
+            return Values(self._run_keys(name)).taken(run_of, self.texts)
         if name == "grouping" and not self._has_groupings():
             return repeated_key(b"", kind, len(run_of))
         keys = self._run_keys(name)
+        if self.texts is TextForm.DICTIONARIES and name == "space" and len(run_of):
+            first, last = int(run_of[0]), int(run_of[-1]) + 1
+            if last - first <= len(run_of):  # else the dictionary would be longer than the column
+                return Values(keys.slice(first, last - first)).taken(run_of - first, self.texts)
         if len(run_of) and run_of[0] == run_of[-1]:  # they ascend
             key = keys[int(run_of[0])].as_py()
             return repeated_key(key if isinstance(key, bytes) else key.encode(), kind, len(run_of))
@@ -296,8 +299,7 @@ class BlockGroup:
             values = self._reader.contexts(self.blocks[0].dictionary)[place].values
             if values is None:
                 raise CorruptSegmentError(f"column {self._reader.fields[place].name!r} has codes but no dictionary")
-            take = values.take_views if self.views else values.take
-            return take(codes if places is None else codes[places])
+            return values.taken(codes if places is None else codes[places], self.texts)
         if shapes == {Shape.INTS} and not with_nulls and shape_of(kind) is Shape.INTS:
             numbers = self._ints(place).astype(np.int64, copy=False)
             return numbers_array(numbers if places is None else numbers[places], kind)

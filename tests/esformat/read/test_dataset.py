@@ -103,7 +103,7 @@ def test_filter_is_pyarrows(data, recording):
         write_recording(recording, path)
         with esformat.open(path, cache_bytes=recording.cache_bytes) as segment:
             table = segment.scan().to_table()
-            events, everything = segment.dataset(), ds.dataset(table)
+            events, coded, everything = segment.dataset(), segment.dataset(dictionaries=True), ds.dataset(table)
             for filter in data.draw(st.lists(filters(recording), min_size=1, max_size=4)):
                 note(f"{filter}")
                 names = data.draw(st.none() | st.lists(st.sampled_from(table.column_names), unique=True))
@@ -120,6 +120,53 @@ def test_filter_is_pyarrows(data, recording):
                 if names != []:  # pyarrow slices more rows than there are from a table without columns
                     assert events.head(2, columns=names, filter=filter).equals(expected.slice(0, 2))
                 assert events.filter(filter).to_table(columns=names).equals(expected)
+                given = coded.to_table(columns=names, filter=filter)
+                assert given.schema.equals(coded.scanner(columns=names).projected_schema)
+                assert without_dictionaries(given).equals(expected) or (names == [] and len(given) == len(expected))
+
+
+def without_dictionaries(table: pa.Table) -> pa.Table:
+    """The same table with text itself in place of dictionaries of it."""
+    table.validate(full=True)
+    fields = [
+        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(fields))
+
+
+def test_text_in_dictionaries(tmp_path):
+    """Space, and indexes that the file has codes for: also behind the rows where a writer gave up coding."""
+    rows = 40_000
+    columns = {
+        "space": [f"customer-{n % 700}" for n in range(rows)],
+        "grouping": [""] * rows,
+        "timestamp": pa.array(range(rows), pa.timestamp("us", "UTC")),
+        "few": [None if n % 5 == 0 else f"kind {n % 7}" for n in range(rows)],
+        "many": [f"value {n}" for n in range(rows)],
+        "data": [b"x"] * rows,
+    }
+    with esformat.create(tmp_path / "events.esdb", indexes=["few", "many"]) as writer:
+        writer.add_table(pa.table(columns))
+    with esformat.open(tmp_path / "events.esdb") as segment:
+        coded = segment.dataset(dictionaries=True)
+        dictionaries = {field.name for field in coded.schema if pa.types.is_dictionary(field.type)}
+        assert dictionaries == {"space", "few"}
+        assert without_dictionaries(coded.to_table()).equals(segment.scan().to_table())
+        kinds = {None if few is None else few.as_py() for few in coded.to_table()["few"].chunk(0).dictionary}
+        assert None not in kinds
+        with duckdb.connect() as connection:
+            connection.register("plain", segment.dataset())
+            connection.register("coded", coded)
+            for query in (
+                "SELECT few, count(*), count(DISTINCT space), max(timestamp) FROM {} GROUP BY 1 ORDER BY 1",
+                "SELECT space, count(few), min(many) FROM {} WHERE few IS NULL OR few > 'kind 3' GROUP BY 1 ORDER BY 1",
+                "SELECT a.space, count(*) FROM {} a JOIN {} b USING (space, timestamp) "
+                "WHERE b.few = 'kind 1' GROUP BY 1 ORDER BY 1",
+            ):
+                assert connection.sql(query.format("coded", "coded")).fetchall() == (
+                    connection.sql(query.format("plain", "plain")).fetchall()
+                )
 
 
 # ---------------------------------------------------------------- the blocks that are read

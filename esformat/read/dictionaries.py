@@ -1,0 +1,44 @@
+"""Text as Arrow dictionaries, for engines that look at each value of a dictionary once, not at that of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from esformat.format.arrays import in_form_of
+
+if TYPE_CHECKING:
+    from esformat.read.blocks.reader import Reader
+
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+
+
+def coded_columns(reader: Reader) -> list[str]:
+    """The space, where it is text, and the indexed columns of text whose values the file's first dictionary lists.
+
+    Raises CorruptSegmentError.
+    """
+    listed = reader.coded_places()
+    return ["space"] * (not reader.schema.binary_keys) + [
+        field.name
+        for place, field in enumerate(reader.fields)
+        if place in listed and field.indexed and pt.is_string(field.type)
+    ]
+
+
+def in_dictionaries(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
+    """The schema with some of its columns of text as dictionaries."""
+    return pa.schema(
+        [field.with_type(_TEXT) if field.name in names and pt.is_string(field.type) else field for field in schema]
+    )
+
+
+def in_forms_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The same rows, each column in the form of the schema's."""
+    for batch in batches:
+        fields = [schema.field(name) for name in batch.schema.names]
+        columns = [in_form_of(batch.column(field.name), field.type) for field in fields]
+        yield pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
