@@ -3,7 +3,7 @@
 import { here } from "./address.js";
 import { ApiError, givenUp, token, whenTokenIsNeeded } from "./api.js";
 import { h, replace } from "./dom.js";
-import { helpDialog, tokenDialog } from "./dialogs.js";
+import { helpDialog, leaveDialogs, tokenDialog } from "./dialogs.js";
 import { Explore } from "./explore.js";
 import { zone } from "./format.js";
 import { Overview } from "./overview.js";
@@ -96,7 +96,10 @@ zoneButton.addEventListener("click", () => {
 });
 document.getElementById("keys")?.addEventListener("click", helpDialog);
 document.addEventListener("keydown", pressed);
-window.addEventListener("hashchange", () => void route());
+window.addEventListener("hashchange", () => {
+  leaveDialogs();
+  void route();
+});
 whenTokenIsNeeded(() => tokenDialog(() => {
   forget();
   current?.leave();
