@@ -259,8 +259,10 @@ export class Explore {
   /** The values of the topic's indexes, with how many events have each. @param {AbortSignal} signal */
   async listFacets(signal) {
     const topic = this.params.get("topic");
-    this.facets.hidden = true;
-    if (!topic || this.params.get("space") || this.params.get("space64")) return;
+    const none = !topic || this.params.get("space") || this.params.get("space64");
+    if (none || this.facets.dataset.topic !== topic) this.facets.hidden = true; // until they are there
+    this.facets.dataset.topic = topic ?? "";
+    if (none) return;
     const { indexes } = await askJson(`v1/topics/${encodeURIComponent(topic)}`, { signal });
     const first = this.params.get("index") ?? "";
     const shown = [...new Set([...(indexes.includes(first) ? [first] : []), ...indexes])].slice(0, MOST_FACETS);

@@ -81,3 +81,58 @@ def test_what_opens_over_a_view(tab_of, server, scheme):
     page.get_by_role("button", name="Merge its segments").click()
     page.get_by_role("dialog").wait_for()
     assert faults(page) == []
+
+
+HELD = """(() => {
+    const { tagName, textContent, ariaLabel } = document.activeElement;
+    return `${tagName} ${ariaLabel ?? textContent}`;
+})()"""
+"""What has the focus."""
+
+
+def test_the_focus_stays_where_it_was(tab, server):
+    """What is chosen by keys has the focus also when it was drawn anew; so has what the overview draws by itself."""
+    page = tab.explore(topic="clicks")
+    page.locator(".chip").nth(1).focus()
+    chip = page.evaluate(HELD)
+    page.keyboard.press("Enter")
+    tab.until("location.hash.includes('value=')")
+    tab.settled()
+    assert chip.startswith("BUTTON ")
+    assert page.evaluate(HELD) == chip
+    for label, value in (("Break down by", "type"), ("Width of bars", "d")):
+        page.get_by_label(label).focus()
+        page.get_by_label(label).select_option(value)
+        tab.until(f"location.hash.includes('={value}')")
+        tab.settled()
+        assert page.evaluate(HELD) == f"SELECT {label}"
+    page.get_by_role("button", name="Oldest first").press("Enter")
+    tab.until("location.hash.includes('order=oldest')")
+    tab.settled()
+    assert page.evaluate(HELD) == "BUTTON Newest first"
+    page = tab.open("overview")
+    page.locator(".topic-card h2 a").nth(1).focus()
+    link = page.evaluate(HELD)
+    before = server.catalog.topic("logs").stats()["rows"]
+    server.catalog.write({"app": "focus"}, [{"msg": "x"}] * 3)
+    tab.until(f"document.querySelector('[data-topic=logs] dd').textContent === '{before + 3:,}'")
+    assert page.evaluate(HELD) == link
+
+
+def test_menus_close(tab):
+    """By Escape, which leaves the focus at what opens them, and by a click anywhere else; not while they are used."""
+    page = tab.explore(topic="clicks")
+    menu = page.locator(".columns-menu")
+    page.locator("summary", has_text="Columns").press("Enter")
+    menu.get_by_role("button", name="+ type").press("Enter")
+    tab.until("document.querySelector('.row-names').textContent === 'TimeSpacetype'")
+    tab.settled()
+    assert menu.evaluate("menu => menu.open && menu.contains(document.activeElement)")
+    page.keyboard.press("Escape")
+    assert not menu.evaluate("menu => menu.open")
+    assert page.evaluate(HELD) == "SUMMARY Columns"
+    page.locator("summary", has_text="Export").click()
+    page.locator("summary", has_text="Columns").click()
+    assert page.locator("details[open]").count() == 1
+    page.locator(".status").click()
+    assert page.locator("details[open]").count() == 0
