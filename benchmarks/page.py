@@ -191,12 +191,16 @@ def _of(works: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
 def tables(works: Mapping[str, Any]) -> list[Headed]:
     """Verdicts, and the seconds of each question by shape."""
     shapes = [shape for shape in SHAPES if shape in works]
-    rows = [(name, *(" / ".join(f"{works[shape][name][each]:.2f}"
+    rows = [(name, *(" / ".join(_seconds(works[shape][name].get(each))
                      for each in ("median", "best", "first", "later", "processor"))
                      for shape in shapes)) for name in _ASKED if shapes]  # fmt: skip
     told = "median / best / first since the start, at once / after a moment / processor time, s"
     headings = (told, *(SHAPES[shape] for shape in shapes))
     return [(VERDICT_HEADINGS, verdicts(targets(), works)), (headings, rows)]
+
+
+def _seconds(taken: float | None) -> str:
+    return "not measured" if taken is None else f"{taken:.2f}"
 
 
 def main() -> int:

@@ -37,7 +37,7 @@ export function drawTimeline(box, segments, facts) {
   rove(picture, bars.filter((each) => each.tagName === "a"));
   replace(box, !session.fixed && legend(shown, next.size > 0), picture, told,
     segments.length > MOST_BARS && h("p", { class: "aside" }, `The newest ${count(MOST_BARS)} of ${count(segments.length)} segments.`),
-    behind > 0 && h("p", { class: "aside" }, `More than ${MOST_ROWS} of a partition have the same times: ${count(behind)} lie behind others in the last line. To merge them makes them fewer.`));
+    behind > 0 && h("p", { class: "aside" }, `More than ${MOST_ROWS} of a partition have the same times: ${count(behind)} lie behind others in the last line.`, !session.fixed && " Merging makes them fewer."));
 }
 
 /** Unsealed events are known by when they came, which may be later than their own times. @param {Facts} each */
