@@ -134,6 +134,7 @@ export class AskForm {
   }
 
   submit() {
+    for (const field of [this.box, this.space, this.value]) field.blur(); // `j` and `k` go on, a phone's keyboard goes
     const topic = this.topic.value.slice(1);
     const looks = shown(this.params);
     if (!topic) return this.send({ lql: this.box.value.trim() || "SELECT", ...looks, ...this.time() });

@@ -136,3 +136,16 @@ def test_menus_close(tab):
     assert page.locator("details[open]").count() == 1
     page.locator(".status").click()
     assert page.locator("details[open]").count() == 0
+
+
+def test_from_the_question_to_its_events(tab):
+    """`/`, a statement, Enter, `j`: no other key is needed."""
+    page = tab.explore(lql="SELECT FROM app = shop")
+    page.keyboard.press("/")
+    page.keyboard.type("SELECT FROM app = web LIMIT 4")
+    page.keyboard.press("Enter")
+    tab.until("location.hash.includes('web')")
+    tab.settled()
+    page.keyboard.press("j")
+    assert page.evaluate("document.activeElement.dataset.place") == "0"
+    assert page.locator("#box").input_value() == "SELECT FROM app = web LIMIT 4"
