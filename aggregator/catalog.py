@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import InvalidRequestError, TopicExistsError, TopicNotFoundError
 from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Problem, Receipt, TopicInfo
 from aggregator.policy import Retention, Roll
+from aggregator.read.ahead import open_newest
 from aggregator.storage.files.following import read_following
 from aggregator.storage.files.usage import measure
 from aggregator.storage.manifest import PipeRows, StoredRows
@@ -466,6 +468,14 @@ class Catalog(Closing):
         """
         self._check_open()
         writer_of(self._backend).quota.check(size_bytes)
+
+    def open_ahead(self) -> Iterator[None]:
+        """For who answers questions later: opens the newest segments of all topics, one with each step, as many as may
+        stay open. Those that are read from a store are not opened.
+        """
+        self._check_open()
+        topics = list(self._backend.state.topics.values())
+        return open_newest(self._backend.pool, chain.from_iterable(topic.segments.view() for topic in topics))
 
     @property
     def trouble(self) -> str | None:

@@ -1,13 +1,14 @@
-"""The beginning of a history that lies in many segments of the store: opened and looked up side by side.
+"""Segments that are opened before a scan comes to them.
 
-One after the other, each segment would cost the round trips that are asked for here of all of them at once.
+Of a history that lies in many segments of the store: side by side. One after the other, each would cost the round trips
+that are asked for here of all of them at once. After a start, of all topics: one by one, while nobody asks anything.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
@@ -57,3 +58,16 @@ def _begun(pool: SegmentPool, info: SegmentInfo, space: bytes) -> bool:
 def _begin(pool: SegmentPool, info: SegmentInfo, space: bytes) -> None:
     with contextlib.suppress(EsdbError, OSError):
         parts.announce_space(pool.get(info), space, wait=True)
+
+
+def open_newest(pool: SegmentPool, segments: Iterable[SegmentInfo]) -> Iterator[None]:
+    """Open the newest segments that have files, one with each step, as long as the pool has room for them.
+
+    What fails is met again by the scan, which tells it.
+    """
+    for info in sorted(segments, key=lambda each: each.max_timestamp, reverse=True):
+        if not pool.has_room():
+            return
+        with contextlib.suppress(EsdbError, OSError):
+            pool.open_ahead(info)
+        yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import time
 from collections.abc import AsyncIterator, Callable
 from importlib import import_module
 
@@ -15,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from aggregator import Catalog
+from aggregator import Catalog, lql
 from aggregator.server.bodies.shared.problems import handle
 from aggregator.server.config.settings import Settings
 from aggregator.server.context import Context
@@ -40,11 +41,14 @@ for."""
 _LATE = (
     ("pyarrow.compute", "field"), ("aggregator.streams.statements", "run"),
     ("aggregator.streams.writing", "StreamWrites"), ("esformat.parts", "scan_rows"),
-    ("esformat.parts", "rows_of_batch"),
+    ("esformat.parts", "rows_of_batch"), ("esformat.convert", "open_sink"),
 )  # fmt: skip
 """Names that requests ask for first of modules which are loaded by that."""
 WARM_S = 0.1
-"""How long after its start a server imports what it has left out, so that requests wait for it in that time alone."""
+"""How long after its start a server does what it has left out: imports, and opens segments. Requests that come sooner
+wait for their share of it."""
+PAUSE_S = 0.01
+"""How long no segment is opened where requests are under way, before it is looked again."""
 
 
 def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
@@ -65,7 +69,7 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
                     await services.enter_async_context(service.listening(context))
             await services.enter_async_context(context.health.looking(catalog))
             context.ready = True
-            warming = asyncio.create_task(_warm(routes))
+            warming = asyncio.create_task(_warm(context, routes))
             services.callback(warming.cancel)
             try:
                 yield
@@ -97,9 +101,25 @@ def _routes(name: str, context: Context) -> list[Route]:
     return found
 
 
-async def _warm(routes: Routes) -> None:
-    """Import what the start has left out, in a thread."""
+async def _warm(context: Context, routes: Routes) -> None:
+    """Do what the start has left out, in a thread."""
     await asyncio.sleep(WARM_S)
-    await asyncio.to_thread(list, routes)
+    await asyncio.to_thread(_import_rest, routes)
+    await asyncio.to_thread(_open_segments, context)
+
+
+def _import_rest(routes: Routes) -> None:
+    list(routes)
     for module, name in _LATE:
-        await asyncio.to_thread(getattr, import_module(module), name)
+        getattr(import_module(module), name)
+    with contextlib.suppress(lql.LqlError):  # where lark is not there
+        lql.parse_statement("SELECT")  # the grammar is read for the first one
+
+
+def _open_segments(context: Context) -> None:
+    """Open the segments that the first questions need, while there is none."""
+    for _ in context.catalog.open_ahead():
+        while context.ready and (context.reads.busy or context.appends.busy):
+            time.sleep(PAUSE_S)
+        if not context.ready:
+            return

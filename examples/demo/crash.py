@@ -189,7 +189,7 @@ def _keep_house(console: Console, root: Path, path: Path) -> list[str]:
             board.note("appended", took)
         with console.status("Retention, compaction, erasure …"):
             facts = topic.stats()
-            half = facts["sealed_bytes"] // 2
+            half = facts["sealed_bytes"] // 2048 * 1024  # in whole KiB, as the page shows it
             topic.set_policy(retention={"bytes": half})
             board.time(f"kept to {half / 1e6:,.1f} MB", topic.retain)
             removed = facts["rows"] - topic.stats()["rows"]

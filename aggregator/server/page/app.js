@@ -3,7 +3,7 @@
 import { here } from "./address.js";
 import { ApiError, givenUp, token, whenTokenIsNeeded } from "./api.js";
 import { h, replace } from "./dom.js";
-import { helpDialog, tokenDialog } from "./dialogs.js";
+import { helpDialog, leaveDialogs, tokenDialog } from "./dialogs.js";
 import { Explore } from "./explore.js";
 import { zone } from "./format.js";
 import { Overview } from "./overview.js";
@@ -71,6 +71,7 @@ function takeToken() {
 function pressed(event) {
   const target = /** @type {HTMLElement} */ (event.target);
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (event.key === "Escape") leaveMenus(null);
   if (target.matches("input, textarea, select")) {
     if (event.key === "Escape") target.blur();
     return;
@@ -80,6 +81,15 @@ function pressed(event) {
   else if (event.key === "e" || (event.key === "/" && !current?.key)) location.hash = "#/explore";
   else if (!current?.key?.(event.key)) return;
   event.preventDefault();
+}
+
+/** Close menus, but for the one that is used. The focus of one that closes goes to what opens it. @param {Node | null} used */
+function leaveMenus(used) {
+  for (const menu of /** @type {NodeListOf<HTMLDetailsElement>} */ (document.querySelectorAll("details.menu[open]"))) {
+    if (menu.contains(used)) continue;
+    if (menu.contains(document.activeElement)) menu.querySelector("summary")?.focus();
+    menu.open = false;
+  }
 }
 
 function showZone() {
@@ -96,7 +106,13 @@ zoneButton.addEventListener("click", () => {
 });
 document.getElementById("keys")?.addEventListener("click", helpDialog);
 document.addEventListener("keydown", pressed);
-window.addEventListener("hashchange", () => void route());
+document.addEventListener("pointerdown", ({ target }) => {
+  if (target instanceof Element && !target.closest("dialog")) leaveMenus(target); // a dialog may be a menu's own question
+});
+window.addEventListener("hashchange", () => {
+  leaveDialogs();
+  void route();
+});
 whenTokenIsNeeded(() => tokenDialog(() => {
   forget();
   current?.leave();

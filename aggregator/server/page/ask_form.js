@@ -6,7 +6,7 @@ import { Completion } from "./completion.js";
 import { h, replace } from "./dom.js";
 import { count, moment } from "./format.js";
 import { valuesOf } from "./question.js";
-import { QUICK, shown, span } from "./time_range.js";
+import { shown, span, times } from "./time_range.js";
 
 const MOST_VALUES = 100; // that are offered
 
@@ -73,13 +73,15 @@ export class AskForm {
 
   listTimes() {
     const from = this.params.get("from"), to = this.params.get("to");
-    const options = QUICK.map(([value, name]) => h("option", { value }, name));
+    const known = times(this.params.get("last") ?? "");
+    const options = known.map(([value, name]) => h("option", { value }, name));
     if (from !== null || to !== null) {
       const name = [from, to].map((us) => (us === null ? "…" : moment(Number(us)))).join(" – ");
       options.push(h("option", { value: "between" }, name));
     }
     replace(this.last, ...options);
-    this.last.value = from !== null || to !== null ? "between" : (this.params.get("last") ?? "");
+    const last = known.find(([value]) => value === this.params.get("last"));
+    this.last.value = from !== null || to !== null ? "between" : (last?.[0] ?? "");
   }
 
   /** @param {string} topic @param {string} chosen */
@@ -132,6 +134,7 @@ export class AskForm {
   }
 
   submit() {
+    for (const field of [this.box, this.space, this.value]) field.blur(); // `j` and `k` go on, a phone's keyboard goes
     const topic = this.topic.value.slice(1);
     const looks = shown(this.params);
     if (!topic) return this.send({ lql: this.box.value.trim() || "SELECT", ...looks, ...this.time() });

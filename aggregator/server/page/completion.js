@@ -29,7 +29,7 @@ export class Completion {
   async ask() {
     const before = this.box.value.slice(0, this.box.selectionStart);
     const number = ++this.asked;
-    if (!this.may || !/[\w./:-]$|[={,]\s*$/.test(before)) return this.close();
+    if (!this.may || !/[\w./:-]$|[={,]\s*$|\b(from|where|and|or|not|by)\s+$/i.test(before)) return this.close();
     try {
       const { completions } = await askJson("v1/completions", { body: JSON.stringify({ before, names: this.names }) });
       if (number === this.asked && document.activeElement === this.box) this.open(completions);

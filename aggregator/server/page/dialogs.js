@@ -52,6 +52,11 @@ export function confirmed(question, told, action, kind = "danger") {
   });
 }
 
+/** Close what is asked about a view that is left, as with No. Only a token is needed for all of them. */
+export function leaveDialogs() {
+  for (const dialog of document.querySelectorAll("dialog")) if (dialog !== asking) dialog.close();
+}
+
 const KEYS = [
   ["/", "to the question"], ["j", "next event"], ["k", "event before"], ["Enter", "open or close an event; in the question: search"],
   ["l", "live, pause, go on"], ["g", "overview"], ["e", "explore"], ["Esc", "leave a field or dialog"], ["?", "this help"],

@@ -56,13 +56,20 @@ export function add(element, children) {
 }
 
 /**
- * Put other children into an element.
+ * Put other children into an element. Where one of the old ones has the focus, what comes in its place has it then: the
+ * same, what has its words, or what stands where it stood.
  * @param {Element} element
  * @param {...Child} children
  */
 export function replace(element, ...children) {
+  const held = /** @type {HTMLElement | null} */ (document.activeElement);
+  const alike = () => /** @type {HTMLElement[]} */ ([...element.querySelectorAll(held?.tagName ?? "")]);
+  const place = held && held !== element && element.contains(held) ? alike().indexOf(held) : -1;
   element.replaceChildren();
   add(element, children);
+  if (!held || place < 0) return;
+  const next = held.isConnected ? held : (alike().find((each) => each.textContent === held.textContent) ?? alike()[place]);
+  next?.focus({ preventScroll: true });
 }
 
 /** One of several elements is reached by Tab, the others from it by the arrow keys. @param {Element} group @param {SVGElement[]} members */

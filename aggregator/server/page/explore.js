@@ -7,7 +7,7 @@ import { columnsMenu, columnsOf } from "./columns.js";
 import { h, replace } from "./dom.js";
 import { explainPicture, isExplain } from "./explain.js";
 import { exportMenu } from "./export.js";
-import { count, seconds } from "./format.js";
+import { count, seconds, visible } from "./format.js";
 import { WIDTHS, bucketsFor, drawHistogram, layersOf } from "./histogram.js";
 import { drawLanes, groupingsOf } from "./lanes.js";
 import { Live } from "./live.js";
@@ -130,7 +130,9 @@ export class Explore {
     const read = (/** @type {any} */ part, /** @type {number} */ limit, /** @type {AbortSignal} */ stop) =>
       this.question.rows(part, this.newest, limit, stop);
     this.rows.element.setAttribute("aria-label", `Events, ${this.newest ? "newest" : "oldest"} first`);
-    const pages = new Pages(read, span(this.params), this.newest, !told.pages);
+    const asked = span(this.params);
+    this.rows.timed = asked.start !== null || asked.end !== null;
+    const pages = new Pages(read, asked, this.newest, !told.pages);
     this.rows.choose(columnsOf(this.params));
     this.listNames();
     const rows = this.rows.show(pages).then(() => {
@@ -214,7 +216,7 @@ export class Explore {
     drawHistogram(this.chart, this.counted, (from, to) => this.change({ from: String(from), to: String(to), last: "" }));
     this.legend.hidden = !this.counted.series?.length;
     replace(this.legend, ...layersOf(this.counted).map(({ kind, name, series: { value, events } }) => {
-      const shown = [h("span", { class: `swatch ${kind}` }), h("bdi", {}, name.slice(0, 60)), h("span", { class: "n" }, count(events))];
+      const shown = [h("span", { class: `swatch ${kind}` }), h("bdi", {}, visible(name.slice(0, 60))), h("span", { class: "n" }, count(events))];
       if (value === null || value === undefined) return h("span", { class: "legend-entry" }, ...shown);
       const condition = `${named(this.by)} = ${typeof value === "string" ? quoted(value) : value}`;
       const whose = this.by === "space" && this.params.get("topic"); // a space of a topic is asked for by its key
@@ -228,7 +230,8 @@ export class Explore {
     const all = [...new Set([...(this.by ? [this.by] : []), ...(this.params.get("topic") ? ["space"] : []), ...this.names])].sort();
     replace(this.stack, h("option", { value: "" }, "Break down by …"), ...all.map((name) => h("option", { value: name }, `By ${name}`)));
     this.stack.value = this.by;
-    this.bars.value = this.params.get("bars") ?? "";
+    const bars = this.params.get("bars") ?? "";
+    this.bars.value = WIDTHS.some(([value]) => value === bars) ? bars : "";
     const chosen = columnsOf(this.params);
     const menu = columnsMenu(chosen, [...this.names, "data"], (columns) => this.change({ cols: columns.length ? JSON.stringify(columns) : "" }));
     menu.open = this.columns.querySelector("details")?.open ?? false; // several are chosen one after the other
@@ -256,14 +259,18 @@ export class Explore {
   /** The values of the topic's indexes, with how many events have each. @param {AbortSignal} signal */
   async listFacets(signal) {
     const topic = this.params.get("topic");
-    this.facets.hidden = true;
-    if (!topic || this.params.get("space") || this.params.get("space64")) return;
+    const none = !topic || this.params.get("space") || this.params.get("space64");
+    if (none || this.facets.dataset.topic !== topic) this.facets.hidden = true; // until they are there
+    this.facets.dataset.topic = topic ?? "";
+    if (none) return;
     const { indexes } = await askJson(`v1/topics/${encodeURIComponent(topic)}`, { signal });
     const first = this.params.get("index") ?? "";
     const shown = [...new Set([...(indexes.includes(first) ? [first] : []), ...indexes])].slice(0, MOST_FACETS);
     const found = await Promise.all(shown.map((index) => valuesOf(topic, index, 12, signal)));
-    replace(this.facets, ...shown.map((index, i) => this.facet(index, found[i])).filter(Boolean));
-    this.facets.hidden = !this.facets.childElementCount;
+    const whole = this.rows.timed || first || this.params.get("grouping");
+    replace(this.facets, ...shown.map((index, i) => this.facet(index, found[i])).filter(Boolean),
+      whole && h("p", { class: "aside" }, "Counted over the whole topic."));
+    this.facets.hidden = !this.facets.querySelector(".facet");
   }
 
   /** The values of an index, and how many events of the topic have each. @param {string} index @param {import("./question.js").Values} found */
@@ -274,7 +281,7 @@ export class Explore {
       const on = String(value) === chosen;
       const to = on ? { index: "", value: "", type: "" } : withValue(index, value);
       return h("button", { type: "button", class: "chip", "aria-pressed": String(on), onclick: () => this.change(to) },
-        h("bdi", {}, String(value).slice(0, 60)), h("span", { class: "n" }, count(events)));
+        h("bdi", {}, visible(String(value).slice(0, 60))), h("span", { class: "n" }, count(events)));
     });
     const rest = different - values.length;
     return h("div", { class: "facet", role: "group", "aria-label": `Values of ${index}, with their events in the whole topic` },

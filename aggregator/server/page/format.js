@@ -48,6 +48,12 @@ export function ago(us, nowUs = Date.now() * 1000) {
   return length > 0 ? `${duration(length)} ago` : `in ${duration(-length)}`;
 }
 
+/** A value as it can be seen: nothing, or signs that show nothing, by their names. @param {string} text */
+export function visible(text) {
+  if (/[^\p{Cc}\p{Cf}\p{Z}]/u.test(text)) return text;
+  return text ? [...text].map((sign) => `U+${sign.codePointAt(0)?.toString(16).toUpperCase().padStart(4, "0")}`).join(" ") : "empty";
+}
+
 const ZONE = "aggregator zone";
 
 export const zone = {

@@ -34,7 +34,7 @@ export function layersOf(counted) {
  */
 export function drawHistogram(box, counted, choose) {
   const { start_us: start, width_us: width, counts, events } = counted;
-  if (!counts.length) return replace(box, h("p", { class: "chart-none" }, "No events in this time."));
+  if (!counts.length) return replace(box, h("p", { class: "chart-none" }, "No events."));
   const across = Math.max(280, box.clientWidth);
   const most = Math.max(...counts, 1);
   const step = across / counts.length;

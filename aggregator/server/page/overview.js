@@ -110,5 +110,5 @@ function card(mine, rates) {
 function empty() {
   return h("div", { class: "notice" }, h("h2", {}, "Nothing here yet"),
     h("p", {}, "Send an event, and it shows here at once:"),
-    h("pre", {}, `curl ${location.origin}/v1/streams?tags=app%3Dweb -H 'Content-Type: application/json' -d '{"msg": "hello"}'`));
+    h("pre", {}, `curl '${location.origin}/v1/streams?tags=app%3Dweb' -H 'Content-Type: application/json' -d '{"msg": "hello"}'`));
 }

@@ -6,6 +6,7 @@ import { details } from "./row_details.js";
 import { summary } from "./row_summary.js";
 
 const BEYOND = 12; // rows kept above and below what is in sight
+const SPACE = "Who or what an event is of: a customer, a machine, a stream";
 
 /** @typedef {import("./paging.js").Pages | import("./paging.js").Arriving} Source */
 /** @typedef {import("./row_details.js").Acts} Acts */
@@ -24,6 +25,7 @@ export class RowList {
     this.items = new Map();
     this.current = -1;
     this.height = 32; // of a closed row; the style sheet says it
+    this.timed = false; // whether a time was asked for
     /** @type {string[]} that were chosen to be shown, in this order */
     this.columns = [];
     this.head = h("div", { class: "row-names", hidden: true, "aria-hidden": "true" });
@@ -38,12 +40,12 @@ export class RowList {
   /** @param {string[]} columns none: each row shows all that it has */
   choose(columns) {
     this.columns = columns;
-    this.head.hidden = !columns.length;
+    this.head.hidden = false;
     for (const part of [this.head, this.element]) {
       part.classList.toggle("in-columns", columns.length > 0);
       part.style.setProperty("--cells", String(columns.length));
     }
-    replace(this.head, h("span", {}, "Time"), h("span", {}, "Space"), ...columns.map((name) => h("bdi", {}, name)));
+    replace(this.head, h("span", {}, "Time"), h("span", { title: SPACE }, "Space"), ...(columns.length ? columns : ["Event"]).map((name) => h("bdi", {}, name)));
   }
 
   /** @param {Source} source */
@@ -116,7 +118,7 @@ export class RowList {
   footText(source) {
     if (!source.ended) return source.length ? "Reading more …" : "Reading …";
     if (source.length) return "That is all.";
-    return source instanceof Arriving ? "Waiting for events …" : "No events. Another time may have some.";
+    return source instanceof Arriving ? "Waiting for events …" : this.timed ? "No events. Another time may have some." : "Nothing answers this question.";
   }
 
   /** @param {number} place */

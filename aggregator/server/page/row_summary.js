@@ -1,7 +1,7 @@
 /** One event in a line: when, whose, what. */
 
 import { h } from "./dom.js";
-import { stamp } from "./format.js";
+import { stamp, visible } from "./format.js";
 import { fieldsOf, valueOf } from "./names.js";
 import { readTags } from "./tags.js";
 
@@ -47,7 +47,10 @@ function owner(row) {
 }
 
 /** @param {string} name @param {any} value */
-const pair = (name, value) => h("span", { class: "pair" }, h("span", { class: "key" }, name), h("bdi", {}, cut(plain(value))));
+function pair(name, value) {
+  const text = cut(plain(value));
+  return h("span", { class: "pair" }, h("span", { class: "key" }, name), h("bdi", {}, text && visible(text)));
+}
 
 /** @param {any} value */
 const isShown = (value) => value !== null && value !== undefined && value !== "";

@@ -1,14 +1,27 @@
 /** The time that is asked for: the last hour and the like, a day, everything, or between two moments. */
 
-import { dateOf, midnight } from "./format.js";
+import { dateOf, duration, midnight } from "./format.js";
 
 /** @type {[string, string][]} */
-export const QUICK = [
+const QUICK = [
   ["", "All time"], ["15m", "Last 15 minutes"], ["1h", "Last hour"], ["6h", "Last 6 hours"], ["24h", "Last 24 hours"],
   ["today", "Today"], ["yesterday", "Yesterday"], ["7d", "Last 7 days"], ["30d", "Last 30 days"], ["365d", "Last year"],
 ];
 
 const UNITS = /** @type {Record<string, number>} */ ({ m: 60e6, h: 3_600e6, d: 86_400e6 });
+
+/** @param {string} last @returns {number} in µs; 0 where it names no length */
+function lengthOf(last) {
+  const [, digits, unit] = /^(\d{1,6})([mhd])$/.exec(last) ?? ["", "0", "m"];
+  return Number(digits) * UNITS[unit];
+}
+
+/** What there is to choose, and what an address asks for besides. @param {string} last */
+export function times(last) {
+  const own = lengthOf(last);
+  const known = !own || QUICK.some(([value]) => value === last);
+  return known ? QUICK : [...QUICK, /** @type {[string, string]} */ ([last, `Last ${duration(own)}`])];
+}
 
 /** What of an address says how answers are shown, whatever is asked. @param {URLSearchParams} params */
 export function shown(params) {
@@ -29,8 +42,8 @@ export function span(params) {
     const [year, month, day] = dateOf(Date.now() * 1000);
     return { start: BigInt(midnight(year, month, day - days)), end: BigInt(midnight(year, month, day - days + 1)) };
   }
-  const last = /^(\d{1,6})([mhd])$/.exec(params.get("last") ?? "");
-  if (last) return { start: BigInt(Math.round(Date.now() * 1000 - Number(last[1]) * UNITS[last[2]])), end: null };
+  const last = lengthOf(params.get("last") ?? "");
+  if (last) return { start: BigInt(Math.round(Date.now() * 1000 - last)), end: null };
   return { start: number(params.get("from")), end: number(params.get("to")) };
 }
 

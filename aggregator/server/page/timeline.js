@@ -26,7 +26,7 @@ export function drawTimeline(box, segments, facts) {
   const x = (/** @type {number} */ us) => 4 + ((us - start) / (end - start)) * (across - 8);
   const told = h("p", { class: "timeline-told", role: "status" }, `Point at a ${session.fixed ? "file" : "segment"} to read about it; click on it to see what it is made of.`);
   const next = session.fixed ? new Set() : nextToGo(segments, facts.retention);
-  const { bars, height } = lanes(shown, x, told, facts, next);
+  const { bars, height, behind } = lanes(shown, x, told, facts, next);
   const labels = axis(start, end, x, height);
   const cut = facts.retention.age_us === null ? null : Date.now() * 1000 - facts.retention.age_us;
   const line = cut !== null && cut > start && cut < end
@@ -36,7 +36,8 @@ export function drawTimeline(box, segments, facts) {
     svg("line", { class: "axis", x1: 0, x2: across, y1: height, y2: height }), ...bars, ...line, ...labels);
   rove(picture, bars.filter((each) => each.tagName === "a"));
   replace(box, !session.fixed && legend(shown, next.size > 0), picture, told,
-    segments.length > MOST_BARS && h("p", { class: "aside" }, `The newest ${count(MOST_BARS)} of ${count(segments.length)} segments.`));
+    segments.length > MOST_BARS && h("p", { class: "aside" }, `The newest ${count(MOST_BARS)} of ${count(segments.length)} segments.`),
+    behind > 0 && h("p", { class: "aside" }, `More than ${MOST_ROWS} of a partition have the same times: ${count(behind)} lie behind others in the last line.`, !session.fixed && " Merging makes them fewer."));
 }
 
 /** Unsealed events are known by when they came, which may be later than their own times. @param {Facts} each */
@@ -66,7 +67,7 @@ function nextToGo(segments, { bytes: all, segments: most, partition_bytes: each,
 function lanes(shown, x, told, facts, next) {
   const names = [...new Set(shown.map((each) => each.partition))].sort(new Intl.Collator("en", { numeric: true }).compare);
   const bars = [];
-  let y = 16;
+  let y = 16, behind = 0;
   for (const name of names) {
     /** @type {number[]} where each row of the lane ends */
     const ends = [];
@@ -75,13 +76,16 @@ function lanes(shown, x, told, facts, next) {
       const left = x(each.min_timestamp);
       const width = Math.max(2, x(each.max_timestamp) - left);
       let row = ends.findIndex((end) => end <= left + 1); // those that follow each other lie beside each other
-      if (row < 0) row = Math.min(ends.length, MOST_ROWS - 1);
+      if (row < 0) {
+        row = Math.min(ends.length, MOST_ROWS - 1);
+        if (row < ends.length) behind++;
+      }
       ends[row] = left + width;
       bars.push(bar(each, { x: left, y: y + row * (BAR + GAP), width }, told, facts, next.has(each)));
     }
     y += ends.length * (BAR + GAP) + LANE_GAP + (names.length > 1 ? 8 : 0);
   }
-  return { bars, height: y };
+  return { bars, height: y, behind };
 }
 
 /** @param {Facts} each @param {{x: number, y: number, width: number}} at @param {HTMLElement} told @param {Facts} facts @param {boolean} goes next */

@@ -5,7 +5,7 @@ import { ApiError, ask, askJson, givenUp } from "./api.js";
 import { confirmed } from "./dialogs.js";
 import { h, replace } from "./dom.js";
 import { exportMenu } from "./export.js";
-import { bytes, count, duration, moment } from "./format.js";
+import { bytes, count, duration, moment, visible } from "./format.js";
 import { figure } from "./overview.js";
 import { valuesOf, withValue } from "./question.js";
 import { retentionMeters } from "./retention.js";
@@ -92,7 +92,7 @@ export class TopicView {
         const bar = h("span", { class: "value-bar" });
         bar.style.inlineSize = `${(events / most) * 100}%`;
         const to = link("explore", "", { topic: this.name, ...withValue(index, value) });
-        box.append(h("a", { class: "value-line", href: to }, bar, h("bdi", {}, String(value).slice(0, 80)), h("span", { class: "n" }, count(events))));
+        box.append(h("a", { class: "value-line", href: to }, bar, h("bdi", {}, visible(String(value).slice(0, 80))), h("span", { class: "n" }, count(events))));
       }
       const rest = different - values.length;
       if (rest > 0) box.append(h("p", { class: "aside" }, `and ${count(rest)} other values`));

@@ -70,6 +70,19 @@ class SegmentPool:
         self._held_bytes -= 0 if segment is None else _held_bytes(segment)
         self._far.discard(number)
 
+    def has_room(self) -> bool:
+        """Whether half of what may be open is free, so that a segment may be opened that nobody has asked for."""
+        return self._held_bytes < OPEN_BYTES // 2
+
+    def open_ahead(self, info: SegmentInfo) -> None:
+        """Open a segment that has a file here. It is forgotten before those that are open. Raises as `get`."""
+        if info.number in self._open or self.is_far(info):
+            return
+        self.get(info)
+        with self._lock:
+            if info.number in self._open:
+                self._open.move_to_end(info.number, last=False)
+
     def opened(self, info: SegmentInfo) -> esformat.Segment | None:
         """A segment if it is open; None where it has to be opened first."""
         return self._open.get(info.number)

@@ -81,6 +81,20 @@ def test_requests_of_a_history(tmp_path: Path, s3: S3Endpoint, bucket: str, grou
 
 
 @pytest.mark.usefixtures("quiet")
+def test_far_segments_are_not_opened_ahead(tmp_path: Path, s3: S3Endpoint, bucket: str):
+    """Each would cost requests, and perhaps nobody asks for it."""
+    with aggregator.open(tmp_path / "data", store=f"s3://{bucket}/x") as catalog:
+        filled(catalog, 3)
+        catalog.store.push()
+        catalog.store.evict(keep_local={"bytes": 0})
+    with aggregator.open(tmp_path / "data") as catalog, s3.recorded() as requests:
+        list(catalog.open_ahead())
+        assert len(catalog._backend.pool._open) == 0
+        assert catalog.topic("t").stats()["segments"] == 3
+    assert len(requests) == 0
+
+
+@pytest.mark.usefixtures("quiet")
 def test_segments_are_asked_for_side_by_side(tmp_path: Path, s3: S3Endpoint, bucket: str):
     """Of many segments a history takes about as many round trips as of one."""
     with aggregator.open(tmp_path / "data", store=f"s3://{bucket}/x") as catalog:

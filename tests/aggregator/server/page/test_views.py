@@ -1,4 +1,4 @@
-"""The page as a whole in a real browser: its first load, overview, topics, tokens, phones, and those who cannot see."""
+"""The page as a whole in a real browser: its first load, overview, topics, tokens."""
 
 from __future__ import annotations
 
@@ -7,24 +7,11 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import httpx
-import pytest
-from axe_playwright_python.sync_playwright import Axe
-from browsing import PHONE, WIDE, Tab, saved
-from effort import share_of
+from browsing import Tab, saved
 from served import served
 from waiting import until
 
 from aggregator.server.control.tokens import FILE, create
-
-VIEWS = [
-    "overview",
-    "explore?topic=clicks",
-    "explore?lql=SELECT+FROM+app%3Dshop",
-    "explore?topic=clicks&by=type&cols=%5B%22country%22%2C%22type%22%5D",
-    "explore?topic=clicks&space=customer-1",
-    "topic/clicks",
-    "segment/clicks%2F1",
-]
 
 
 def number(text):
@@ -362,27 +349,6 @@ def test_a_token_that_expires(browser, tab_of, tmp_path):
         assert "secret" not in live.page.locator("main").inner_text()
         for tab in (overview, live):
             tab.leave()
-
-
-@pytest.mark.parametrize(("scheme", "size"), [("light", WIDE), ("dark", PHONE)], ids=["wide", "phone"])
-def test_everybody_can_read_it(tab_of, server, scheme, size):
-    """Nothing is wider than the window, and axe finds nothing: labels, roles, contrast (WCAG AA), in each view."""
-    tab = tab_of(server.url, color_scheme=scheme, viewport=size, bypass_csp=True)  # axe is no part of the page
-    for view in share_of(VIEWS, 1 if scheme == "light" else 2):
-        page = tab.open(view)
-        if view.startswith("explore"):
-            tab.settled()
-            page.locator(".row-head").first.click()
-        if "space=" in view:
-            page.locator(".lane").first.wait_for()
-            page.get_by_role("button", name="Choose a time").click()
-        page.locator(".topic-card, .row-details, .value-line, .treemap").first.wait_for()
-        wide = "[...document.querySelectorAll('html, main, .rows')].every((each) => each.scrollWidth <= innerWidth)"
-        assert page.evaluate(wide), view
-        found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa"], "resultTypes": ["violations"]})
-        told = [f"{each['id']}: {node['html'][:200]} {node.get('failureSummary')}"
-                for each in found.response["violations"] for node in each["nodes"][:3]]  # fmt: skip
-        assert not told, f"{view}: " + "\n".join(told)
 
 
 def test_zone(tab_of, server):
