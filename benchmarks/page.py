@@ -32,6 +32,7 @@ from aggregator.cli.server.serve import quick_imports
 from aggregator.policy import Tuning
 from benchmarks.environment import describe
 from benchmarks.section import VERDICT_HEADINGS, Headed, Target, report, verdicts
+from esformat.parts import hide_pandas
 
 RESULT = Path(__file__).parent / "results" / "page.json"
 SHAPES = {"follow": "segments follow each other in time", "overlap": "each segment spans all of the time"}
@@ -71,7 +72,8 @@ def fill(root: Path, events: int, segments: int, shape: str) -> None:
 
 
 def _serve(root: Path, told: Connection) -> None:
-    with quick_imports():  # as `aggregator serve` has it
+    hide_pandas()  # as `aggregator serve` does
+    with quick_imports():  # and this as well
         from aggregator.server import RunningServer, Settings
     settings = Settings()
     settings = replace(settings, http=replace(settings.http, bind="127.0.0.1:0"))

@@ -6,7 +6,7 @@ from esformat.base.lazy import lazily
 
 if TYPE_CHECKING:
     from esformat.base.late import import_late
-    from esformat.base.launch import launch
+    from esformat.base.launch import hide_pandas, launch
     from esformat.base.notebook import html_facts, html_time
     from esformat.base.quantity import parse_duration, parse_size
     from esformat.core.commits import LOOKING_AGAIN, MARKED, SYNCING, Commits, sync_file
@@ -68,7 +68,7 @@ else:
             "esformat.io.publish": "sync_directory",
             "esformat.base.late": "import_late",
             "esformat.write.messages": "message_writer",
-            "esformat.base.launch": "launch",
+            "esformat.base.launch": "hide_pandas launch",
             "esformat.format.layout": "LEAST_FRAME_BYTES MOST_FRAME_BYTES",
             "esformat.base.notebook": "html_facts html_time",
             "esformat.write.ordered_pieces": "ordered_pieces pieces_of",
@@ -116,6 +116,7 @@ __all__ = [
     "first_cut",
     "from_integers",
     "from_text",
+    "hide_pandas",
     "html_facts",
     "html_time",
     "import_late",

@@ -23,6 +23,7 @@ def launch(program: str, package: str, *, late: Sequence[str] = ()) -> NoReturn:
     import_late(late)
     # NumPy's library for matrices, which nothing here uses, else starts a thread that spins for 0.1 s.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    hide_pandas()  # which takes longer than the rest of a short command
     try:
         run = import_module(package).run  # here, since click and rich may be missing
     except ModuleNotFoundError as error:
@@ -40,6 +41,18 @@ def launch(program: str, package: str, *, late: Sequence[str] = ()) -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a character shows its number
             stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
+
+
+def hide_pandas() -> None:
+    """Have this process do without pandas, installed or not: pyarrow imports it with the first array."""
+    if not any(isinstance(finder, _NoPandas) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _NoPandas())
+
+
+class _NoPandas:
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("pandas is not used here", name=name)
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,29 +78,11 @@ def serve(directory: str | None, bind: str | None, config: str | None, pairs: tu
     run(settings.data_path, settings)
 
 
-class _NoPandas:
-    """Hides pandas and dateutil from imports."""
-
-    def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
-        if name in ("pandas", "dateutil"):
-            raise ModuleNotFoundError(name)
-
-
 @contextlib.contextmanager
 def quick_imports() -> Iterator[None]:
-    """Import what a server needs, without two things that take a third of its start.
-
-    pyarrow finds neither pandas (45 MB) nor dateutil, which it imports with the first array; and nobody looks for
-    garbage among modules.
-    """
-    finder = _NoPandas()
-    sys.meta_path.insert(0, finder)
+    """Import what a server needs; nobody looks for garbage among modules."""
     gc.disable()
     try:
-        import pyarrow as pa
-
-        pa.array([0])  # it looks for them once
-        sys.meta_path.remove(finder)
         yield
     finally:
         gc.enable()

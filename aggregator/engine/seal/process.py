@@ -42,7 +42,7 @@ END_S = 10.0
 """How long the process may take to end."""
 _PROGRAM = (
     "import json, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); sys.path[:] = json.loads(sys.argv[2]); "
-    "from esformat.parts import import_late; import_late(); "
+    "from esformat.parts import hide_pandas, import_late; hide_pandas(); import_late(); "
     "from aggregator.engine.seal.worker import run; run(int(sys.argv[1]))"
 )
 

@@ -15,12 +15,22 @@ TASKS = Path("/proc/self/task")
 @pytest.mark.skipif(not TASKS.exists(), reason="counts threads, where the system tells")
 def test_numpy_starts_no_threads(tmp_path):
     """A command leaves the other processors to others: NumPy's threads spin, and nothing here needs them."""
-    (tmp_path / "counting.py").write_text(
-        f"import os\n\ndef run(arguments):\n    import numpy\n    print(len(os.listdir('{TASKS}')))\n    return 0\n"
+    assert launched(tmp_path, f"import numpy, os; print(len(os.listdir('{TASKS}')))") == "1\n"
+
+
+def test_arrays_load_no_pandas(tmp_path):
+    """A command has no use for pandas, which pyarrow loads with the first array: it takes longer than the rest."""
+    told = launched(
+        tmp_path, "import pyarrow, sys; pyarrow.array([1]); pyarrow.array([2]); print('pandas' in sys.modules)"
     )
-    program = "from esformat.base.launch import launch; launch('counting', 'counting')"
+    assert told == "False\n"
+
+
+def launched(folder: Path, code: str) -> str:
+    """What a command prints that runs this code."""
+    (folder / "command.py").write_text(f"def run(arguments):\n    {code}\n    return 0\n")
+    program = "from esformat.base.launch import launch; launch('command', 'command')"
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
-    told = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-    )
-    assert told.stdout == "1\n"
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, check=True
+    ).stdout
