@@ -126,7 +126,7 @@ def scattered(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("question", FEW_QUESTIONS, ids=str)
+@pytest.mark.parametrize("question", share_of(FEW_QUESTIONS, 2), ids=str)
 def test_few_rows_one_by_one_or_as_a_group(scattered, question, monkeypatch):
     """Either way gives the same: events, tables, chosen columns, counts; one condition or two; in both directions."""
     chance = random.Random(9)

@@ -15,6 +15,8 @@ import esformat
 CRASH = """
 import os, signal, sys
 import esformat
+from esformat.parts import hide_pandas
+hide_pandas()
 path, overwrite = sys.argv[1], sys.argv[2] == "overwrite"
 with esformat.create(path, overwrite=overwrite) as writer:
     for n in range(20_000):

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from esformat.parts import hide_pandas
 from tests.soak import tracing, workload
 from tests.soak.tracing import Fault, Run
 from tests.soak.workload import (
@@ -130,6 +131,7 @@ class Campaign:
         self._folder, self._random, self._sealing = folder, random.Random(seed), sealing
         self._sites = 0
         self.outcome = Outcome()
+        hide_pandas()
         workload.batch((workload.KEPT, workload.PARTITIONS[0], 0))  # what Arrow imports at first, once for all children
         self._site = self._new_site()
         run = tracing.run(self._site.workload(), self._site.root, None)

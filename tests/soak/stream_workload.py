@@ -19,6 +19,7 @@ from typing import Any
 import aggregator
 from aggregator.errors import OverloadedError
 from aggregator.storage.segments.records import STREAM_SCHEMA
+from esformat.parts import hide_pandas
 
 LIMITS = {"memory_bytes": "4 MiB", "log_bytes": "8 MiB"}
 ROLL = {"rows": 400, "age": "2s"}
@@ -173,5 +174,6 @@ def notes_of(path: Path) -> Iterator[list[Any]]:
 
 
 if __name__ == "__main__":
+    hide_pandas()
     with contextlib.suppress(KeyboardInterrupt):
         Workload(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])).run()

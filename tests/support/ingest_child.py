@@ -14,6 +14,7 @@ import time
 import pyarrow as pa
 
 import aggregator
+from esformat.parts import hide_pandas
 
 PARTITIONS = 3
 
@@ -41,6 +42,7 @@ def work(topic: aggregator.Topic, thread: int, start: int) -> None:
 
 
 def main() -> None:
+    hide_pandas()
     root, durability, rows, threads = sys.argv[1:5]
     catalog = aggregator.open(root, durability=durability)
     topic = catalog.topic("t") if "t" in catalog.topics() else catalog.create_topic("t", roll={"rows": int(rows)})

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import aggregator
+from esformat.parts import hide_pandas
 
 
 def read_until(stopped: Callable[[], bool], topic: aggregator.Topic, pause_s: float) -> int:
@@ -51,6 +52,7 @@ def slowly(scan: aggregator.Scan, pause_s: float) -> pa.Table:
 
 
 def main() -> None:
+    hide_pandas()
     root, pause_s = sys.argv[1], float(sys.argv[2])
     over = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()

@@ -107,6 +107,8 @@ _ONE = """
 import sys, time
 from aggregator.collect import Collector, Files, ServerSink, Settings
 from pathlib import Path
+from esformat.parts import hide_pandas
+hide_pandas()
 url, notes, pattern = sys.argv[1:]
 sink = ServerSink(url, "logs", "0", None, time.sleep)
 settings = Settings(url, (Files(path=(pattern,)),), batch_bytes=1024)

@@ -21,7 +21,9 @@ PRELUDE = """
 import os, sys, signal, gc, multiprocessing, threading
 import aggregator
 from esformat import ClosedError
+from esformat.parts import hide_pandas
 
+hide_pandas()
 root = sys.argv[1]
 
 def events(name, count):

@@ -15,6 +15,8 @@ import aggregator
 ROOT = Path(__file__).parents[3]
 BEGIN = """
 import aggregator
+from esformat.parts import hide_pandas
+hide_pandas()
 catalog = aggregator.open("data", durability="interval")
 topic = catalog.create_topic("t", roll={"rows": 10})
 for batch in range(60):

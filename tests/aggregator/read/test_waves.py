@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from effort import share_of
 
 import aggregator
 from aggregator.base.allowance import Allowance
@@ -44,7 +45,7 @@ def test_as_all_at_once(catalog, monkeypatch, reverse, most):
     topic = catalog.topic("clicks")
     spans = [{}, {"start": 100, "end": SPAN // 2}, {"start": 1000, "end": 1001}, {"start": -SPAN, "end": 40}]
     select = "SELECT FROM topic = clicks WHERE type = t1"
-    for span in spans:
+    for span in share_of(spans, 2):
         monkeypatch.setattr(waves, "CROWD", 1000)
         whole = topic.scan(reverse=reverse, **span).to_table()
         chosen = catalog.query(select, **span).to_table()

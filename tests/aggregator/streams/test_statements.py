@@ -91,7 +91,7 @@ def test_selects_equal_a_list(tmp_path, monkeypatch, large):
     for _ in range(60 if effort.ALL else 20):
         model.step()
     for _ in range(2):
-        for text, keep in effort.share_of(QUESTIONS, 2):
+        for text, keep in effort.share_of(QUESTIONS, 3):
             expected = _expected(row for row in model.rows if keep(row))
             query = model.catalog.query
             assert _keys(query(text)) == expected, text

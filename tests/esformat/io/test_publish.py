@@ -140,6 +140,8 @@ def python(code: str, *arguments: object, **options: object) -> subprocess.Popen
 KILLED = """
 import os, sys, time
 import esformat
+from esformat.parts import hide_pandas
+hide_pandas()
 real = os.fsync
 def stop(descriptor):
     print("finishing", flush=True)
@@ -175,6 +177,8 @@ def test_killed_while(tmp_path, moment):
 DISK_FULL = """
 import resource, sys
 import esformat
+from esformat.parts import hide_pandas
+hide_pandas()
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 try:
     with esformat.create(sys.argv[1], codec="none") as writer:

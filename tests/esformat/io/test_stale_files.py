@@ -55,6 +55,8 @@ def test_a_living_writer(tmp_path):
 
 WRITER = """
 import sys, esformat
+from esformat.parts import hide_pandas
+hide_pandas()
 writer = esformat.create(sys.argv[1], indexes=["type"], memory="1MiB")
 n = 0
 while True:

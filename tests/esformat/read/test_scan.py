@@ -380,6 +380,8 @@ MEMORY = """
 import resource, sys
 import pyarrow as pa
 import esformat
+from esformat.parts import hide_pandas
+hide_pandas()
 pa.set_memory_pool(pa.system_memory_pool())
 with esformat.open(sys.argv[1]) as segment:
     for batch in segment.scan().batches():

@@ -21,6 +21,8 @@ MOST_BATCH = 16 << 20
 READ = """
 import resource, sys
 import esformat
+from esformat.parts import hide_pandas
+hide_pandas()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 with esformat.open_many(sys.argv[2:]) as files:
     if sys.argv[1] == "events":

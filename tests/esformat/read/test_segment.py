@@ -433,7 +433,7 @@ def test_threads(many, cache_bytes):
     with esformat.open(many.path, cache_bytes=cache_bytes) as shared:
         expected = [answer(number) for number in range(len(QUESTIONS))]
         with ThreadPoolExecutor(8) as pool:
-            for number, found in enumerate(pool.map(answer, range(60 if effort.ALL else 20))):
+            for number, found in enumerate(pool.map(answer, range(60 if effort.ALL else 12))):
                 events, table, count = expected[number % len(QUESTIONS)]
                 assert found[0] == events
                 assert found[1].equals(table)

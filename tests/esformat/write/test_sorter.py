@@ -228,6 +228,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import esformat
+from esformat.parts import hide_pandas
+hide_pandas()
 
 path, kind, memory = sys.argv[1:]
 rng = np.random.default_rng(1)

@@ -433,6 +433,8 @@ def vars_of(recording: Recording, **changes: object) -> Recording:
 
 OTHER_PROCESS = """
 import sys, esformat
+from esformat.parts import hide_pandas
+hide_pandas()
 with esformat.create(sys.argv[1], indexes=["type", "country"]) as writer:
     for n in range(3000):
         key, kind = f"s{n * 7919 % 100}", f"t{n % 7}"

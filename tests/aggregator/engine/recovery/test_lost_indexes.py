@@ -37,6 +37,8 @@ KILLED = """
 import os, signal, sys
 import pyarrow as pa
 import aggregator
+from esformat.parts import hide_pandas
+hide_pandas()
 catalog = aggregator.open(sys.argv[1], durability=sys.argv[2])
 topic = catalog.create_topic("t")
 for _ in range(3):

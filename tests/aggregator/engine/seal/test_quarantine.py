@@ -230,6 +230,7 @@ HELPER = (
     + """
 import json, sys
 sys.path[:] = json.loads(sys.argv[2])
+from esformat.parts import hide_pandas; hide_pandas()
 from aggregator.engine.seal import worker as sealing_helper
 sealing_helper.write_segment = aborting(sealing_helper.write_segment)
 sealing_helper.run(int(sys.argv[1]))

@@ -153,6 +153,8 @@ def killed(root: Path, address: str, code: str, **options: str) -> None:
     program = f"""
 import os, sys, aggregator
 from shipped_catalogs import events
+from esformat.parts import hide_pandas
+hide_pandas()
 c = aggregator.open({str(root)!r}, store={address!r}, **{SOON | options!r})
 t = c.topic("t") if "t" in c.topics() else c.create_topic("t")
 {textwrap.dedent(code)}

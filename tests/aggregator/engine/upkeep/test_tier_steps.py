@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from effort import share_of
 
 import aggregator
 from aggregator.policy import Tuning
@@ -55,7 +56,7 @@ class Readers:
         return self.wrong
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", share_of(range(2), 2))
 def test_random_steps(tmp_path, seed):
     """Whatever moves, merges or is erased: each event once, in memory, on the disk or in the store; nothing is left."""
     some = random.Random(seed)

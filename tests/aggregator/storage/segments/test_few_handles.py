@@ -14,8 +14,10 @@ import resource, sys, threading, time
 sys.path.append(sys.argv[2])
 import httpx
 import aggregator, esformat
+from esformat.parts import hide_pandas
 from served import served
 
+hide_pandas()
 resource.setrlimit(resource.RLIMIT_NOFILE, ({HANDLES}, {HANDLES}))
 count = {SEGMENTS}
 path = sys.argv[1]

@@ -176,6 +176,8 @@ def test_limit_opens_no_more_than_needed(daily, monkeypatch):
 MANY = """
 import resource, sys
 import esformat
+from esformat.parts import hide_pandas
+hide_pandas()
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 with esformat.open_many(sys.argv[1], max_open=16) as many:
     count = len(many.paths)
