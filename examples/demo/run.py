@@ -20,7 +20,6 @@ from examples.demo.clickstream import generate, until
 from examples.demo.errors import DemoError
 from examples.demo.event_set import EventSet
 from examples.demo.git_history import read_git_history
-from examples.demo.picture import draw
 from examples.demo.python_files import read_python_files
 from examples.demo.screen import format_seconds, show_answer, show_figures, show_heading, show_sizes
 from examples.demo.time_line import choose_time_line
@@ -153,6 +152,8 @@ def _draw(real: EventSet, measured: _Measured, folder: Path) -> Path:
         f"{contest.format_ratio(measured.sizes[contest.ESDB] / measured.sizes[contest.PARQUET])} Parquet's bytes, "
         f"{contest.format_ratio(read[contest.PARQUET] / read[contest.ESDB])} its speed at single histories"
     )
+    from examples.demo.picture import draw  # here: matplotlib takes longer to load than all else
+
     draw(picture, heading, f"Real histories: {real.origin}", choose_time_line(real), per_event, measured.point_read)
     return picture
 

@@ -1,14 +1,12 @@
-"""The picture at the end of the demo."""
+"""The picture at the end of the demo. Who only collects tests does not load matplotlib."""
 
 from __future__ import annotations
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 from effort import share_of
 
 from examples.demo.contest import DUCKDB, ESDB, PARQUET, Figure
-from examples.demo.picture import DOTS_PER_INCH, INCHES, draw
 from examples.demo.time_line import TimeLine
 
 POINT_READ = Figure("History of one space, median", "µs", True, {ESDB: 20.0, PARQUET: 500.0, DUCKDB: 1300.0})
@@ -38,6 +36,10 @@ def time_line(spaces, values, count=50):
 )
 def test_picture_is_drawn(tmp_path, spaces, values):
     """Any text makes a picture of the promised size, and matplotlib's settings stay as they were."""
+    import matplotlib as mpl
+
+    from examples.demo.picture import DOTS_PER_INCH, INCHES, draw
+
     before = dict(mpl.rcParams)
     path = tmp_path / "demo.png"
     draw(path, "1 $ a piece", "Real histories", time_line(spaces, values), {ESDB: 26.0, PARQUET: 26.3}, POINT_READ)
@@ -48,5 +50,7 @@ def test_picture_is_drawn(tmp_path, spaces, values):
 
 def test_one_event_is_drawn(tmp_path):
     """A time line of one moment has an axis, too."""
+    from examples.demo.picture import draw
+
     draw(tmp_path / "x.png", "one", "one", time_line(["s"], [""], count=1), {ESDB: 900.0, PARQUET: 9.0}, POINT_READ)
     assert (tmp_path / "x.png").stat().st_size > 10_000

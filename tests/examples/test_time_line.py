@@ -7,7 +7,6 @@ import pytest
 
 from examples.demo.contest import ESDB, Figure
 from examples.demo.event_set import EventSet
-from examples.demo.picture import draw
 from examples.demo.time_line import DOTS_AT_MOST, OTHER, SPACES_SHOWN, choose_time_line
 
 HOUR_US = 3_600_000_000
@@ -57,6 +56,8 @@ def test_never_is_not_drawn(tmp_path):
     assert line.timestamps_us.tolist() == [10**15]
     empty = choose_time_line(events([("s", never, "a")]))
     assert not empty.spaces
+    from examples.demo.picture import draw  # with it comes matplotlib, of which most tests need nothing
+
     draw(tmp_path / "x.png", "nothing", "nothing", empty, {ESDB: 1.0}, Figure("read", "µs", True, {ESDB: 1.0}))
     assert (tmp_path / "x.png").exists()
 

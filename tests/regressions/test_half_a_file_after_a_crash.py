@@ -19,7 +19,7 @@ from esformat.parts import hide_pandas
 hide_pandas()
 path, overwrite = sys.argv[1], sys.argv[2] == "overwrite"
 with esformat.create(path, overwrite=overwrite) as writer:
-    for n in range(20_000):
+    for n in range(3_000):
         writer.add(f"s{n % 50}", b"new" * 30, timestamp=n)
     link, replace = os.link, type(writer._publication.path).replace
     def crash(*arguments, **options):

@@ -82,9 +82,9 @@ MESSAGES = [
 @pytest.mark.parametrize(("message", "level"), MESSAGES, ids=[str(place) for place in range(len(MESSAGES))])
 def test_messages(message, level):
     """A level is read where a form says that it is one, not out of sentences or inner objects; in little time."""
-    began = time.process_time()
+    began = time.thread_time()
     assert level_in(message) == level
-    assert time.process_time() - began < 0.5
+    assert time.thread_time() - began < 0.5
 
 
 PARTS = st.sampled_from([None, "error", "WARN", "hard", "3", "30", ""])

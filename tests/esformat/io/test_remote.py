@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs
 import pytest
-import s3fs
 from effort import share_of
 from object_store import arrow_filesystem, keys
 
@@ -186,7 +185,9 @@ def test_filesystems(s3, bucket, stored, kind):
     if kind == "subtree":
         filesystem, path = pyarrow.fs.SubTreeFileSystem(bucket, filesystem), "big.esdb"
     elif kind.startswith("fsspec"):
-        filesystem = s3fs.S3FileSystem(endpoint_url=s3.url, key="testing", secret="testing", skip_instance_cache=True)
+        filesystem = fsspec.filesystem(
+            "s3", endpoint_url=s3.url, key="testing", secret="testing", skip_instance_cache=True
+        )
         if "arrow" in kind:
             filesystem = pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(filesystem))
     with s3.recorded() as requests:
@@ -284,7 +285,7 @@ def test_a_changed_object_is_an_error(s3, bucket, stored, big, change, filesyste
     """Never a mix of two versions: the error says that the object changed, whatever the read saw of it."""
     target = stored
     if filesystem == "fsspec":
-        store = s3fs.S3FileSystem(endpoint_url=s3.url, key="testing", secret="testing", skip_instance_cache=True)
+        store = fsspec.filesystem("s3", endpoint_url=s3.url, key="testing", secret="testing", skip_instance_cache=True)
         target = (store, f"{bucket}/big.esdb")
     segment = esformat.open(target, cache_bytes=0)
     space = segment["space-0"]

@@ -7,7 +7,6 @@ import threading
 import fsspec
 import pyarrow.fs
 import pytest
-import s3fs
 from clicks import click_table
 from object_store import arrow_filesystem, keys, uploads
 
@@ -22,7 +21,7 @@ def target(request, s3, bucket):
         return f"s3://{bucket}/deep/events.esdb"
     if request.param == "arrow":
         return arrow_filesystem(s3), f"{bucket}/deep/events.esdb"
-    return s3fs.S3FileSystem(endpoint_url=s3.url, key="testing", secret="testing"), f"{bucket}/deep/events.esdb"
+    return fsspec.filesystem("s3", endpoint_url=s3.url, key="testing", secret="testing"), f"{bucket}/deep/events.esdb"
 
 
 @pytest.fixture(autouse=True)

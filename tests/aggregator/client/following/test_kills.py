@@ -54,6 +54,7 @@ class Writing(threading.Thread):
                 receipt = client.topic("t").append(batch("p", sequence), producer="p", sequence=sequence)
                 self.receipts[sequence] = (receipt.first, receipt.last)
                 sequence += 1
+                self.end.wait(0.003)  # not all of the processor: who is killed must get to work
 
 
 def check_promoted(copy: Path, receipts: dict[int, tuple[int, int]], *, whole: bool) -> None:

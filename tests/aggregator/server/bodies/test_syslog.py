@@ -153,9 +153,9 @@ def test_a_parameter_that_comes_thousands_of_times():
         element = b"".join(b' %b="1"' % name for name in names)
         times = []
         for _ in range(3):
-            began = time.process_time()
+            began = time.thread_time()
             _, record = read_message(b"<13>1 - h a - - [x%b] hi" % element, "10.0.0.9", NOW)
-            times.append(time.process_time() - began)
+            times.append(time.thread_time() - began)
         assert sum(len(value) for value in record.values() if isinstance(value, list | str)) >= len(names)
         return min(times)
 

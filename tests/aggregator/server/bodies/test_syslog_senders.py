@@ -268,6 +268,6 @@ def _texts(record):
 ])  # fmt: skip
 def test_hostile_messages_take_little_time(form):
     """No form makes the parser look at the same bytes again and again: 60 kB take a few milliseconds of processor."""
-    began = time.process_time()
+    began = time.thread_time()
     read_message(form.encode(), PEER, NOW)
-    assert time.process_time() - began < 0.2
+    assert time.thread_time() - began < 0.2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -196,7 +196,7 @@ def test_completions(web, logs):
     asked = {"before": "SELECT WHERE le", "names": ["level", "odd name"]}
     assert web.post("/v1/completions", json=asked).json()["completions"] == [{"text": "level", "replaces": 2}]
     assert web.post("/v1/completions", json={"before": "", "names": [1]}).status_code == 400
-    started = perf_counter()
+    started = process_time()
     assert words("x" * 40_000) == []
-    assert perf_counter() - started < 1  # 4 s of the whole server where 10,000 characters were looked at
+    assert process_time() - started < 1  # 4 s of the whole server where 10,000 characters were looked at
     assert web.post("/v1/completions", json={"before": 5}).status_code == 400
