@@ -13,6 +13,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -271,12 +272,20 @@ class Store:
             self._count(lists=1)
             yield from (found for found in map(_stored, page) if not found.name.endswith(PARTIAL))
 
-    def delete(self, names: Iterable[str]) -> None:
-        """Delete objects; those that are gone are no error."""
-        for name in names:
-            self._count(deletes=1)
-            with contextlib.suppress(ObjectMissingError):
-                self._asking(name, lambda name=name: obstore.delete(self._store, name))  # type: ignore[misc]
+    def delete(self, names: Iterable[str], *, at_once: int = 1) -> None:
+        """Delete objects, in their order unless several go at once; those that are gone are no error."""
+        if at_once == 1:
+            for name in names:
+                self._delete(name)
+            return
+        with ThreadPoolExecutor(at_once, "aggregator-delete") as threads:
+            for _ in threads.map(self._delete, names):
+                pass
+
+    def _delete(self, name: str) -> None:
+        self._count(deletes=1)
+        with contextlib.suppress(ObjectMissingError):
+            self._asking(name, lambda: obstore.delete(self._store, name))
 
     # ------------------------------------------------------------ how
 

@@ -49,7 +49,7 @@ def test_a_standby_that_slept(tmp_path: Path, address: str):
         old.seal("t")
         shipper.publish()
     topic.append(events(60))
-    shipper._tidy()
+    shipper.tidy()
     assert min(each.name for each in Store(address).list(LOG)) > f"{LOG}/{first:020d}"
     shipper.stop()
     for thread in shipper._threads:
@@ -77,7 +77,7 @@ def test_a_directory_that_slept(tmp_path: Path, address: str):
         catalog.seal("t")
         shipper.publish()
     topic.append(events(50))
-    shipper._tidy()
+    shipper.tidy()
     last = shipper._sequence
     shipper.stop()
     shipper.close(publish=False)
@@ -101,7 +101,7 @@ def test_a_damaged_segment_keeps_back_nothing_else(tmp_path: Path, address: str)
         path.write_bytes(path.read_bytes()[:-30] + bytes(30))
         topic.append(events(10))
         until(lambda: catalog._backend.shipper.shipped == catalog._backend.log.end)  # though no copy can be put
-        assert "no segment" in catalog.trouble
+        until(lambda: "no segment" in (catalog.trouble or ""))
         catalog._backend.shipper.push = bring
         topic.append(events(20))
         catalog.create_topic("u")

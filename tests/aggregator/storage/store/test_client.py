@@ -97,6 +97,10 @@ def test_an_object_is_replaced_by_who_saw_it(store: Store):
         store.put("lease", b"third", etag=first)
     assert store.put("lease", b"second", etag=first) == second
     store.delete(["lease", "lease", "nothing"])
+    for name in "abcdef":
+        store.put(name, b"")
+    store.delete([*"abcdea", "nothing"], at_once=4)
+    assert [each.name for each in store.list() if len(each.name) == 1] == ["f"]
     with pytest.raises(ObjectConflictError):
         store.put("lease", b"third", etag=second)
 
