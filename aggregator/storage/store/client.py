@@ -12,7 +12,7 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -107,6 +107,10 @@ class Store:
             raise InvalidRequestError(
                 f"{address!r} is no address of an object store",
                 hint=f"one begins with {', '.join(f'{each}://' for each in SCHEMES)}",
+            )
+        if set("?#") & set(address):
+            raise InvalidRequestError(
+                f"{address!r} has a ? or #, behind which nothing counts", hint="a prefix has them as %3F and %23"
             )
         self.address = address.rstrip("/")
         self.traffic = Traffic()
@@ -271,6 +275,12 @@ class Store:
         while (page := self._asking(folder, lambda: next(pages, None))) is not None:
             self._count(lists=1)
             yield from (found for found in map(_stored, page) if not found.name.endswith(PARTIAL))
+
+    def folders(self, folder: str = "") -> Sequence[str]:
+        """The folders right below a folder, by their whole names."""
+        self._count(lists=1)
+        found = self._asking(folder, lambda: obstore.list_with_delimiter(self._store, folder or None))
+        return list(found["common_prefixes"])
 
     def delete(self, names: Iterable[str], *, at_once: int = 1) -> None:
         """Delete objects, in their order unless several go at once; those that are gone are no error."""
