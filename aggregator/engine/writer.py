@@ -229,9 +229,9 @@ class WriterEngine:
             noted(change)
             shipper.note_change(facts=self.manifest.has_changed)
 
-        def keep_and_publish() -> None:
+        def keep_and_publish() -> bool:
             keep()
-            shipper.publish_facts(lease_s)
+            return shipper.publish_facts(lease_s)
 
         self.manifest.note_change, self.manifest.keep_facts = note, keep_and_publish
         shipper.push = tier.bring

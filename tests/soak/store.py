@@ -343,7 +343,7 @@ def broken(rows: list[list[Any]], notes: dict[str, list[str]], *, may_lose: bool
                 known.update(payloads(client, int(rest[0])))
             elif kind == "acknowledged":
                 acknowledged[int(rest[0])] = (float(at), rest[1], int(rest[2]))
-            elif kind == "erased" and not may_lose and any(space == rest[0] for *_, space in rows):
+            elif kind == "erased" and any(space == rest[0] for *_, space in rows):
                 wrong.append(f"{rest[0]} is back")
         for number, (at, partition, first) in acknowledged.items():
             found = [places.get(payload, []) for payload in payloads(client, number)]

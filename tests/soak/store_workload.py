@@ -87,7 +87,7 @@ def _append(catalog: aggregator.Catalog, topic: aggregator.Topic, told: Notes, c
         if number % 9 == 8:
             space = f"erased-{client}-{number}"
             topic.append([{"space": space, "timestamp": 0, "payload": space}])
-            topic.erase(space)
+            _patiently(lambda space=space: topic.erase(space))  # type: ignore[misc]
             told.note("erased", space)
 
 

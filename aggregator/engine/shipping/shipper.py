@@ -287,9 +287,10 @@ class Shipper:
                     found = sequence
             return self._sequence if position >= self._shipped else found
 
-    def publish_facts(self, wait_s: float) -> None:
+    def publish_facts(self, wait_s: float) -> bool:
         """Return when changes of the manifest are in the store that somebody is about to be told of, and that neither
-        segments nor log tell. Where that takes longer, they go there later, unless appends wait for the store, too.
+        segments nor log tell. Where that takes longer, they go there later, unless appends wait for the store, too:
+        whether they are there.
         Raises LogFailedError where they never will, or the catalog is closed first: nobody must be told that they were
         made.
         """
@@ -304,6 +305,7 @@ class Shipper:
                 self._condition.wait(_PAUSE_S)
         if self._published < wanted:
             self._settle()
+        return self._published >= wanted
 
     def _settle(self) -> None:
         """Return where a change may be told of that is not in the store: another writer must not have taken over."""

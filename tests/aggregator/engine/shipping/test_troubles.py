@@ -134,6 +134,26 @@ def test_segments_that_take_long_keep_back_no_frame(tmp_path: Path, address: str
         go.set()
 
 
+def test_an_erasure_that_is_not_in_the_store_yet(tmp_path: Path, address: str):
+    """Where changes need not be there to be told, it is told as an error: who takes over would have the events back."""
+    go = threading.Event()
+    with aggregator.open(tmp_path / "a", store=address, ship_interval="20ms", lease="1s") as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(events(0))
+        bring = catalog._backend.shipper.push
+        catalog._backend.shipper.push = lambda segments: go.wait(60) and bring(segments)
+        catalog.seal("t")
+        with pytest.raises(StoreUnreachableError, match="hidden here"):
+            topic.erase("s1")
+        assert 1 not in numbers(catalog)
+        with pytest.raises(StoreUnreachableError, match="hidden here"):
+            topic.erase("s1")
+        assert 1 in seen_anywhere(address)
+        go.set()
+        topic.erase("s1")
+        assert 1 not in seen_anywhere(address)
+
+
 def test_a_store_that_refuses_for_a_while(tmp_path: Path, s3: S3Endpoint, bucket: str):
     """As with credentials that have run out: what waits for it is acknowledged when there are new ones."""
     address = f"s3://{bucket}/c"
