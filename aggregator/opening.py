@@ -219,7 +219,8 @@ def open_many(paths: AnyPath | Iterable[AnyPath]) -> Catalogs:
     paths: one or several of: a catalog's directory, or the address of its store; a pattern (`*`, `?`, `[…]`, `**`) of
         directories, or of prefixes of a store, of which those are opened that hold a catalog. Each counts once, in the
         order of their names.
-    Raises CatalogNotFoundError where there is none, and what `open` raises.
+    Raises CatalogNotFoundError where there is none, InvalidRequestError where one is there twice, as a directory and
+    its store or a copy; and what `open` raises.
     """
     several = [paths] if isinstance(paths, str | bytes | os.PathLike) else list(paths)
     found = sorted({each for given in several for each in _catalogs_at(os.fsdecode(given))})

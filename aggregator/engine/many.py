@@ -124,7 +124,11 @@ class ManyEngine(ReaderEngine):
     """
 
     def __init__(self, members: Sequence[ReaderEngine]) -> None:
-        """The catalogs, which stay their owner's to close, by the order of their paths or addresses."""
+        """The catalogs, which stay their owner's to close, by the order of their paths or addresses.
+
+        Raises InvalidRequestError where two of them are one, or copies of one: their events would count twice.
+        """
+        _check_distinct(members)
         self._members = members
         self._far = any(is_store(member.address) for member in members)
         self.names, common = _named([member.address for member in members])
@@ -290,6 +294,18 @@ class ManyEngine(ReaderEngine):
     def close(self) -> None:
         """Let nobody wait; the catalogs are their owner's to close."""
         self.state.arrivals.end()
+
+
+def _check_distinct(members: Sequence[ReaderEngine]) -> None:
+    known: dict[bytes, str] = {}
+    for member in members:
+        identity = member.state.lineage.identity
+        other = known.setdefault(identity, member.address)
+        if identity and other != member.address:
+            raise InvalidRequestError(
+                "two of the catalogs are one, or copies of one, and would count twice", path=member.address,
+                hint=f"name this one or {other}",
+            )  # fmt: skip
 
 
 def _named(addresses: Sequence[str]) -> tuple[list[str], str]:

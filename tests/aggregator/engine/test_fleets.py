@@ -82,6 +82,12 @@ def test_named_one_by_one(fleet: dict[str, aggregator.Catalog], base: str):
         aggregator.open_many(f"{base}/x*")
 
 
+def test_a_catalog_that_is_there_twice(fleet: dict[str, aggregator.Catalog], base: str):
+    """As its directory and its store, or beside a copy: an error, and not every event twice."""
+    with pytest.raises(InvalidRequestError, match="count twice"):
+        aggregator.open_many([f"{base}/east%20coast", fleet["east coast"].path])
+
+
 def test_a_bucket_is_named():
     """Patterns are of what lies in a bucket."""
     with pytest.raises(InvalidRequestError, match="one bucket"):
