@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
@@ -131,6 +132,7 @@ class ManyEngine(ReaderEngine):
         _check_distinct(members)
         self._members = members
         self._far = any(is_store(member.address) for member in members)
+        self.look_s = max(member.look_s for member in members)
         self.names, common = _named([member.address for member in members])
         self.layout = Layout(Path(common))
         self.owner = Owner(self.layout.root)
@@ -162,7 +164,7 @@ class ManyEngine(ReaderEngine):
         if not self._far or len(asked) < 2:
             return [ask() for ask in asked]
         with ThreadPoolExecutor(AT_ONCE, "aggregator-many") as threads:
-            return [each.result() for each in [threads.submit(ask) for ask in asked]]
+            return [each.result() for each in [threads.submit(copy_context().run, ask) for ask in asked]]
 
     def _look(self) -> bool:
         """Take in what the catalogs have by now; gives whether topics or partitions came or went."""

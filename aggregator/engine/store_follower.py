@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from aggregator.base.looking import is_first_look
 from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.shipping.mirror import Mirror
 from aggregator.model import Problem
@@ -45,8 +46,10 @@ class StoreReaderEngine(ReaderEngine):
         return self._store.address
 
     def refresh(self) -> None:
-        """Take in what came to the store since the last time."""
+        """Take in what came to the store since the last time: once for each question."""
         self.owner.check()
+        if not is_first_look(self):  # each is a request
+            return
         with self._following:
             if self.mirror.poll():
                 self.manifest.follow()

@@ -234,14 +234,16 @@ class Store:
 
     def get(self, name: str) -> bytes:
         """The bytes of an object. Raises ObjectMissingError."""
+        self._count(gets=1)
         data = self._asking(name, lambda: bytes(obstore.get(self._store, name).bytes()))
-        self._count(gets=1, bytes_down=len(data))
+        self._count(bytes_down=len(data))
         return data
 
     def get_range(self, name: str, start: int, end: int) -> bytes:
         """Bytes [start, end) of an object, which has so many. Raises ObjectMissingError."""
+        self._count(gets=1)
         data = self._asking(name, lambda: bytes(obstore.get_range(self._store, name, start=start, end=end)))
-        self._count(gets=1, bytes_down=len(data))
+        self._count(bytes_down=len(data))
         return data
 
     def stream(self, name: str) -> Iterator[bytes]:
@@ -251,8 +253,9 @@ class Store:
         """
         at, size = 0, 1
         while at < size:
+            self._count(gets=1)
             part, size = self._asking(name, lambda at=at: self._get_part(name, at))  # type: ignore[misc]
-            self._count(gets=1, bytes_down=len(part))
+            self._count(bytes_down=len(part))
             yield part
             at += len(part)
 
@@ -293,9 +296,22 @@ class Store:
                 pass
 
     def _delete(self, name: str) -> None:
-        self._count(deletes=1)
-        with contextlib.suppress(ObjectMissingError):
-            self._asking(name, lambda: obstore.delete(self._store, name))
+        """Asked again until it is answered: obstore does not, as it asks by a POST."""
+        give_up = time.monotonic() + self._patience_s
+        pause, most = _PAUSES_S
+        while True:
+            self._count(deletes=1)
+            try:
+                self._asking(name, lambda: obstore.delete(self._store, name))
+            except ObjectMissingError:
+                return
+            except StoreUnreachableError:
+                if time.monotonic() > give_up:
+                    raise
+            else:
+                return
+            time.sleep(pause)
+            pause = min(most, 2 * pause)
 
     # ------------------------------------------------------------ how
 

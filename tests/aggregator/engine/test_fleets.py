@@ -149,3 +149,26 @@ def test_members_are_asked_side_by_side(s3: Any, bucket: str, tmp_path: Path):  
         alone = time.monotonic() - read
     assert read - opened < 12 * 0.05
     assert opened - began < 12 * alone
+
+
+def test_a_statement_looks_once(fleet: dict[str, aggregator.Catalog], base: str):
+    """An answer costs a look at each store, whatever it looks at for it; the next one sees what came meanwhile."""
+    with aggregator.open_many(f"{base}/**") as many:
+        stores = [member.mirror._store for member in many._engine._members]
+        for expected in (3, 4):
+            before = [store.traffic.gets for store in stores]
+            table = many.query("SELECT COUNT FROM app = shop")
+            assert table.to_pylist() == [{"count": expected}]  # type: ignore[union-attr]
+            assert max(store.traffic.gets - had for store, had in zip(stores, before, strict=True)) <= 6
+            fleet["east coast"].write({"app": "shop"}, [{"msg": "more"}])
+        assert many._engine.look_s == 0.5
+
+
+def test_opening_brings_a_copy_once(fleet: dict[str, aggregator.Catalog], monkeypatch: pytest.MonkeyPatch):
+    """A copy of the manifest can be large."""
+    asked: list[str] = []
+    get = Store.get
+    monkeypatch.setattr(Store, "get", lambda store, name: asked.append(name) or get(store, name))  # type: ignore[func-returns-value]
+    with aggregator.open(fleet["east coast"]._backend.store.address, read_only=True) as reader:
+        assert numbers(reader) == list(range(10))
+    assert len([name for name in asked if name.startswith("manifest/")]) == 1

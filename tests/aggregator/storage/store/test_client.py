@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from breaking_proxy import BreakingProxy, Fate
+from object_store import keys
 
 from aggregator.errors import (
     InvalidRequestError,
@@ -77,6 +78,16 @@ def test_a_large_object_may_take_long(s3: S3Endpoint, bucket: str, tmp_path: Pat
     with BreakingProxy(s3.url, lambda number: Fate(delay_s=0.006)) as proxy:  # 10 MB/s: 2.4 s in all
         store = Store(f"s3://{bucket}", settings={"endpoint": proxy.url}, timeout_s=1.5, patience_s=0.5)
         assert b"".join(store.stream("segments/1")) == path.read_bytes()
+
+
+def test_a_delete_whose_answer_is_lost(s3: S3Endpoint, bucket: str):
+    """It is asked again: there is no harm in that."""
+    Store(f"s3://{bucket}").put("a", b"1")
+    with BreakingProxy(s3.url, lambda number: Fate(down_bytes=0) if number < 3 else Fate()) as proxy:
+        store = Store(f"s3://{bucket}", settings={"endpoint": proxy.url}, timeout_s=2, patience_s=20)
+        store.delete(["a"])
+        assert proxy.connections > 3
+    assert keys(s3, bucket) == []
 
 
 def test_an_object_is_created_once(store: Store):
