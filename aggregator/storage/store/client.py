@@ -296,7 +296,7 @@ class Store:
                 pass
 
     def _delete(self, name: str) -> None:
-        """Asked again until it is answered: obstore does not, as it asks by a POST."""
+        """Asked again until it is answered: where an answer breaks off, obstore does not, as it asks by a POST."""
         give_up = time.monotonic() + self._patience_s
         pause, most = _PAUSES_S
         while True:

@@ -83,7 +83,8 @@ def test_a_large_object_may_take_long(s3: S3Endpoint, bucket: str, tmp_path: Pat
 def test_a_delete_whose_answer_is_lost(s3: S3Endpoint, bucket: str):
     """It is asked again: there is no harm in that."""
     Store(f"s3://{bucket}").put("a", b"1")
-    with BreakingProxy(s3.url, lambda number: Fate(down_bytes=0) if number < 3 else Fate()) as proxy:
+    within_the_body = Fate(down_bytes=400)
+    with BreakingProxy(s3.url, lambda number: within_the_body if number < 3 else Fate()) as proxy:
         store = Store(f"s3://{bucket}", settings={"endpoint": proxy.url}, timeout_s=2, patience_s=20)
         store.delete(["a"])
         assert proxy.connections > 3
