@@ -118,7 +118,7 @@ def settle(root: str, address: str, done: str, environment: Mapping[str, str]) -
     """Let the catalog in its directory come to rest, without a past, and `gc` take what is nobody's."""
     os.environ.update(environment)
     options = {"store": address, "durability": "store", "ship_interval": "50ms", "lease": LEASE, "history": "0s"}
-    with aggregator.open(root, tuning=_TUNING, **options) as catalog:
+    with _patiently(lambda: aggregator.open(root, tuning=_TUNING, **options)) as catalog:
         for topic in catalog.topics():
             catalog.seal(topic)
         end = time.monotonic() + 60
@@ -126,8 +126,8 @@ def settle(root: str, address: str, done: str, environment: Mapping[str, str]) -
             time.sleep(0.1)
         left = catalog.store.status()["leaving"]["segments"]
         for _ in range(2):  # the newest two copies of the manifest stay
-            catalog._backend.shipper.publish()
-        gone = catalog.store.gc(grace="0s").names
+            _patiently(catalog._backend.shipper.publish)
+        gone = _patiently(lambda: catalog.store.gc(grace="0s")).names
     Path(done).write_text(json.dumps({"leaving": left, "gone": gone}))
 
 
