@@ -116,6 +116,17 @@ def test_members_in_all_states(fleet: dict[str, aggregator.Catalog], base: str):
         assert numbers(many) == list(range(30))  # type: ignore[arg-type]
 
 
+def test_a_member_of_a_newer_version(fleet: dict[str, aggregator.Catalog], base: str):
+    """The error says which one it is."""
+    store = fleet["west 50%"]._backend.shipper._store
+    last = max(each.name for each in store.list("log"))
+    stored = bytearray(store.get(last))
+    stored[8] = 2
+    store.put(last, bytes(stored))
+    with pytest.raises(aggregator.UnknownVersionError, match="west%2050%25/log/"):
+        aggregator.open_many(f"{base}/**")
+
+
 def test_a_store_that_refuses_meanwhile(fleet: dict[str, aggregator.Catalog]):
     """An error, and not an answer without some of the catalogs; afterwards all of it."""
     with aggregator.open_many([catalog._backend.store.address for catalog in fleet.values()]) as many:
