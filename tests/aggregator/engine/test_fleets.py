@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import pickle
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -183,3 +185,27 @@ def test_opening_brings_a_copy_once(fleet: dict[str, aggregator.Catalog], monkey
     with aggregator.open(fleet["east coast"]._backend.store.address, read_only=True) as reader:
         assert numbers(reader) == list(range(10))
     assert len([name for name in asked if name.startswith("manifest/")]) == 1
+
+
+def test_what_a_killed_reader_leaves(
+    fleet: dict[str, aggregator.Catalog], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Its directory goes with the next one that is made; those that are in use stay."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    address = fleet["east coast"]._backend.store.address
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        pool.apply(read_and_die_later, (address, str(tmp_path)))
+        assert len(list(tmp_path.glob("aggregator-*"))) == 1
+    with aggregator.open(address, read_only=True) as one, aggregator.open(address, read_only=True) as other:
+        assert {one.path, other.path} == set(tmp_path.glob("aggregator-*"))
+        assert numbers(one) == numbers(other) == list(range(10))
+    assert list(tmp_path.glob("aggregator-*")) == []
+
+
+def read_and_die_later(address: str, directory: str) -> None:
+    """Open a catalog and keep it; the pool ends its processes with SIGTERM."""
+    tempfile.tempdir = directory
+    KEPT.append(aggregator.open(address, read_only=True))
+
+
+KEPT: list[aggregator.Catalog] = []
