@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from object_store import s3  # noqa: F401 - used by bucket
 from shipped_catalogs import SOON, events, numbers
+from waiting import until
 
 import aggregator
 from aggregator.errors import CatalogNotFoundError, InvalidRequestError, StoreUnreachableError
@@ -193,19 +194,21 @@ def test_what_a_killed_reader_leaves(
     """Its directory goes with the next one that is made; those that are in use stay."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     address = fleet["east coast"]._backend.store.address
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        pool.apply(read_and_die_later, (address, str(tmp_path)))
-        assert len(list(tmp_path.glob("aggregator-*"))) == 1
+    child = multiprocessing.get_context("spawn").Process(target=open_and_wait, args=(address, str(tmp_path)))
+    child.start()
+    until((tmp_path / "open").exists)
+    child.kill()
+    child.join()
+    assert len(list(tmp_path.glob("aggregator-*"))) == 1
     with aggregator.open(address, read_only=True) as one, aggregator.open(address, read_only=True) as other:
         assert {one.path, other.path} == set(tmp_path.glob("aggregator-*"))
         assert numbers(one) == numbers(other) == list(range(10))
     assert list(tmp_path.glob("aggregator-*")) == []
 
 
-def read_and_die_later(address: str, directory: str) -> None:
-    """Open a catalog and keep it; the pool ends its processes with SIGTERM."""
+def open_and_wait(address: str, directory: str) -> None:
+    """Open a catalog until somebody kills this process."""
     tempfile.tempdir = directory
-    KEPT.append(aggregator.open(address, read_only=True))
-
-
-KEPT: list[aggregator.Catalog] = []
+    with aggregator.open(address, read_only=True):
+        Path(directory, "open").touch()
+        time.sleep(600)
