@@ -122,6 +122,7 @@ def test_members_in_all_states(fleet: dict[str, aggregator.Catalog], base: str):
 def test_a_member_of_a_newer_version(fleet: dict[str, aggregator.Catalog], base: str):
     """The error says which one it is."""
     store = fleet["west 50%"]._backend.shipper._store
+    fleet["west 50%"].close()
     last = max(each.name for each in store.list("log"))
     stored = bytearray(store.get(last))
     stored[8] = 2
