@@ -6,12 +6,14 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from aggregator.streams.tail import Tail
     from esformat.sql import Parameters, Rows, Session
 
+AT_ONCE = 8
+"""So many catalogs in stores are opened at once."""
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -136,13 +140,14 @@ class Catalogs(Closing):
         return f"<aggregator.Catalogs, {len(self._catalogs)} of them, {len(self._engine.state.topics)} topics>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy in another process opens the same directories."""
+        """A copy in another process opens the same directories and stores."""
         return open_many, ([str(path) for path in self.paths],)
 
     @property
-    def paths(self) -> tuple[Path, ...]:
-        """The directories, in order."""
-        return tuple(catalog.path for catalog in self._catalogs)
+    def paths(self) -> tuple[Path | str, ...]:
+        """The directories, and the addresses of stores, in order."""
+        addresses = [catalog._backend.address for catalog in self._catalogs]
+        return tuple(each if is_store(each) else Path(each) for each in addresses)
 
     def topics(self) -> tuple[str, ...]:
         """Names of the topics that any catalog has."""
@@ -196,7 +201,7 @@ class Catalogs(Closing):
 
     def stats(self) -> dict[str, dict[str, Any]]:
         """What each catalog holds and takes, by its path. See `Catalog.stats`."""
-        return {str(catalog.path): catalog.stats() for catalog in self._catalogs}
+        return {str(path): catalog.stats() for path, catalog in zip(self.paths, self._catalogs, strict=True)}
 
     def close(self) -> None:
         """Close all of them."""
@@ -211,23 +216,42 @@ class Catalogs(Closing):
 def open_many(paths: AnyPath | Iterable[AnyPath]) -> Catalogs:
     """Open several catalogs for reading, as one: what their writers acknowledged is seen by the next scan.
 
-    paths: one or several of: a catalog's directory; a pattern (`*`, `?`, `[…]`, `**`) of directories, of which those
-        are opened that hold a catalog. Each counts once, in the order of their names.
-    Raises CatalogNotFoundError where there is none, and what `open` raises.
+    paths: one or several of: a catalog's directory, or the address of its store; a pattern (`*`, `?`, `[…]`, `**`) of
+        directories, or of prefixes of a store, of which those are opened that hold a catalog. Each counts once, in the
+        order of their names.
+    Raises CatalogNotFoundError where there is none, InvalidRequestError where one is there twice, as a directory and
+    its store or a copy; and what `open` raises.
     """
     several = [paths] if isinstance(paths, str | bytes | os.PathLike) else list(paths)
     found = sorted({each for given in several for each in _catalogs_at(os.fsdecode(given))})
+    if not found:
+        raise CatalogNotFoundError("no catalog found", path=", ".join(map(os.fsdecode, several)))
     with ExitStack() as opened:
-        catalogs = [opened.enter_context(open_catalog(path, read_only=True)) for path in found]
-        if not catalogs:
-            raise CatalogNotFoundError("no catalog found", path=", ".join(map(os.fsdecode, several)))
-        made = Catalogs(catalogs)
+        made = Catalogs(_opened(found, opened))
         opened.pop_all()
         return made
 
 
+def _opened(addresses: Sequence[str], opened: ExitStack) -> list[Catalog]:
+    """Catalogs for reading, which the stack closes. Those in stores are opened side by side: each waits for answers."""
+
+    def open_one(address: str) -> Catalog:
+        return opened.enter_context(open_catalog(address, read_only=True))
+
+    with ThreadPoolExecutor(AT_ONCE, "aggregator-open") as threads:
+        far = {address: threads.submit(open_one, address) for address in addresses if is_store(address)}
+        return [far[address].result() if address in far else open_one(address) for address in addresses]
+
+
 def _catalogs_at(given: str) -> list[str]:
-    """The directories that a path or pattern names."""
+    """The directories or addresses that a path or pattern names."""
+    if is_store(given):
+        if not glob.has_magic(given):
+            scheme, _, rest = given.partition("://")
+            return [f"{scheme}://{quote(unquote(rest.rstrip('/')))}"]  # however it was written
+        from aggregator.storage.store.fleet import catalogs_at  # here: obstore is of an extra
+
+        return catalogs_at(given)
     if not glob.has_magic(given) or Path(given).is_dir():
         return [str(_layout(given).root)]
     found = map(Path, glob.glob(given, recursive=True))  # noqa: PTH207  absolute patterns, too

@@ -194,7 +194,8 @@ class Topic(Unpicklable, Scans[Scan]):
 
         Nothing has to be called for that; `compact` does it at once. `erasures` lists what is not gone yet, and
         `traces` looks for what is left. Events that are appended later are kept.
-        Raises UsageError, ReadOnlyError, ManifestFailedError.
+        Raises UsageError, ReadOnlyError, ManifestFailedError; StoreUnreachableError where the events are hidden and the
+        catalog's store does not know yet, so that another writer would have them back: erase again.
         """
         writing = writer_of(self._backend)
         question = self._question(space=space)

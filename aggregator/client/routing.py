@@ -14,13 +14,16 @@ from aggregator.errors import InvalidRequestError
 from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Receipt
 from aggregator.storage.files.checksum import checksum64
 
+_PORTS = {"http": ":80", "https": ":443"}
+
 
 class RoutingClient(Closing):
     """Sends each partition of a topic, and each stream, to one of several servers: always to the same, by its name.
 
     Which one is a matter of the names alone (the highest of the hashes of both): whoever has the same addresses, in
-    whatever order, sends it there. With one server more, that one gets its share of the partitions, and no other
-    moves; what is stored stays where it is. Safe to share between threads; close it, or use it as a context manager.
+    whatever order and with or without a slash at their end, sends it there. With one server more, that one gets its
+    share of the partitions, and no other moves; what is stored stays where it is. Safe to share between threads; close
+    it, or use it as a context manager.
     """
 
     def __init__(self, servers: Sequence[str | Sequence[str]], **options: Any) -> None:
@@ -28,7 +31,7 @@ class RoutingClient(Closing):
 
         Raises InvalidRequestError, OSError.
         """
-        names = [given if isinstance(given, str) else given[0] for given in servers if given]
+        names = [_spelled(given if isinstance(given, str) else given[0]) for given in servers if given]
         if not names or len(names) < len(servers) or len(set(names)) < len(names):
             raise InvalidRequestError("give the address of each server once")
         with ExitStack() as opened:
@@ -70,3 +73,11 @@ class RoutingClient(Closing):
     def close(self) -> None:
         """Close every connection. Writers must be closed before."""
         self._opened.close()
+
+
+def _spelled(url: str) -> str:
+    """An address in the one way in which it counts, however it was written."""
+    scheme, _, rest = url.partition("://")
+    host, slash, path = rest.rstrip("/").partition("/")
+    port = _PORTS.get(scheme.lower(), "")
+    return f"{scheme.lower()}://{host.lower().removesuffix(port)}{slash}{path}"

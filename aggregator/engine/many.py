@@ -7,16 +7,22 @@ catalog's place among them. So scans, statements and positions work on all as th
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from threading import Lock
+from typing import TypeVar
+from urllib.parse import unquote
 
 import esformat
 from aggregator import lql
 from aggregator.base.forked import Owner
 from aggregator.base.window_budget import WindowBudget
+from aggregator.engine.backend import is_store
 from aggregator.engine.follower import ReaderEngine
 from aggregator.errors import InvalidRequestError
 from aggregator.model import Problem, SchemaInfo, SegmentInfo
@@ -31,6 +37,9 @@ from aggregator.storage.segments.table import SegmentTable, SegmentView
 from aggregator.storage.state.state import CatalogState, Partition, SchemaSet, Snapshot, Topic, UnsealedPart
 from aggregator.storage.state.streams import Stream, StreamIndex
 
+AT_ONCE = 16
+"""So many catalogs in stores are asked at once: each waits for an answer."""
+_T = TypeVar("_T")
 _Mine = list[tuple[int, Topic]]
 """A topic as those catalogs have it that have it, by their places."""
 
@@ -116,13 +125,17 @@ class ManyEngine(ReaderEngine):
     """
 
     def __init__(self, members: Sequence[ReaderEngine]) -> None:
-        """The catalogs, which stay their owner's to close, by the order of their paths."""
+        """The catalogs, which stay their owner's to close, by the order of their paths or addresses.
+
+        Raises InvalidRequestError where two of them are one, or copies of one: their events would count twice.
+        """
+        _check_distinct(members)
         self._members = members
-        roots = [member.layout.root for member in members]
-        common = Path(os.path.commonpath(roots)) if len(roots) > 1 else roots[0].parent
-        self.names = [root.relative_to(common).as_posix() for root in roots]
-        self.layout = Layout(common)
-        self.owner = Owner(common)
+        self._far = any(is_store(member.address) for member in members)
+        self.look_s = max(member.look_s for member in members)
+        self.names, common = _named([member.address for member in members])
+        self.layout = Layout(Path(common))
+        self.owner = Owner(self.layout.root)
         self._lock = Lock()
         self.pool = _Pool([member.pool for member in members])
         self.streams = _Streams([member.streams for member in members])
@@ -143,9 +156,15 @@ class ManyEngine(ReaderEngine):
     def refresh(self) -> None:
         """Take in what the writers did since the last time."""
         self.owner.check()
-        for member in self._members:
-            member.refresh()
+        self._ask_all([member.refresh for member in self._members])
         self._look()
+
+    def _ask_all(self, asked: Sequence[Callable[[], _T]]) -> list[_T]:
+        """Ask catalogs something: one after the other, or side by side where answers come from far."""
+        if not self._far or len(asked) < 2:
+            return [ask() for ask in asked]
+        with ThreadPoolExecutor(AT_ONCE, "aggregator-many") as threads:
+            return [each.result() for each in [threads.submit(copy_context().run, ask) for ask in asked]]
 
     def _look(self) -> bool:
         """Take in what the catalogs have by now; gives whether topics or partitions came or went."""
@@ -211,26 +230,28 @@ class ManyEngine(ReaderEngine):
         name = topic.info.name
         mine = self._topics.get(name, [])
         others = set(range(len(self._members))).difference(place for place, _ in mine)
-        for place in others:
-            self._members[place].refresh()
+        self._ask_all([self._members[place].refresh for place in others])
         if len({each.info.keys for _, each in mine}) > 1:
             raise InvalidRequestError(
                 f"the topic {name!r} has keys of text in one catalog, and of bytes in another", hint="read them apart"
             )
-        taken: list[tuple[int, Snapshot]] = []
         pins = _Pins([])
+
+        def take(place: int, each: Topic) -> tuple[int, Snapshot] | None:
+            own = self._own_partition(place, partition)
+            if own is None and partition is not None:
+                self._members[place].refresh()
+                return None
+            snapshot, pin = self._members[place].snapshot(each, own)
+            pins._all.append(pin)
+            return place, snapshot
+
         try:
-            for place, each in mine:
-                own = self._own_partition(place, partition)
-                if own is None and partition is not None:
-                    self._members[place].refresh()
-                    continue
-                snapshot, pin = self._members[place].snapshot(each, own)
-                pins._all.append(pin)
-                taken.append((place, snapshot))
+            found = self._ask_all([partial(take, place, each) for place, each in mine])
         except BaseException:
             pins.release()
             raise
+        taken = [each for each in found if each is not None]
         return self._together(topic, taken), pins
 
     def _own_partition(self, place: int, partition: str | None) -> str | None:
@@ -275,6 +296,26 @@ class ManyEngine(ReaderEngine):
     def close(self) -> None:
         """Let nobody wait; the catalogs are their owner's to close."""
         self.state.arrivals.end()
+
+
+def _check_distinct(members: Sequence[ReaderEngine]) -> None:
+    known: dict[bytes, str] = {}
+    for member in members:
+        identity = member.state.lineage.identity
+        other = known.setdefault(identity, member.address)
+        if identity and other != member.address:
+            raise InvalidRequestError(
+                "two of the catalogs are one, or copies of one, and would count twice", path=member.address,
+                hint=f"name this one or {other}",
+            )  # fmt: skip
+
+
+def _named(addresses: Sequence[str]) -> tuple[list[str], str]:
+    """What catalogs are called among each other: what tells their paths or addresses apart; and what they share."""
+    parts = [unquote(each).split("/") if is_store(each) else Path(each).as_posix().split("/") for each in addresses]
+    alike = takewhile(lambda names: len(set(names)) == 1, zip(*parts, strict=False))
+    shared = sum(1 for _ in alike) if len(parts) > 1 else len(parts[0]) - 1
+    return ["/".join(part[shared:]) or "." for part in parts], "/".join(parts[0][:shared])
 
 
 def _same(known: SegmentView, view: SegmentView) -> bool:

@@ -4,6 +4,8 @@ any other; segments come when somebody reads them.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import tempfile
 import weakref
@@ -12,14 +14,19 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from aggregator.base.looking import is_first_look
 from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.shipping.mirror import Mirror
 from aggregator.model import Problem
 from aggregator.policy import StoreSettings
-from aggregator.storage.files.layout import Layout
+from aggregator.storage.files.layout import PARTIAL, Layout
+from aggregator.storage.files.lock import is_held
+from aggregator.storage.files.modes import create_file
 from aggregator.storage.log.file import Frame
 from aggregator.storage.store.client import Store
 from aggregator.storage.store.objects import Objects
+
+_PREFIX, _IN_USE = "aggregator-", "in-use"
 
 
 class StoreReaderEngine(ReaderEngine):
@@ -45,8 +52,10 @@ class StoreReaderEngine(ReaderEngine):
         return self._store.address
 
     def refresh(self) -> None:
-        """Take in what came to the store since the last time."""
+        """Take in what came to the store since the last time: once for each question."""
         self.owner.check()
+        if not is_first_look(self):  # each is a request
+            return
         with self._following:
             if self.mirror.poll():
                 self.manifest.follow()
@@ -72,12 +81,32 @@ class StoreReaderEngine(ReaderEngine):
         return found + [Problem(name, what, "reported", self._clock()) for name, what in self.mirror.at.damages.items()]
 
 
+def _own_directory() -> tuple[Path, int]:
+    """A directory of this process, and the open file that says so as long as it lives. Those of processes that were
+    killed go, as Spark kills its workers.
+    """
+    for marker in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_IN_USE}"):
+        if not is_held(marker):
+            shutil.rmtree(marker.parent, ignore_errors=True)
+    root = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    made = root / f"{_IN_USE}{PARTIAL}"  # it has its name when it is locked
+    descriptor = create_file(made, os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    made.rename(root / _IN_USE)
+    return root, descriptor
+
+
+def _let_go(root: Path, marker: int) -> None:
+    shutil.rmtree(root, ignore_errors=True)
+    os.close(marker)
+
+
 class TemporaryStoreReader(StoreReaderEngine):
     """The same, in a directory that goes when it is closed."""
 
     def __init__(self, store: Store, clock: Callable[[], int]) -> None:
-        root = Path(tempfile.mkdtemp(prefix="aggregator-"))
-        self._remove = weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)  # also when the program ends
+        root, marker = _own_directory()
+        self._remove = weakref.finalize(self, _let_go, root, marker)  # also when the program ends
         try:
             super().__init__(store, Layout(root), clock)
         except BaseException:

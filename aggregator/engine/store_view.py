@@ -144,7 +144,7 @@ class StoreView:
 
     def gc(self, *, grace: str | int | None = None, dry_run: bool = False) -> Collected:
         """Delete objects of segments that nobody names, as a crash can leave, and that are older than a grace, a day
-        unless it is given. dry_run: tell which.
+        unless it is given; and what else the store need not keep any more, as happens by itself. dry_run: tell which.
         """
         grace_us = GRACE_US if grace is None else checked_duration(grace, "grace")
         return self._tier().collect(grace_us=grace_us, dry_run=dry_run)

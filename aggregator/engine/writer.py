@@ -229,13 +229,15 @@ class WriterEngine:
             noted(change)
             shipper.note_change(facts=self.manifest.has_changed)
 
-        def keep_and_publish() -> None:
+        def keep_and_publish() -> bool:
             keep()
-            shipper.publish_facts(lease_s)
+            return shipper.publish_facts(lease_s)
 
         self.manifest.note_change, self.manifest.keep_facts = note, keep_and_publish
         shipper.push = tier.bring
         tier.kept, tier.check_mine, tier.announce = shipper.kept, shipper.check_mine, shipper.announce
+        self.upkeep.removal.lingers = shipper.lingers
+        tier.tidy = lambda dry_run: shipper.tidy(dry_run=dry_run)
         shipper.start(self)
         if not self.state.segment_bytes:  # else readers find it as soon as all of them are there
             shipper.note_change(facts=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from aggregator.base.names import check_name
+from aggregator.engine.backend import is_store
 from aggregator.engine.ingest.append import batch_key
 from aggregator.model import DEFAULT_PARTITION
+from aggregator.storage.store.shipped import CATALOG
 from esformat import UsageError
 from esformat.spark.parts import (
     PARTITION_BYTES,
@@ -26,7 +29,7 @@ from esformat.spark.parts import (
 )
 
 HEAD, TAIL = "head", "tail"
-IN_A_STORE = "a catalog lies in a directory that all machines share, not in a store"
+IN_A_STORE = "a catalog is written in a directory that all machines share, not in a store"
 _STREAMING = ("position", "maxRowsPerTrigger", "maxBytesPerTrigger", "failOnDataLoss")
 _KEY = ("producer", "sequence", "note")
 _FOLLOWING = ("checkpointLocation",)  # which Spark hands to sources and sinks of a stream alike
@@ -36,7 +39,7 @@ _FOLLOWING = ("checkpointLocation",)  # which Spark hands to sources and sinks o
 class CatalogReadOptions:
     """Options of `spark.read.format("aggregator")`, and of `readStream`.
 
-    root: the catalog's directory (`load(root)`). topic: whose events.
+    root: the catalog's directory, or the address of its store (`load(root)`). topic: whose events.
     columns: those to read, in this order, `record_index` and `partition` among them if named; None: the topic's own.
     where: the condition that events must meet, as for files; "": none.
     partition_bytes (`partitionBytes`): about how many stored bytes a task reads. partitions: how many tasks instead.
@@ -64,7 +67,7 @@ class CatalogReadOptions:
         plain = ("path", "topic", "columns", "where", "partitionBytes", "partitions", "timeZone")
         options = Options(given, plain if streaming is False else (*plain, *_STREAMING, *_FOLLOWING))
         return cls(
-            catalog_root(options),
+            catalog_place(options),
             topic_name(options),
             options.get("columns", parse_names),
             options.get("where", str) or "",
@@ -143,6 +146,17 @@ def catalog_root(options: Options) -> str:
     if not root:
         raise UsageError("no catalog is named", hint='give its directory: spark.read.format("aggregator").load(root)')
     return local_path(root, IN_A_STORE)
+
+
+def catalog_place(options: Options) -> str:
+    """Where a catalog is read: its directory, or the address of its store. Raises UsageError."""
+    given = (options.get("path", str) or "").rstrip("/")
+    if not is_store(given):
+        return catalog_root(options)
+    if given.startswith("file:"):  # of a directory, or of a store in one
+        root = catalog_root(options)
+        return given if Path(root, CATALOG).is_file() else root
+    return given
 
 
 def topic_name(options: Options) -> str:

@@ -270,18 +270,21 @@ def _streams(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[b
 # ------------------------------------------------------------ in tasks
 
 
-def read_task(task: Task, request: Request, layout: Layout) -> Iterator[pa.RecordBatch]:
-    """The answers of one task, whatever became of its segments since. Raises EsdbError, OSError."""
+def read_task(task: Task, request: Request, root: str) -> Iterator[pa.RecordBatch]:
+    """The answers of one task, whatever became of its segments since. root: where the catalog is, or its store.
+
+    Raises EsdbError, OSError.
+    """
     spare_modules()
     for each in task:
         if isinstance(each, UnsealedRows):
             with pa.ipc.open_stream(each.stream) as stream:
                 yield from stream
         else:
-            yield from _read_segment(each, request, layout)
+            yield from _read_segment(each, request, root)
 
 
-def _read_segment(each: SegmentRows, request: Request, layout: Layout) -> Iterator[pa.RecordBatch]:
+def _read_segment(each: SegmentRows, request: Request, root: str) -> Iterator[pa.RecordBatch]:
     needed = {*request.whole.names}
     if each.hidden:
         needed |= {"space", "timestamp", RECORD_INDEX}
@@ -291,7 +294,7 @@ def _read_segment(each: SegmentRows, request: Request, layout: Layout) -> Iterat
         try:
             segment = stack.enter_context(opened_as_planned(each.rows))
         except SegmentGoneError:
-            for found in opened_now(layout, each.share.segment, stack):
+            for found in opened_now(root, each.share.segment, stack):
                 tables = _scanned(found, needed | {*KEY_COLUMNS}, request)
                 yield from _answers(map(each.share.of, tables), each, request)
         else:

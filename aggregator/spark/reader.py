@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from aggregator.engine.backend import is_store, reader_of
 from aggregator.engine.follower import ReaderEngine
-from aggregator.engine.writer import now_us
 from aggregator.errors import CatalogNotFoundError, TopicNotFoundError
-from aggregator.model import TopicInfo
+from aggregator.model import SchemaInfo, TopicInfo
 from aggregator.spark.options import CatalogReadOptions
 from aggregator.spark.plan import Request, catalog_schema, plan_tasks, read_task, with_facts
 from aggregator.storage.files.layout import Layout
@@ -32,23 +33,30 @@ from esformat.spark.parts import (
 
 
 def known_columns(options: CatalogReadOptions) -> tuple[pa.Schema, TopicInfo]:
-    """All columns that can be read of a topic, as the manifest has them. Raises CatalogNotFoundError and others."""
+    """All columns that can be read of a topic, as far as is known now. Raises CatalogNotFoundError and others."""
+    if is_store(options.root):
+        with closing(follow_catalog(options.root)) as following:
+            topic = topic_of(following, options.topic)
+            return _columns(list(topic.schemas.values()), topic.info), topic.info
     layout = Layout(Path(options.root))
     try:
         manifest = Manifest(layout.manifest, read_only=True)
     except FileNotFoundError:
         raise CatalogNotFoundError("no catalog found", path=str(layout.root)) from None
-    try:
+    with closing(manifest):
         contents = manifest.load()
-    finally:
-        manifest.close()
     for info in contents.topics:
         if info.name == options.topic:
-            schemas = [schema for schema in contents.schemas if schema.topic == info.number]
-            arrow = catalog_schema(schemas, info.indexes, binary_keys=info.keys == "binary").arrow
-            return with_facts(arrow), info
-    known = ", ".join(info.name for info in contents.topics) or "none"
-    raise TopicNotFoundError(f"no topic {options.topic!r}", path=str(layout.root), hint=f"its topics: {known}")
+            return _columns([each for each in contents.schemas if each.topic == info.number], info), info
+    raise _no_topic(options.topic, options.root, (info.name for info in contents.topics))
+
+
+def _columns(schemas: Sequence[SchemaInfo], info: TopicInfo) -> pa.Schema:
+    return with_facts(catalog_schema(schemas, info.indexes, binary_keys=info.keys == "binary").arrow)
+
+
+def _no_topic(name: str, place: str, known: Iterable[str]) -> TopicNotFoundError:
+    return TopicNotFoundError(f"no topic {name!r}", path=place, hint=f"its topics: {', '.join(known) or 'none'}")
 
 
 def topic_of(following: ReaderEngine, name: str) -> Topic:
@@ -56,13 +64,16 @@ def topic_of(following: ReaderEngine, name: str) -> Topic:
     following.refresh()
     found = following.state.topics.get(name)
     if found is None:
-        raise TopicNotFoundError(f"no topic {name!r}", path=str(following.layout.root))
+        raise _no_topic(name, following.address, following.state.topics)
     return found
 
 
 def follow_catalog(root: str) -> ReaderEngine:
-    """The catalog as a process sees it that only reads. Close it. Raises CatalogNotFoundError and others."""
-    return ReaderEngine(Layout(Path(root)), now_us)
+    """The catalog as a process sees it that only reads, in its directory or anywhere from its store. Close it.
+
+    Raises CatalogNotFoundError and others.
+    """
+    return reader_of(root)
 
 
 def choose_columns(options: CatalogReadOptions) -> StructType:
@@ -128,4 +139,4 @@ class CatalogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of one task. Spark asks for no rows with a partition of None."""
-        return read_task(partition.value or (), self._request, Layout(Path(self._options.root)))
+        return read_task(partition.value or (), self._request, self._options.root)

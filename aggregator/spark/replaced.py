@@ -7,14 +7,16 @@ takes what lies between two keys, since row numbers mean nothing in another file
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import esformat
+from aggregator.engine.backend import is_store, reader_of
 from aggregator.errors import SegmentMissingError
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.policy import StoreSettings
@@ -84,22 +86,20 @@ def place_of(layout: Layout, info: SegmentInfo, store: StoreSettings | None) -> 
     return str(path) if store is None or path.exists() else locate(readable_place(store, info))
 
 
-def opened_now(layout: Layout, gone: SegmentInfo, stack: ExitStack) -> list[Segment]:
+def opened_now(root: str, gone: SegmentInfo, stack: ExitStack) -> list[Segment]:
     """The segments that hold a segment's events now, open until the stack ends; none where retention removed them.
 
-    Raises SegmentMissingError where the manifest still names the segment; UsageError, EsdbError, OSError.
+    root: the catalog's directory, or the address of its store. Raises SegmentMissingError where the manifest still
+    names the segment; UsageError, EsdbError, OSError.
     """
     for _ in range(ATTEMPTS):
-        manifest = Manifest(layout.manifest, read_only=True)
-        try:
-            segments, store = manifest.load().segments, StoredRows(manifest).settings()
-        finally:
-            manifest.close()
-        if store is None and any(info.number == gone.number for info in segments):
+        layout, segments, store = _segments_now(root)
+        if (store is None or is_store(root)) and any(info.number == gone.number for info in segments):
             raise SegmentMissingError(
-                "a segment is missing", path=str(layout.segment(gone.number)),
+                "a segment is missing",
+                path=str(layout.segment(gone.number)) if store is None else readable_place(store, gone),
                 hint="`aggregator verify` lists what is missing",
-            )  # fmt: skip
+            )
         with ExitStack() as opening:
             try:
                 opened = [
@@ -111,9 +111,16 @@ def opened_now(layout: Layout, gone: SegmentInfo, stack: ExitStack) -> list[Segm
                 continue
             stack.push(opening.pop_all())
             return opened
-    raise UsageError(
-        "segments are replaced faster than they can be opened", path=str(layout.root), hint="read it a moment later"
-    )
+    raise UsageError("segments are replaced faster than they can be opened", path=root, hint="read it a moment later")
+
+
+def _segments_now(root: str) -> tuple[Layout, list[SegmentInfo], StoreSettings | None]:
+    if is_store(root):
+        with closing(reader_of(root)) as following:
+            return following.layout, following.manifest.load().segments, following.objects.settings
+    layout = Layout(Path(root))
+    with closing(Manifest(layout.manifest, read_only=True)) as manifest:
+        return layout, manifest.load().segments, StoredRows(manifest).settings()
 
 
 def _holds_of(info: SegmentInfo, gone: SegmentInfo) -> bool:

@@ -7,7 +7,6 @@ old its timestamps, lies behind them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,6 @@ from aggregator.spark.admission import I64, Span, admit, uncovered
 from aggregator.spark.options import HEAD, TAIL, CatalogReadOptions
 from aggregator.spark.plan import plan_tasks, read_task
 from aggregator.spark.reader import follow_catalog, make_request, topic_of
-from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import Snapshot
@@ -195,7 +193,7 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of one task."""
-        return read_task(partition.value or (), self._request, Layout(Path(self._options.root)))
+        return read_task(partition.value or (), self._request, self._options.root)
 
     def _release(self) -> None:
         for pin in self._pins:

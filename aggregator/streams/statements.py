@@ -7,6 +7,7 @@ from collections import defaultdict
 
 import pyarrow as pa
 
+from aggregator.base.looking import one_look
 from aggregator.engine.backend import Backend, writer_of
 from aggregator.errors import InvalidRequestError
 from aggregator.lql import TagSet, TimeSpan, parse_statement
@@ -28,6 +29,7 @@ from aggregator.streams.tail import Tail
 from aggregator.streams.truncate import truncate
 
 
+@one_look()
 def run(
     backend: Backend, text: str, pipes: Pipes | None = None, within: TimeSpan | None = None
 ) -> Selection | pa.Table:

@@ -30,8 +30,13 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from benchmarks.s3_endpoint import S3Endpoint, environment
+from aggregator.storage.files.layout import Layout
+from aggregator.storage.files.store_note import read_note
+from aggregator.storage.store.client import Store
+from aggregator.storage.store.lease import look
+from benchmarks.s3_endpoint import KEY, REGION, SECRET, S3Endpoint, environment
 from tests.soak import store_workload
+from tests.soak.store_owned import missing, ownerless
 from tests.soak.store_workload import PARTITIONS, ROWS, payloads
 from tests.support.breaking_proxy import BreakingProxy, Fate
 
@@ -58,6 +63,8 @@ class Outcome:
     faults: Counter[str] = field(default_factory=Counter)
     acknowledged: int = 0
     looks: int = 0
+    ended: int = 0
+    gone: Counter[str] = field(default_factory=Counter)
     lost_window: list[float] = field(default_factory=list)
     took_s: list[float] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -143,20 +150,31 @@ class Campaign:
                     self._restore(site, durability)
                 else:
                     self._take_over(site, mode, durability)
-            self._check(site, self._address, mode, durability, what)
-        except TimeoutError as error:
-            self.outcome.wrong.append(f"{what}: {error}")
+        except TimeoutError as error:  # what came of it can be seen all the same
+            print(f"{what}: {error}; ended without faults", flush=True)
+            self.outcome.ended += 1
         finally:
-            for process in self._processes:
-                process.kill()  # also one that is stopped, which multiprocessing would wait for at the end
-                process.join()
-            self._processes.clear()
+            self._end_all()
+        try:
+            self._check(site, self._address, mode, durability, what)
+            self._settle(site, what)
+            self._check(site, self._address, mode, durability, f"{what} at rest")
+        except TimeoutError as error:
+            self.outcome.wrong.append(f"{what}: {error}, without faults")
+        finally:
+            self._end_all()
         self.outcome.points[mode] += 1
         self.outcome.faults[fault] += 1
         if not any(what in each for each in self.outcome.wrong):
             shutil.rmtree(site)
 
     # ------------------------------------------------------------ processes
+
+    def _end_all(self) -> None:
+        for process in self._processes:
+            process.kill()  # also one that is stopped, which multiprocessing would wait for at the end
+            process.join()
+        self._processes.clear()
 
     def _start(self, work: Callable[..., None], *arguments: Any, **options: Any) -> BaseProcess:
         process = self._context.Process(target=work, args=arguments, kwargs=options, daemon=True)
@@ -262,6 +280,27 @@ class Campaign:
         self.outcome.wrong += [f"{self._number} read meanwhile: {each}" for each in wrong]
         self.outcome.looks += 1
 
+    def _settle(self, site: Path, what: str) -> None:
+        """Let whoever has the catalog now come to rest; then nothing may lie in the store that nobody owns."""
+        store, done = Store(self._address, settings=settings(self._endpoint.url)), site / "settled"
+        self._url = self._endpoint.url
+        root, following = owner(site, store)
+        if following:  # it was about to take over
+            _join(self._start(
+                store_workload.take_over, str(root), self._address, str(site / "end.notes"), "end", 0, "store",
+                environment(self._url),
+            ))  # fmt: skip
+        _join(self._start(store_workload.settle, str(root), self._address, str(done), environment(self._url)))
+        if not done.exists():
+            self.outcome.wrong.append(f"{what}: it does not come to rest")
+            return
+        found = json.loads(done.read_text())
+        self.outcome.gone.update(name.partition("/")[0] for name in found["gone"])
+        if found["leaving"]:
+            self.outcome.wrong.append(f"{what}: {found['leaving']} segments do not leave")
+        self.outcome.wrong += [f"{what}: {name} is nobody's" for name in ownerless(store)]
+        self.outcome.wrong += [f"{what}: {name} is missing" for name in missing(store)]
+
     def _read(self, site: Path, place: str) -> Any:
         answer = site / "answer"
         answer.unlink(missing_ok=True)
@@ -304,7 +343,7 @@ def broken(rows: list[list[Any]], notes: dict[str, list[str]], *, may_lose: bool
                 known.update(payloads(client, int(rest[0])))
             elif kind == "acknowledged":
                 acknowledged[int(rest[0])] = (float(at), rest[1], int(rest[2]))
-            elif kind == "erased" and not may_lose and any(space == rest[0] for *_, space in rows):
+            elif kind == "erased" and any(space == rest[0] for *_, space in rows):
                 wrong.append(f"{rest[0]} is back")
         for number, (at, partition, first) in acknowledged.items():
             found = [places.get(payload, []) for payload in payloads(client, number)]
@@ -324,6 +363,22 @@ def broken(rows: list[list[Any]], notes: dict[str, list[str]], *, may_lose: bool
     wrong += [f"{each} was never appended" for each in places if each not in known and not each.startswith("erased-")]
     assert set(PARTITIONS) >= {partition for partition, *_ in rows}
     return wrong, lost
+
+
+def settings(url: str) -> dict[str, str]:
+    """Those of a `Store` behind an address."""
+    return {"endpoint": url, "access_key_id": KEY, "secret_access_key": SECRET, "region": REGION}
+
+
+def owner(site: Path, store: Store) -> tuple[Path, bool]:
+    """The directory of whoever has the lease, or asked for it, and whether it is still to become the writer's."""
+    seen = look(store)
+    assert seen is not None
+    notes = {name: read_note(Layout(site / name)) for name in ("a", "b") if (site / name).is_dir()}
+    for name, note in notes.items():
+        if note is not None and seen.terms.run in note.runs:
+            return site / name, note.following
+    raise AssertionError(f"nobody has the lease of {seen.terms}")
 
 
 def _signal(process: BaseProcess, number: int) -> None:
@@ -388,6 +443,7 @@ def main() -> None:
           f"{outcome.acknowledged:,} batches acknowledged, {outcome.looks} reads meanwhile")  # fmt: skip
     if took:
         print(f"took over after {took[len(took) // 2]:.1f} s (median), at most {took[-1]:.1f} s; lease {LEASE_S:g} s")
+    print(f"{outcome.ended} ended without faults; taken by gc at the end: {dict(outcome.gone)}")
     if outcome.lost_window:
         print(f'not shipped when another took over, with durability="fsync": {len(outcome.lost_window)} batches, '
               f"acknowledged at most {max(outcome.lost_window):.1f} s before")  # fmt: skip

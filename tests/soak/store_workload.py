@@ -87,7 +87,7 @@ def _append(catalog: aggregator.Catalog, topic: aggregator.Topic, told: Notes, c
         if number % 9 == 8:
             space = f"erased-{client}-{number}"
             topic.append([{"space": space, "timestamp": 0, "payload": space}])
-            topic.erase(space)
+            _patiently(lambda space=space: topic.erase(space))  # type: ignore[misc]
             told.note("erased", space)
 
 
@@ -112,6 +112,23 @@ def take_over(
             break
     told.note("took over")
     write(root, address, notes, client, batches, durability, environment, off_s=off_s)
+
+
+def settle(root: str, address: str, done: str, environment: Mapping[str, str]) -> None:
+    """Let the catalog in its directory come to rest, without a past, and `gc` take what is nobody's."""
+    os.environ.update(environment)
+    options = {"store": address, "durability": "store", "ship_interval": "50ms", "lease": LEASE, "history": "0s"}
+    with _patiently(lambda: aggregator.open(root, tuning=_TUNING, **options)) as catalog:
+        for topic in catalog.topics():
+            catalog.seal(topic)
+        end = time.monotonic() + 60
+        while catalog.store.status()["leaving"]["segments"] and time.monotonic() < end:
+            time.sleep(0.1)
+        left = catalog.store.status()["leaving"]["segments"]
+        for _ in range(2):  # the newest two copies of the manifest stay
+            _patiently(catalog._backend.shipper.publish)
+        gone = _patiently(lambda: catalog.store.gc(grace="0s")).names
+    Path(done).write_text(json.dumps({"leaving": left, "gone": gone}))
 
 
 def _patiently(ask: Callable[[], _T]) -> _T:

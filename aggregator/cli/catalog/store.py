@@ -131,7 +131,7 @@ def verify(catalog: str, read: bool, as_json: bool) -> int:
 @click.option("--dry-run", is_flag=True, help="Print what would be deleted; delete nothing.")
 @json_option
 def gc(catalog: str, grace: str | None, dry_run: bool, as_json: bool) -> None:
-    """Delete objects of segments that CATALOG does not know, as a crash can leave."""
+    """Delete objects of segments that CATALOG does not know, as a crash can leave, and what else nobody needs there."""
     with writing(catalog) as opened:
         found = opened.store.gc(grace=grace, dry_run=dry_run)
     if as_json:

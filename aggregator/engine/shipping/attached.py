@@ -21,6 +21,7 @@ from aggregator.errors import (
     ObjectConflictError,
     ObjectMissingError,
     StoreUnreachableError,
+    UnknownVersionError,
 )
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.store_note import StoreNote, read_note, write_note
@@ -205,6 +206,6 @@ def read_object(store: Store, sequence: int) -> LogObject:
     name = log_name(sequence)
     try:
         return LogObject.decode(store.get(name), sequence)
-    except CorruptLogError as error:
+    except (CorruptLogError, UnknownVersionError) as error:
         error.path = store.path_of(name)
         raise

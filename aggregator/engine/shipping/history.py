@@ -39,16 +39,18 @@ class Kept(Container[str]):
         return self._clock() - self._left.get(str(name), self._began) <= self._history_s
 
 
-def outdated(copies: Sequence[Stored], history_us: int) -> tuple[list[str], int | None]:
+def outdated(copies: Sequence[Stored], history_us: int, announced: str) -> tuple[list[str], int | None]:
     """Copies of the manifest that go, and the object of the log from which on the oldest that stays may be announced.
 
-    copies: all that there are, with their times by the store's clock, whose now is the newest of these.
+    copies: all that there are, with their times by the store's clock, whose now is the newest of these. announced: the
+    one that was announced last: newer ones may be on their way, or have got no further.
     """
     known = [(sequence, copy) for copy in copies if (sequence := manifest_sequence(copy.name)) is not None]
     known.sort(key=lambda each: (each[0], each[1].name))
     if len(known) <= NEWEST:
         return [], None
     now_us = max(copy.modified_us for _, copy in known)
-    going = [copy.name for _, copy in known[:-NEWEST] if now_us - copy.modified_us > history_us]
+    old = [copy.name for _, copy in known[:-NEWEST] if now_us - copy.modified_us > history_us]
+    going = [name for name in old if name != announced]
     staying = [sequence for sequence, copy in known if copy.name not in set(going)]
     return going, staying[0]

@@ -221,7 +221,8 @@ class Mirror:
                 skipped = max(0, at.position - position)
                 lay(self._layout.log, position + skipped, data[skipped:], durable=self._durable)
                 at.position = position + len(data)
-        if one.manifest is not None and (at.announced is None or one.manifest.change >= at.announced.change):
+        known = at.announced
+        if one.manifest not in (None, known) and (known is None or one.manifest.change >= known.change):
             self._take_manifest(one.manifest)
         at.sequence, at.epoch, at.run = one.sequence + 1, one.epoch, one.run
         at.shipped_us, at.whole = one.shipped_us, one.whole

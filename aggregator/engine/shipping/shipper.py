@@ -1,9 +1,9 @@
 """`Shipper`: brings the log of an open catalog to its store, batched over all topics, and copies of its manifest.
 
-The log, the copies and the lease have a thread each: segments that take hours to arrive keep back no frame. One object
-is on its way at a time. Where it is not known whether it arrived, the same bytes are put again under the same name
-until it is: nothing else may take that place. A copy of the manifest is put after everything that it names, and counts
-once an object of the log announces it, which only the owner of the lease can put.
+The log, the copies, the lease and what goes have a thread each: segments that take hours to arrive keep back no frame.
+One object is on its way at a time. Where it is not known whether it arrived, the same bytes are put again under the
+same name until it is: nothing else may take that place. A copy of the manifest is put after everything that it names,
+and counts once an object of the log announces it, which only the owner of the lease can put.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from threading import Condition, Lock, RLock, Thread
 from typing import Any, Protocol
 
 from aggregator.engine.seal.quarantine_file import batch_path
-from aggregator.engine.shipping.attached import Attached, read_object
-from aggregator.engine.shipping.history import Kept, outdated
+from aggregator.engine.shipping.attached import Attached
+from aggregator.engine.shipping.history import Kept
+from aggregator.engine.shipping.tidying import Tidying
 from aggregator.errors import FencedError, LogFailedError, ObjectConflictError, StoreError
 from aggregator.model import SegmentInfo
 from aggregator.policy import Shipping
@@ -28,13 +29,12 @@ from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.pins import Pins
 from aggregator.storage.files.store_note import write_note
 from aggregator.storage.log.log import Log
-from aggregator.storage.manifest import Manifest
+from aggregator.storage.manifest import Copy, Manifest
 from aggregator.storage.state.state import CatalogState
+from aggregator.storage.store.client import Stored
 from aggregator.storage.store.lease import fenced
 from aggregator.storage.store.objects import object_name
 from aggregator.storage.store.shipped import (
-    LOG,
-    MANIFESTS,
     QUARANTINE,
     Announced,
     LogObject,
@@ -53,8 +53,6 @@ OBJECT_BYTES = 16 << 20
 SHARE_OF_TIME = 10
 """Copies of the manifest take at most one part in so many of the time: one of a large catalog takes long."""
 PUSH_THREADS = 4
-ANNOUNCED_SOON = 100
-"""A copy of the manifest is announced by one of so many objects from its number on, or hardly ever."""
 TIDY_S = 60.0
 """How often it is looked what the store need not keep any more."""
 _PAUSE_S = 0.2
@@ -93,8 +91,9 @@ class Shipper:
         self._resting = False
         self._next_copy = 0.0
         self._whole_at = time.monotonic()  # when the store had all that was acknowledged, as far as is known
-        self._next_tidy = time.monotonic() + TIDY_S
         self._kept = Kept(settings.history_us / 1e6)
+        self._tidying = Tidying(self._store, settings.history_us, self._kept, self.check_mine)
+        self._newest: str | None = None  # the copy of the manifest that was announced last
         self._lost: set[str] = set()  # files that the manifest names and that are not there
         self._troubles: dict[str, str] = {}  # by what failed
         self.push: Callable[[Iterable[SegmentInfo]], object] = lambda segments: None
@@ -106,6 +105,7 @@ class Shipper:
         self._threads = [
             Thread(target=self._ship_on, name="aggregator-ship", daemon=True),
             Thread(target=self._publish_on, name="aggregator-publish", daemon=True),
+            Thread(target=self._tidy_on, name="aggregator-tidy", daemon=True),
             Thread(target=self._renew, name="aggregator-lease", daemon=True),
         ]
         for thread in self._threads:
@@ -220,6 +220,7 @@ class Shipper:
         if one.pieces:
             self._objects.append((one.sequence, one.pieces[0][0]))
         if one.manifest is not None:
+            self._newest = one.manifest.name
             needs = (one.manifest.sequence, one.manifest.position)
             self._note = self._note.but(sequence=self._sequence, needs=needs)
             try:
@@ -244,33 +245,38 @@ class Shipper:
         whole: say that nothing is acknowledged behind it.
         """
         with self._publishing:
-            noted, log = self._noted, self._catalog.log
+            noted = self._noted
             pin = self._catalog.pins.take(self._catalog.state.change)
             try:
-                self.check_mine()
-                position = log.needed(self._catalog.state.sealed())
-                sequence = self._sequence_of(position)
-                copy = self._catalog.manifest.copy()
-                self.push(copy.segments)
-                self._put_files(
-                    (quarantined_object(each.number, each.checksum), batch_path(self._catalog.layout, each.number))
-                    for each in copy.quarantined
-                )
+                copy, announced = self._put_copy()
+                self._ship_to(max(self._catalog.log.end, self._shipped), announced, whole=whole)
+                quarantined = [quarantined_object(each.number, each.checksum) for each in copy.quarantined]
+                self._kept.published([object_name(each) for each in copy.segments] + quarantined)
             finally:
-                pin.release()
-            stored = packed(copy.image)
-            name = manifest_name(self._sequence, self.lease.terms.epoch)
-            self._store.put(name, stored, create=True)
-            announced = Announced(name, len(stored), f"{checksum64(stored):016x}", copy.change, sequence, position)
-            self._ship_to(max(log.end, self._shipped), announced, whole=whole)
+                pin.release()  # only now: what the copy names must not go before it counts
             with self._condition:
                 self._published = noted
                 self._condition.notify_all()
-            self._kept.published([object_name(each) for each in copy.segments])
             if self._in_store and not self.lease.terms.in_store:
                 self.lease.renew(in_store=True)
-            while len(self._objects) > 1 and self._objects[1][1] <= position:
+            while len(self._objects) > 1 and self._objects[1][1] <= announced.position:
                 self._objects.popleft()
+
+    def _put_copy(self) -> tuple[Copy, Announced]:
+        """Put a copy of the manifest, and before it all that it names; it is still to be announced."""
+        self.check_mine()
+        position = self._catalog.log.needed(self._catalog.state.sealed())
+        sequence = self._sequence_of(position)
+        copy = self._catalog.manifest.copy()
+        self.push(copy.segments)
+        self._put_files(
+            (quarantined_object(each.number, each.checksum), batch_path(self._catalog.layout, each.number))
+            for each in copy.quarantined
+        )
+        stored = packed(copy.image)
+        name = manifest_name(self._sequence, self.lease.terms.epoch)
+        self._store.put(name, stored, create=True)
+        return copy, Announced(name, len(stored), f"{checksum64(stored):016x}", copy.change, sequence, position)
 
     def _sequence_of(self, position: int) -> int:
         """Of the object in which the frame at that position is, or will be."""
@@ -281,9 +287,10 @@ class Shipper:
                     found = sequence
             return self._sequence if position >= self._shipped else found
 
-    def publish_facts(self, wait_s: float) -> None:
+    def publish_facts(self, wait_s: float) -> bool:
         """Return when changes of the manifest are in the store that somebody is about to be told of, and that neither
-        segments nor log tell. Where that takes longer, they go there later, unless appends wait for the store, too.
+        segments nor log tell. Where that takes longer, they go there later, unless appends wait for the store, too:
+        whether they are there.
         Raises LogFailedError where they never will, or the catalog is closed first: nobody must be told that they were
         made.
         """
@@ -298,6 +305,7 @@ class Shipper:
                 self._condition.wait(_PAUSE_S)
         if self._published < wanted:
             self._settle()
+        return self._published >= wanted
 
     def _settle(self) -> None:
         """Return where a change may be told of that is not in the store: another writer must not have taken over."""
@@ -324,6 +332,11 @@ class Shipper:
         if self._published < self._noted:
             self.publish()
 
+    def lingers(self) -> bool:
+        """Whether the store may have quarantined batches that the manifest names no more."""
+        named = {quarantined_object(each.number, each.checksum) for each in self._catalog.manifest.quarantined()}
+        return self._stored is None or not self._stored <= named
+
     def kept(self) -> Kept:
         """Names of segments' objects that copies of the manifest in the store name."""
         return self._kept
@@ -335,23 +348,21 @@ class Shipper:
         if self.lease.left_s <= 0:
             self.lease.renew()
 
-    def _tidy(self) -> None:
-        """Delete copies of the manifest that have grown too old, and objects of the log that no other copy needs."""
-        going, oldest = outdated(list(self._store.list(MANIFESTS)), self._settings.history_us)
-        announced = None if oldest is None else self._announced_first(oldest)
-        if oldest is not None and announced is not None:
-            needed = log_name(min(oldest, announced.sequence))
-            going += sorted(each.name for each in self._store.list(LOG) if each.name < needed)
-        self.check_mine()
-        self._store.delete(going)
-
-    def _announced_first(self, sequence: int) -> Announced | None:
-        """The first copy of the manifest that objects from this one on announce; None where a crash came before."""
-        for each in range(sequence, min(self._sequence, sequence + ANNOUNCED_SOON)):
-            found = read_object(self._store, each).manifest
-            if found is not None:
-                return found
-        return None
+    def tidy(self, *, dry_run: bool = False) -> list[Stored]:
+        """Delete what the store need not keep any more; gives what. Raises FencedError, StoreError."""
+        newest = self._newest
+        if newest is None:  # nothing is known of what there is to keep
+            return []
+        going = self._tidying.outgrown(newest, self._sequence)
+        with self._publishing:  # of quarantined batches none is about to be named
+            named = {quarantined_object(each.number, each.checksum) for each in self._catalog.manifest.quarantined()}
+            unnamed = self._tidying.unnamed(named)
+            if not dry_run:
+                self._tidying.delete(unnamed)
+                self._stored = self._stored and self._stored - {each.name for each in unnamed}
+        if not dry_run:
+            self._tidying.delete(going, lambda: self._closing)
+        return unnamed + going
 
     def _put_files(self, files: Iterable[tuple[str, Path]]) -> None:
         if self._stored is None:
@@ -390,7 +401,7 @@ class Shipper:
             if "publish" in self._troubles and self._wait(_PAUSE_S):
                 return
 
-    def _do(self, what: str, work: Callable[[], None]) -> bool:
+    def _do(self, what: str, work: Callable[[], object]) -> bool:
         """Do a round of something; whether there is another one."""
         try:
             work()
@@ -411,9 +422,11 @@ class Shipper:
             began = time.monotonic()
             self.announce()
             self._next_copy = began + SHARE_OF_TIME * (time.monotonic() - began)
-        if time.monotonic() >= self._next_tidy:
-            self._next_tidy = time.monotonic() + TIDY_S
-            self._tidy()
+
+    def _tidy_on(self) -> None:
+        while not self._wait(TIDY_S):
+            if not self._do("tidy", self.tidy):
+                return
 
     def _renew(self) -> None:
         while self._failure is None:

@@ -17,6 +17,7 @@ from aggregator.base.reports import Erasure
 from aggregator.engine.seal.sealer import Sealer
 from aggregator.engine.upkeep.removal import Removal, UnlessRemoved
 from aggregator.engine.upkeep.rewrite import FirstError, Rewriter
+from aggregator.errors import StoreUnreachableError
 from aggregator.model import LAST, Cut, SegmentInfo, Tombstone
 from aggregator.storage.manifest import Edit
 from aggregator.storage.parts import Storage
@@ -51,7 +52,10 @@ class Erasures:
         """Segments rewritten since the catalog was opened."""
 
     def hide(self, topic: Topic, space: bytes, events: int) -> Erasure:
-        """Hide every event of a space that is visible now. `events`: how many, for the report."""
+        """Hide every event of a space that is visible now. `events`: how many, for the report.
+
+        Raises StoreUnreachableError where that is not in the catalog's store after a while.
+        """
         state = self._state
         with self._quarantine.lock, state.edit_lock:
             topic.check_there()
@@ -67,7 +71,11 @@ class Erasures:
             now = self._clock()
             stones = [Tombstone(number, space, end, now) for number, end in ends.items() if end]
             self._put(stones)
-        self._manifest.keep_facts()
+        if self._manifest.keep_facts() is False:
+            raise StoreUnreachableError(
+                "the events are hidden here, and the catalog's store does not know yet: who takes over has them back",
+                hint="erase the space again, which waits for the store",
+            )
         names = {stone.partition: state.partitions[stone.partition][1].name for stone in stones}
         shown = space if topic.binary_keys else space.decode()
         return Erasure(topic.info.name, shown, {names[s.partition]: s.end_index for s in stones}, events)
@@ -189,11 +197,13 @@ class Erasures:
     def _fulfil(self, topic: Topic) -> None:
         """Forget tombstones of which nothing is left where they promise so."""
         waiting = min((change for _, _, change in self._removal.waiting()), default=1 << 62)
+        left_store = not self._removal.lingers()
         gone = set()
         for (number, space), cuts in topic.tombstones.items():
             for cut in cuts:
                 clean = self._clean.get((number, space, cut))
                 passed = clean is not None and self._log.start >= clean.position and waiting > clean.change
+                passed = passed and left_store
                 if clean is not None and (passed or not cut.erases):
                     gone.add((number, space, cut))
         if not gone:

@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from threading import Event, Lock
+from typing import TYPE_CHECKING
 
 from aggregator.base.reports import Collected
 from aggregator.engine.upkeep.ages import Ages
@@ -38,6 +39,9 @@ from aggregator.storage.parts import Storage
 from aggregator.storage.segments.file import file_checksum
 from aggregator.storage.store.objects import FOLDER, REPAIR, Objects, object_name
 from esformat import CorruptSegmentError
+
+if TYPE_CHECKING:
+    from aggregator.storage.store.client import Stored
 
 logger = logging.getLogger("aggregator")
 
@@ -92,6 +96,8 @@ class Tier:
         """Raises FencedError where another writer has taken the catalog over in the store."""
         self.announce: Callable[[], None] = lambda: None
         """Publishes a manifest that names retired segments no more."""
+        self.tidy: Callable[[bool], list[Stored]] = lambda dry_run: []
+        """Deletes what else the store need not keep; with `dry_run` only tells."""
         self.pushed = self.pushed_bytes = self.failures = 0
         """Since the catalog was opened: segments that arrived, their bytes, and attempts that failed."""
         self.problem: str | None = None
@@ -408,9 +414,8 @@ class Tier:
         return self._objects.lacking(info for info in self.live() if info.number in self._state.let_go)
 
     def collect(self, *, grace_us: int = GRACE_US, dry_run: bool = False) -> Collected:
-        """Delete objects of segments that nobody names and that are older than a grace, by the store's own clock.
-
-        Raises StoreError.
+        """Delete objects of segments that nobody names and that are older than a grace, by the store's own clock; and
+        what has grown too old of the rest. Raises StoreError.
         """
         store = self._objects.store
         store.put(_PROBE, b"")
@@ -425,4 +430,5 @@ class Tier:
             if not dry_run:
                 self.check_mine()  # else another may have put what was not there, or not named, when it was looked
                 store.delete(doomed)
-        return Collected(tuple(doomed), sum(there[name].size_bytes for name in doomed), dry_run)
+        gone = [there[name] for name in doomed] + self.tidy(dry_run)
+        return Collected(tuple(each.name for each in gone), sum(each.size_bytes for each in gone), dry_run)

@@ -61,9 +61,10 @@ class Transactions:
         """Of the copy of some of its facts that lies beside it."""
         self._changed: set[str] = set()
         self._unscrubbed = 0
-        self.keep_facts: Callable[[], None] = lambda: None
+        self.keep_facts: Callable[[], bool | None] = lambda: None
         """Called before somebody is told that a change was made which segments and log cannot tell of, and before files
-        go that could tell; a catalog that is open for writing has its own. It raises FencedError at most."""
+        go that could tell; a catalog that is open for writing has its own. It raises FencedError at most, and gives
+        False where the catalog's store does not have it, though that was waited for."""
         self.note_change: Callable[[int], None] = lambda change: None
         """Called with the number of the last change after each transaction, so that readers know what they must see. It
         never raises."""

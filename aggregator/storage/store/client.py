@@ -12,7 +12,8 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -106,6 +107,10 @@ class Store:
             raise InvalidRequestError(
                 f"{address!r} is no address of an object store",
                 hint=f"one begins with {', '.join(f'{each}://' for each in SCHEMES)}",
+            )
+        if set("?#") & set(address):
+            raise InvalidRequestError(
+                f"{address!r} has a ? or #, behind which nothing counts", hint="a prefix has them as %3F and %23"
             )
         self.address = address.rstrip("/")
         self.traffic = Traffic()
@@ -229,14 +234,16 @@ class Store:
 
     def get(self, name: str) -> bytes:
         """The bytes of an object. Raises ObjectMissingError."""
+        self._count(gets=1)
         data = self._asking(name, lambda: bytes(obstore.get(self._store, name).bytes()))
-        self._count(gets=1, bytes_down=len(data))
+        self._count(bytes_down=len(data))
         return data
 
     def get_range(self, name: str, start: int, end: int) -> bytes:
         """Bytes [start, end) of an object, which has so many. Raises ObjectMissingError."""
+        self._count(gets=1)
         data = self._asking(name, lambda: bytes(obstore.get_range(self._store, name, start=start, end=end)))
-        self._count(gets=1, bytes_down=len(data))
+        self._count(bytes_down=len(data))
         return data
 
     def stream(self, name: str) -> Iterator[bytes]:
@@ -246,8 +253,9 @@ class Store:
         """
         at, size = 0, 1
         while at < size:
+            self._count(gets=1)
             part, size = self._asking(name, lambda at=at: self._get_part(name, at))  # type: ignore[misc]
-            self._count(gets=1, bytes_down=len(part))
+            self._count(bytes_down=len(part))
             yield part
             at += len(part)
 
@@ -271,12 +279,39 @@ class Store:
             self._count(lists=1)
             yield from (found for found in map(_stored, page) if not found.name.endswith(PARTIAL))
 
-    def delete(self, names: Iterable[str]) -> None:
-        """Delete objects; those that are gone are no error."""
-        for name in names:
+    def folders(self, folder: str = "") -> Sequence[str]:
+        """The folders right below a folder, by their whole names."""
+        self._count(lists=1)
+        found = self._asking(folder, lambda: obstore.list_with_delimiter(self._store, folder or None))
+        return list(found["common_prefixes"])
+
+    def delete(self, names: Iterable[str], *, at_once: int = 1) -> None:
+        """Delete objects, in their order unless several go at once; those that are gone are no error."""
+        if at_once == 1:
+            for name in names:
+                self._delete(name)
+            return
+        with ThreadPoolExecutor(at_once, "aggregator-delete") as threads:
+            for _ in threads.map(self._delete, names):
+                pass
+
+    def _delete(self, name: str) -> None:
+        """Asked again until it is answered: where an answer breaks off, obstore does not, as it asks by a POST."""
+        give_up = time.monotonic() + self._patience_s
+        pause, most = _PAUSES_S
+        while True:
             self._count(deletes=1)
-            with contextlib.suppress(ObjectMissingError):
-                self._asking(name, lambda name=name: obstore.delete(self._store, name))  # type: ignore[misc]
+            try:
+                self._asking(name, lambda: obstore.delete(self._store, name))
+            except ObjectMissingError:
+                return
+            except StoreUnreachableError:
+                if time.monotonic() > give_up:
+                    raise
+            else:
+                return
+            time.sleep(pause)
+            pause = min(most, 2 * pause)
 
     # ------------------------------------------------------------ how
 

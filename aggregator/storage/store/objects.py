@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from aggregator.errors import ObjectMissingError, SegmentMissingError
 from aggregator.model import SegmentInfo, StoredSegment
@@ -53,11 +53,11 @@ def parse_name(name: str) -> tuple[int, int] | None:
 
 
 def readable_place(settings: StoreSettings, segment: SegmentInfo | StoredSegment) -> str:
-    """The object of a segment as `esformat.open` takes it, in any process: a path or a URI."""
-    address = f"{settings.address}/{object_name(segment)}"
+    """The object of a segment as `esformat.open` takes it, in any process: a path or a URI, with nothing in percent."""
+    address = unquote(f"{settings.address}/{object_name(segment)}")
     scheme, _, rest = address.partition("://")
     if scheme == "file":
-        return unquote(urlsplit(address).path)
+        return rest
     if scheme == "az":
         account, container, path = rest.split("/", 2)
         return f"abfs://{container}@{account}.dfs.core.windows.net/{path}"

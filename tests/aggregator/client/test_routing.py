@@ -51,7 +51,14 @@ def test_what_was_spread_is_read_as_one(tmp_path):
             assert many.topic("logs").scan().count() == len(many.streams()) == 12
 
 
-@pytest.mark.parametrize("servers", [[], ["http://a", "http://a"], [[]], ["ftp://a"]])
+def test_an_address_is_written_in_several_ways():
+    """Two producers of which one has a slash at its end, or the port that goes without saying, send to one server."""
+    plain = homes(["http://one", "http://two:3030/base", "https://three"])
+    others = homes(["HTTP://One:80/", "http://two:3030/base/", "https://three:443"])
+    assert others == plain
+
+
+@pytest.mark.parametrize("servers", [[], ["http://a", "http://a"], ["http://a", "http://a/"], [[]], ["ftp://a"]])
 def test_addresses_are_checked(servers):
     with pytest.raises(InvalidRequestError):
         RoutingClient(servers)

@@ -70,6 +70,7 @@ _SERVERS = (
     (aggregator.FencedError, 503, "fenced", "another server has taken the catalog over"),
     (aggregator.LogFailedError, 503, "log-failed", "the log cannot be written"),
     (aggregator.ManifestFailedError, 503, "manifest-failed", "the manifest cannot be read or written just now"),
+    (aggregator.StoreError, 503, "store-failed", "the catalog's store does not answer, or refuses"),
     (EsdbError, 500, "damaged", "stored data cannot be read"),
 )
 

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from log_poison import LONG, log_by_hand, newest_columns, stored_anywhere
+from log_poison import events as poison
 from shipped_catalogs import events, numbers, seen_anywhere
 
 import aggregator
 from aggregator.engine.shipping.history import Kept, outdated
 from aggregator.storage.store.client import Store, Stored
-from aggregator.storage.store.shipped import LOG, MANIFESTS, manifest_name
+from aggregator.storage.store.shipped import LOG, MANIFESTS, manifest_name, quarantined_object
+from tests.soak.store_owned import ownerless
 
 pytestmark = pytest.mark.background
 QUIET: dict[str, Any] = {"ship_interval": "1h", "lease": "1h", "durability": "store"}
@@ -38,9 +41,17 @@ def copies(*ages_s: float) -> list[Stored]:
 def test_which_copies_go(ages_s: tuple[float, ...], gone: int, oldest: int | None):
     """Those older than the history, but never the newest two."""
     known = copies(*ages_s)
-    going, first = outdated(known, 100_000_000)
+    going, first = outdated(known, 100_000_000, "")
     assert going == [each.name for each in known[:gone]]
     assert first == oldest
+
+
+def test_copies_that_nobody_announced():
+    """However many of them are newer, the copy that was announced last stays."""
+    known = copies(1000, 900, 800, 700, 600)
+    going, first = outdated(known, 100_000_000, known[1].name)
+    assert going == [known[0].name, known[2].name]
+    assert first == 2
 
 
 def test_which_objects_are_named():
@@ -76,7 +87,7 @@ def test_the_past_is_let_go(tmp_path: Path):
         catalog._backend.shipper.publish()
         topic.append(events(60))
         time.sleep(0.01)
-        catalog._backend.shipper._tidy()
+        catalog._backend.shipper.tidy()
         assert len(list(store.list(MANIFESTS))) == 2
         assert len(list(store.list(LOG))) < 6
         expected = numbers(catalog)
@@ -86,6 +97,61 @@ def test_the_past_is_let_go(tmp_path: Path):
     with aggregator.open(tmp_path / "back") as back:
         assert numbers(back) == expected
         assert back.problems() == []
+
+
+def test_what_a_crash_left_is_collected(tmp_path: Path):
+    """Copies of the manifest that nobody announced, and what only they need: with `gc`, or by themselves in time."""
+    address = (tmp_path / "store").as_uri()
+    store = Store(address)
+    with aggregator.open(tmp_path / "a", store=address, history="0s", **QUIET) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(events(0))
+        catalog.seal("t")
+        stray = manifest_name(1, 1)
+        store.put(stray, b"half a copy")
+        for _ in range(3):
+            catalog._backend.shipper.publish()
+        time.sleep(0.01)
+        before = {each.name for each in store.list()}
+        told = catalog.store.gc(grace="0s", dry_run=True).names
+        assert {each.name for each in store.list()} == before
+        assert stray in told
+        assert catalog.store.gc(grace="0s").names == told
+        assert {each.name for each in store.list()} == before - set(told)
+        assert ownerless(store) == []
+        assert catalog.store.gc(grace="0s").names == ()
+        assert seen_anywhere(address) == list(range(10))
+        for name in (stray, quarantined_object(7, 7), "segments/000000/000000000099-0000000000000007.esdb", "odd"):
+            store.put(name, b"")
+            assert ownerless(store) == [name]
+            store.delete([name])
+
+
+def test_an_erased_space_in_quarantine(tmp_path: Path):
+    """The erasure is done when the store is rid of the batch as it was, too."""
+    address, bad = (tmp_path / "store").as_uri(), "secret" + "x" * LONG
+    with aggregator.open(tmp_path / "a") as catalog:
+        catalog.create_topic("t").append(events(0))
+    rows = [{"space": bad, "timestamp": 1, "payload": b"erase-me"}, {"space": "s1", "timestamp": 2, "payload": b"1"}]
+    log_by_hand(tmp_path / "a", "t", poison(newest_columns(tmp_path / "a", "t"), rows))
+    with aggregator.open(tmp_path / "a", store=address, history="0s", **QUIET) as catalog:
+        topic, shipper = catalog.topic("t"), catalog._backend.shipper
+        catalog.seal("t")
+        shipper.publish()
+        assert len(stored_anywhere(tmp_path / "store" / "quarantine", b"erase-me")) == 1
+        topic.erase(bad)
+        catalog.compact()
+        shipper.publish()
+        catalog.compact()
+        assert topic.erasures() == (bad,)
+        for _ in range(3):
+            shipper.publish()
+        time.sleep(0.01)
+        catalog.store.gc(grace="0s")
+        assert catalog.compact().erased == (bad,)
+        assert topic.erasures() == ()
+        assert stored_anywhere(tmp_path / "store", b"erase-me") == []
+        assert ownerless(Store(address)) == []
 
 
 def test_a_reader_that_was_away(tmp_path: Path):
@@ -101,7 +167,7 @@ def test_a_reader_that_was_away(tmp_path: Path):
                 catalog.seal("t")
                 catalog._backend.shipper.publish()
             time.sleep(0.01)
-            catalog._backend.shipper._tidy()
+            catalog._backend.shipper.tidy()
             topic.append(events(60))
             for _ in range(40):
                 reader._backend.refresh()

@@ -19,6 +19,8 @@ from served import served
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+import aggregator
+from aggregator.errors import StoreUnreachableError
 from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, LINES, OUTPUTS, PARQUET
 from aggregator.server.control.thread_pools import WorkPool
 from aggregator.server.http.answers import CHUNK_BYTES, encode, stream_scan
@@ -174,3 +176,24 @@ def test_a_damaged_segment_breaks_the_connection(tmp_path):
             answer.read()
         assert answer.headers["content-encoding"] in ("gzip", "zstd")
         assert answer.num_bytes_downloaded > 100_000
+
+
+def test_a_store_that_does_not_answer(tmp_path, monkeypatch):
+    """The client is told to come again, not that stored data is damaged."""
+
+    def refuse(name, start, end):
+        raise StoreUnreachableError("the store does not answer: busy", path=name)
+
+    aggregator.open(tmp_path / "data", store=(tmp_path / "store").as_uri()).close()
+    with served(tmp_path / "data") as server, httpx.Client(base_url=server.url, timeout=120) as web:
+        server.catalog.create_topic("t").append([{"space": "a", "timestamp": 1, "data": b"x"}])
+        server.catalog.seal()
+        server.catalog.store.push()
+        assert server.catalog.store.evict(keep_local={"bytes": 0})
+        server.catalog._backend.objects.cache.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(server.catalog._backend.objects.store, "get_range", refuse)
+            answer = web.get("/v1/topics/t/events")
+        assert (answer.status_code, answer.json()["type"]) == (503, "/problems/store-failed")
+        assert int(answer.headers["retry-after"]) > 0
+        assert web.get("/v1/topics/t/events").status_code == 200

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from breaking_proxy import BreakingProxy, Fate
+from object_store import keys
 
 from aggregator.errors import (
     InvalidRequestError,
@@ -79,6 +80,17 @@ def test_a_large_object_may_take_long(s3: S3Endpoint, bucket: str, tmp_path: Pat
         assert b"".join(store.stream("segments/1")) == path.read_bytes()
 
 
+def test_a_delete_whose_answer_is_lost(s3: S3Endpoint, bucket: str):
+    """It is asked again: there is no harm in that."""
+    Store(f"s3://{bucket}").put("a", b"1")
+    within_the_body = Fate(down_bytes=400)
+    with BreakingProxy(s3.url, lambda number: within_the_body if number < 3 else Fate()) as proxy:
+        store = Store(f"s3://{bucket}", settings={"endpoint": proxy.url}, timeout_s=2, patience_s=20)
+        store.delete(["a"])
+        assert proxy.connections > 3
+    assert keys(s3, bucket) == []
+
+
 def test_an_object_is_created_once(store: Store):
     """Another one is refused; the same bytes again are the same put."""
     etag = store.put("log/1", b"one", create=True)
@@ -97,6 +109,10 @@ def test_an_object_is_replaced_by_who_saw_it(store: Store):
         store.put("lease", b"third", etag=first)
     assert store.put("lease", b"second", etag=first) == second
     store.delete(["lease", "lease", "nothing"])
+    for name in "abcdef":
+        store.put(name, b"")
+    store.delete([*"abcdea", "nothing"], at_once=4)
+    assert [each.name for each in store.list() if len(each.name) == 1] == ["f"]
     with pytest.raises(ObjectConflictError):
         store.put("lease", b"third", etag=second)
 

@@ -1,0 +1,65 @@
+"""Which catalogs lie in a store where a pattern of addresses says."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+from aggregator.errors import InvalidRequestError
+from aggregator.storage.store.client import Store
+from aggregator.storage.store.shipped import MANIFESTS
+
+BUCKET_AT = 2
+"""Where the parts of an address between slashes have the bucket."""
+_ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+
+
+def catalogs_at(pattern: str) -> list[str]:
+    """Addresses of the catalogs that a pattern names: `*`, `?` and `[…]` within a name, `**` for any number of names.
+    What is one of these characters in a name, a pattern has in percent: `%5B`.
+
+    One is there when it has a copy of its manifest: not yet, while its first segments are on their way.
+    Raises InvalidRequestError, StoreError.
+    """
+    names = pattern.rstrip("/").split("/")
+    fixed = next(place for place, name in enumerate(names) if glob.has_magic(name))
+    base, left = "/".join(names[:fixed]), names[fixed:]
+    if fixed < BUCKET_AT + 1:
+        raise InvalidRequestError("a pattern is of prefixes in one bucket", path=pattern, hint="name the bucket")
+    if base.startswith("file:") and not Path(unquote(urlsplit(base).path)).is_dir():
+        return []
+    store = Store(base)
+    return sorted({f"{base}/{quote(folder)}" for folder in _matching(store, "", left) if _is_catalog(store, folder)})
+
+
+def _matching(store: Store, folder: str, names: list[str]) -> Iterator[str]:
+    """Folders that the names of a pattern lead to, from a folder on."""
+    if not names:
+        yield folder
+        return
+    first, rest = names[0], names[1:]
+    if first == "**":
+        yield from _matching(store, folder, rest)
+        if _is_catalog(store, folder):  # in which no other lies
+            return
+    if glob.has_magic(first):
+        for below in store.folders(folder):
+            if first == "**":
+                yield from _matching(store, below, names)
+            elif fnmatchcase(below.rpartition("/")[2], _plain(first)):
+                yield from _matching(store, below, rest)
+    else:
+        yield from _matching(store, f"{folder}/{unquote(first)}".lstrip("/"), rest)
+
+
+def _plain(pattern: str) -> str:
+    """A pattern of a name as `fnmatch` takes it: what it has in percent stands for itself."""
+    return _ESCAPES.sub(lambda found: glob.escape(unquote(found[0])), pattern)
+
+
+def _is_catalog(store: Store, folder: str) -> bool:
+    return bool(folder) and any(True for _ in store.list(f"{folder}/{MANIFESTS}"))
