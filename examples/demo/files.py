@@ -67,6 +67,7 @@ def files(context: click.Context, /, output: Path, events: int, own: Path | None
     """
     _check_use(context, own)
     try:
+        import examples.demo.picture  # noqa: F401 - for the end, and missed at once
         from examples.demo.errors import DemoError
         from examples.demo.run import run_demo
     except ModuleNotFoundError as error:

@@ -46,7 +46,7 @@ SIGNATURES = {
     "Segment.index_values": "self, name",
     "Segment.info": "self",
     "Segment.close": "self",
-    "Segment.dataset": "self",
+    "Segment.dataset": "self, *, dictionaries=False",
     "Segment.sql": "self, statement, parameters=None",
     "Collection.sql": "self, statement, parameters=None",
     "Segment.scan": f"self, {SCAN}",
