@@ -24,10 +24,8 @@ TAGS = {"name": "app1"}
 
 @contextmanager
 def logger_with(handler, level=logging.DEBUG):
-    """A logger of its own, with that handler alone."""
-    logger = logging.getLogger(f"test.{id(handler)}")
-    logger.propagate = False
-    logger.setLevel(level)
+    """A logger of its own, with that handler alone; one of the tree may be among those that pytest listens to."""
+    logger = logging.Logger(f"test.{id(handler)}", level)
     logger.addHandler(handler)
     try:
         yield logger
