@@ -36,8 +36,7 @@ test: $(VENV)/dev.stamp  ## Run the tests; of long ones a share (minutes).
 test-all: export TESTS = all
 test-all: test  ## Run the tests with all of their cases and examples (half an hour or more).
 
-# By hand, not in CI: CPython 3.11 refuses a trace function while another thread is given one, so that now and then a
-# thread ends before it begins, and who waits for it waits for ever.
+# By hand, not in CI, where the tests would take a third longer.
 coverage: $(VENV)/dev.stamp  ## Run the tests, and measure which lines and branches they reach; fewer than pyproject.toml asks for fail.
 	$(BIN)/python -m coverage erase
 	$(BIN)/python -m coverage run -m $(TESTING)
