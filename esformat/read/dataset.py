@@ -51,6 +51,11 @@ class Events(Protocol):
         """How many there are."""
         ...
 
+    @property
+    def most_events(self) -> int:
+        """How many there are at most, as metadata alone tells."""
+        ...
+
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
         """The named columns (at least one) of at least the events within bounds. lazily: as in `select`."""
         ...
@@ -101,7 +106,7 @@ class SegmentEvents:
         self.schema = reader.schema
         coded = coded_columns(reader) if texts is TextForm.DICTIONARIES else []
         self.arrow = in_dictionaries(reader.schema.arrow, coded)
-        self.num_events = reader.statistics.events
+        self.num_events = self.most_events = reader.statistics.events
 
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
         """At least the events within bounds, in the order of the file."""

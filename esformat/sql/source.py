@@ -28,7 +28,7 @@ class EventSource(PyArrowDatasetSource):
 
     def rows(self) -> int:
         """How many rows there are at most."""
-        return int(self.obj.events.num_events)
+        return int(self.obj.events.most_events)
 
     def accepts(self, predicate: Node) -> bool:
         """Whether a stream holds only rows that a predicate is true of, if it is given that."""
