@@ -12,7 +12,7 @@ from esformat.errors import UsageError
 from esformat.io.location import Options, segments_at
 from esformat.read.collection.collection import Collection, open_many
 from esformat.read.segment import Segment, open_segment
-from esformat.sql.session import Parameters, Session, bind
+from esformat.sql.session import Parameters, Session, bind, scanned
 from esformat.sql.watch import Watch
 
 __all__ = ["Connection", "Files", "connect", "register"]
@@ -132,5 +132,5 @@ def register(connection: duckdb.DuckDBPyConnection, *names: str, storage_options
         if found is None:
             files.close()
             raise UsageError("no segments", path=name, hint="name .esdb files, directories or patterns of them")
-        connection.register(name, found.dataset(dictionaries=True))
+        connection.register(name, scanned(found.dataset(dictionaries=True)))
     return files

@@ -21,7 +21,7 @@ from esformat.format.arrays import TextForm
 from esformat.format.data_block import I64
 from esformat.format.schema import EventSchema
 from esformat.read.ask.arrow_filter import Step, take_apart
-from esformat.read.ask.bounds import UNBOUNDED, Bounded, Bounds, bounded_by, columns_of
+from esformat.read.ask.bounds import UNBOUNDED, Bounded, Bounds, bounded_by, bounded_by_all, columns_of, meet
 from esformat.read.blocks.reader import Reader
 from esformat.read.dictionaries import coded_columns, in_dictionaries, in_forms_of
 from esformat.read.newest import extreme_times
@@ -49,6 +49,11 @@ class Events(Protocol):
     @property
     def num_events(self) -> int:
         """How many there are."""
+        ...
+
+    @property
+    def most_events(self) -> int:
+        """How many there are at most, as metadata alone tells."""
         ...
 
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
@@ -101,7 +106,7 @@ class SegmentEvents:
         self.schema = reader.schema
         coded = coded_columns(reader) if texts is TextForm.DICTIONARIES else []
         self.arrow = in_dictionaries(reader.schema.arrow, coded)
-        self.num_events = reader.statistics.events
+        self.num_events = self.most_events = reader.statistics.events
 
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
         """At least the events within bounds, in the order of the file."""
@@ -195,6 +200,13 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         """How many rows a filter is true of; without one, the metadata tells."""
         return EventScanner(self.events, None, self._with(filter), BATCH_ROWS).count_rows()
 
+    def exact_bounds(self, comparisons: Sequence[tuple[str, str, Any]]) -> Bounds | None:
+        """The bounds of the events that comparisons are all true of, as `bounded_by_all` has them; None where bounds do
+        not tell just those.
+        """
+        said = bounded_by_all(comparisons, self.events.schema)
+        return said.bounds if said.exact and self.events.gives_exactly(said.bounds) else None
+
     def nth_time(self, count: int, *, newest: bool) -> int | None:
         """The time of the `count`-th event from the newest on, or from the oldest, µs; None where there are fewer."""
         times = self.events.extreme_times(count, newest=newest)
@@ -286,6 +298,10 @@ class EventScanner:
         if self._projection is None:
             needed |= set(self.projected_schema.names)
         return [name for name in names if name in needed] or ["timestamp"]
+
+    def within(self, bounds: Bounds) -> None:
+        """Leave only rows within bounds that `EventDataset.exact_bounds` gave."""
+        self._bounds = meet(self._bounds, bounds)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as record batches, in order, read as they are consumed."""

@@ -1,18 +1,20 @@
-"""Beginnings of keys and indexed values, as `LIKE 'x%'` asks for them, with the range or the values that they imply.
+"""Beginnings of keys and indexed values, as `LIKE 'x%'` asks for them, as the range or the values that they imply.
 
-DuckDB hands comparisons down to scans, but no patterns. A condition that follows from another changes no answer.
+DuckDB hands comparisons down to scans, but no patterns. A range takes the place of a condition that says no more, so
+that nobody looks at the text; beside any other it changes no answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
+from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
 
 from esformat.sql.table import Table
-from esformat.sql.tree import Node, and_also, arguments, column_of, conjuncts, literal, quoted, text_of
+from esformat.sql.tree import Node, and_also, arguments, column_of, conjuncts, expression, literal, quoted, text_of
 
 MOST_VALUES = 1_000
 """Of an index that are looked through for those that begin so."""
@@ -21,33 +23,50 @@ _LAST = 0x10FFFF
 
 
 def bounded(connection: duckdb.DuckDBPyConnection, node: Node, tables: Mapping[str, Table]) -> bool:
-    """Add to a SELECT what its conditions on beginnings imply. tables: ours, by the names that it has for them."""
-    implied: list[str] = []
+    """Put into a SELECT what its conditions on beginnings imply. tables: ours, by the names that it has for them."""
+    changed = False
     for each in conjuncts(node["where_clause"]):
         found = beginning(each)
         if found is None:
             continue
-        reference, prefix = found
+        reference = found.column
         owner, name = column_of(reference, node["from_table"], tables)
-        if owner is not None and name in owner.schema.names:
-            text = _condition(owner, ".".join(map(quoted, reference["column_names"])), name, prefix)
-            implied += [] if text is None else [text]
-    for text in implied:
-        and_also(connection, node, text)
-    return bool(implied)
+        if owner is None or name not in owner.schema.names:
+            continue
+        text = _condition(owner, ".".join(map(quoted, reference["column_names"])), name, found.text)
+        if text is None:
+            continue
+        if found.whole:
+            each.clear()
+            each.update(expression(connection, text))
+        else:
+            and_also(connection, node, text)
+        changed = True
+    return changed
 
 
-def beginning(condition: Node) -> tuple[Node, str] | None:
-    """The column and the beginning that a condition asks for."""
+class Beginning(NamedTuple):
+    """How text must begin."""
+
+    column: Node
+    text: str
+    whole: bool
+    """Whether that is all that the condition says."""
+
+
+def beginning(condition: Node) -> Beginning | None:
+    """What a condition says of a beginning."""
     if condition["class"] != "FUNCTION" or condition["function_name"] not in _BEGINNINGS:
         return None
     reference, pattern = arguments(condition)[:2]
     text = text_of(pattern)
     if reference["class"] != "COLUMN_REF" or text is None:
         return None
+    whole = True
     if condition["function_name"] == "~~":
-        text = text[: min((at for at in map(text.find, "%_\\") if at >= 0), default=len(text))]
-    return (reference, text) if text else None
+        end = min((at for at in map(text.find, "%_\\") if at >= 0), default=len(text))
+        text, whole = text[:end], text[end:] == "%"
+    return Beginning(reference, text, whole) if text else None
 
 
 def _condition(table: Table, column: str, name: str, prefix: str) -> str | None:

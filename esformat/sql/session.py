@@ -140,7 +140,8 @@ class Session:
         with told(watch):
             for name in known.tables:
                 if name not in desk.tables:
-                    connection.register(name, self._table(name).dataset(dictionaries=True).watched(watch.of(name)))
+                    dataset = self._table(name).dataset(dictionaries=True).watched(watch.of(name))
+                    connection.register(name, scanned(dataset))
                     desk.tables.add(name)
             text = known.text
             if known.better is not None:
@@ -250,7 +251,7 @@ def _asked(
         dataset = table_of(better.of).dataset(dictionaries=True)
         if spaces is not None:
             dataset = dataset.filter(pc.field("space").isin(pa.array(spaces, pa.string())))
-        connection.register(better.of, dataset.watched(watch.of(better.of)))
+        connection.register(better.of, scanned(dataset.watched(watch.of(better.of))))
     return better.text
 
 
@@ -296,7 +297,16 @@ def register(connection: duckdb.DuckDBPyConnection, name: str, table: Table, wat
         )
     watch.tables[name] = table if known is None else known
     if known is None:
-        connection.register(name, table.dataset(dictionaries=True).watched(watch.of(name)))
+        connection.register(name, scanned(table.dataset(dictionaries=True).watched(watch.of(name))))
+
+
+def scanned(dataset: Any) -> Any:
+    """What DuckDB is given to scan for an `EventDataset`. Its sources are its own affair, and known of one version."""
+    if not duckdb.__version__.startswith("2.0."):
+        return dataset
+    from esformat.sql.source import EventSource  # needs that version
+
+    return EventSource(dataset)
 
 
 def _check(connection: duckdb.DuckDBPyConnection, text: str) -> None:

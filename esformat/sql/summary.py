@@ -163,7 +163,7 @@ def _pairs(name: str, node: Node, table: Table) -> Iterator[tuple[Any, int]]:
 def _prefix(node: Node) -> str | None:
     """What spaces must begin with."""
     found = (beginning(each) for each in conjuncts(node["where_clause"]))
-    return next((prefix for reference, prefix in filter(None, found) if _names(reference, "space")), None)
+    return next((each.text for each in filter(None, found) if _names(each.column, "space")), None)
 
 
 def _with_nulls(pairs: Iterable[tuple[Any, int]], events: int) -> Iterator[tuple[Any, int]]:

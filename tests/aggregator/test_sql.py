@@ -11,6 +11,7 @@ import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import until
 
 import aggregator
 import esformat
@@ -202,6 +203,12 @@ def test_codes_of_segments_are_counted(tmp_path):
         same(catalog, pa.concat_tables(left, promote_options="default"), statement)
 
 
+def test_plans_know_how_many_events_there_are(catalog):
+    """Without counting those that are not erased: 8,500 and the one that is."""
+    plan = dict(catalog.sql("EXPLAIN SELECT max(n) FROM clicks").fetchall())["physical_plan"]
+    assert "~8,501 rows" in plan or "~8,500 rows" in plan
+
+
 def test_wrong_statements(catalog):
     for statement, said in (("FROM nope", "no table 'nope'"), ("DROP TABLE clicks", "not DROP"), ("SELEC", "syntax")):
         with pytest.raises(esformat.UsageError, match=said):
@@ -215,7 +222,7 @@ def test_files_go_when_answers_do(catalog):
     rows = catalog.sql("SELECT max(n) FROM clicks")
     assert sum(pins._counts.values()) == before + 1
     rows.fetchall()
-    assert sum(pins._counts.values()) == before
+    until(lambda: sum(pins._counts.values()) == before)  # a thread of DuckDB's may be the last to let go
 
 
 def test_closed_catalogs(tmp_path):

@@ -76,6 +76,13 @@ def admits_nothing(bounds: Bounds) -> bool:
     return any(domain.empty for domain in bounds.values())
 
 
+def meet(one: Bounds, two: Bounds) -> Bounds:
+    """Bounds that an event is within if it is within both."""
+    both = {name: domain.meet(two[name]) if name in two else domain for name, domain in one.items()}
+    met = {**two, **both}
+    return NOTHING if admits_nothing(met) else met
+
+
 def span_of_times(bounds: Bounds) -> tuple[int | None, int | None]:
     """The times [start, end), µs, that bounds which admit something leave; None: no bound."""
     times = bounds.get("timestamp", Domain()).hull(lambda moment: moment + 1)
@@ -102,6 +109,18 @@ def bounded_by(steps: Sequence[Step], schema: EventSchema) -> Bounded:
     return Bounded(bounds, evaluation.exact)
 
 
+def bounded_by_all(comparisons: Sequence[tuple[str, str, Any]], schema: EventSchema) -> Bounded:
+    """The same of comparisons that are all true: each of a column, one of = < <= > >= and IN, and a constant.
+
+    Constants are values of the column, times µs; of IN a list of those.
+    """
+    evaluation = _Evaluation(schema)
+    bounds = UNBOUNDED
+    for name, operator, value in comparisons:
+        bounds = meet(bounds, evaluation.comparison(name, operator, value))
+    return Bounded(bounds, evaluation.exact)
+
+
 def bounds_of(steps: Sequence[Step], schema: EventSchema) -> Bounds:
     """What a filter says about space, grouping, timestamp and the indexed columns of a schema."""
     return bounded_by(steps, schema).bounds
@@ -109,6 +128,9 @@ def bounds_of(steps: Sequence[Step], schema: EventSchema) -> Bounds:
 
 _FLIPPED = {"equal": "equal", "less": "greater", "less_equal": "greater_equal", "greater": "less",
             "greater_equal": "less_equal"}  # fmt: skip
+
+
+_OPERATORS = {"=": "equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
 
 
 class _Evaluation:
@@ -119,6 +141,7 @@ class _Evaluation:
         for field in schema.fields:
             if field.indexed:
                 self._columns[field.name] = _index_column(field.type)
+        self._schema = schema
         self.exact = True
         """Whether nothing was met so far that says more than its bounds do."""
 
@@ -133,6 +156,17 @@ class _Evaluation:
                 stack.append(step)
         return self._condition(stack[0])
 
+    def comparison(self, name: str, operator: str, value: Any) -> Bounds:
+        """What a comparison says, as `bounded_by_all` is given it."""
+        if name not in self._columns:
+            return self._unknown()
+        field, kind = Field((name,)), self._schema.arrow.field(name).type
+        if operator == "IN":
+            return self._listed(field, pa.array(value, kind))
+        if operator not in _OPERATORS:
+            return self._unknown()
+        return self._compared(field, _OPERATORS[operator], pa.scalar(value, kind))
+
     def _condition(self, operand: Field | Literal | Bounds, wanted: bool = True) -> Bounds:
         """What must hold for an operand to be true; or false, of a column."""
         if isinstance(operand, Literal):
@@ -144,14 +178,14 @@ class _Evaluation:
     def _call(self, call: Call, operands: list[Field | Literal | Bounds]) -> Bounds:
         match call.function, operands:
             case (("and" | "and_kleene"), [left, right]):
-                return self._meet(self._condition(left), self._condition(right))
+                return meet(self._condition(left), self._condition(right))
             case (("or" | "or_kleene" as function), [left, right]):
                 self.exact &= function == "or_kleene"  # the other one is null where either side is
                 return self._join(self._condition(left), self._condition(right))
             case "if_else", [condition, yes, no]:
                 otherwise = self._condition(no)
                 self.exact &= admits_nothing(otherwise)
-                return self._join(self._meet(self._condition(condition), self._condition(yes)), otherwise)
+                return self._join(meet(self._condition(condition), self._condition(yes)), otherwise)
             case "invert", [Field() as field]:
                 return self._condition(field, wanted=False)
             case "is_in", [Field() as field] if call.options is not None:
@@ -213,11 +247,6 @@ class _Evaluation:
             return self._unknown()
         kept = prefix.rstrip(b"\xff")
         return {field.path[0]: Domain(None, prefix, kept[:-1] + bytes([kept[-1] + 1]) if kept else None)}
-
-    def _meet(self, one: Bounds, two: Bounds) -> Bounds:
-        both = {name: domain.meet(two[name]) if name in two else domain for name, domain in one.items()}
-        met = {**two, **both}
-        return NOTHING if admits_nothing(met) else met
 
     def _join(self, one: Bounds, two: Bounds) -> Bounds:
         if admits_nothing(one):

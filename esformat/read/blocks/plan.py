@@ -189,13 +189,18 @@ def block_slices(
     reader: Reader, query: Query, stretches: Iterable[Stretch], narrowed: Narrowed
 ) -> Iterator[BlockSlice]:
     """The slices of stretches in the query's direction: one for each block, however many stretches it holds."""
-    held: list[BlockSlice] = []
+    held: list[BlockSlice] = []  # of one block
     for stretch in stretches:
-        for part in slices(reader, query, stretch, narrowed):
-            if held and part.number != held[0].number:
-                yield _one_slice(held)
-                held = []
-            held.append(part)
+        parts = slices(reader, query, stretch, narrowed)
+        if held and parts and parts[0].number != held[0].number:
+            yield _one_slice(held)
+            held = []
+        if len(parts) > 1:
+            yield _one_slice([*held, parts[0]])
+            yield from parts[1:-1]
+            held = parts[-1:]
+        else:
+            held += parts
     if held:
         yield _one_slice(held)
 

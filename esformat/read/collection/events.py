@@ -36,6 +36,8 @@ class CollectionEvents:
         """Events in all files."""
         return sum(member.statistics.events for member in self._members.all)
 
+    most_events = num_events
+
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
         """At least the events within bounds, in the order of the files and of each file."""
         fields = [self.arrow.field(name) for name in columns]

@@ -97,7 +97,9 @@ CONDITIONS = st.sampled_from(
         "(type = 'pu' OR type IS NULL)", "paid", "NOT paid", "paid IS NULL", "n > 500", "n % 7 = 3",
         "length(space) > 2", "timestamp >= '2026-03-01 12:00:00'", "timestamp < '2026-03-01 00:10:00'",
         "decode(data) LIKE '%/4%'", "timestamp BETWEEN '2026-03-01 05:00:00' AND '2026-03-01 05:05:00'",
-        "upper(type) = 'PAGE'", LISTED, f"NOT {LISTED}",
+        "upper(type) = 'PAGE'", LISTED, f"NOT {LISTED}", "space > 'a' AND space <= 'customer-10'", "paid = true",
+        "type = 'page' AND site = 'site-1'", "timestamp = '2026-03-01 02:11:59.000001'", "type LIKE 'p%e'",
+        "(space = 'a' OR grouping = 'web')", "site <> 'site-2'", "type IN ('page', NULL)", "space = NULL",
     ]
 )  # fmt: skip
 WHERE = st.lists(CONDITIONS, max_size=3).map(lambda some: f"WHERE {' AND '.join(some)}" if some else "")
@@ -287,6 +289,29 @@ def test_spaces_of_a_join_are_handed_down(folder, opened):
     joined = f"SELECT max(n) FROM events JOIN '{folder}/dims.parquet' d USING (space)"
     total = opened["one"].info()["blocks"]["data"]["count"]
     assert int(blocks(opened["one"], joined).split()[1]) < total
+
+
+def test_a_join_begins_with_its_smaller_side(folder, opened):
+    """DuckDB knows how many events there are, and hashes the other table: it is the right one of the plan."""
+    joined = f"SELECT max(n) FROM '{folder}/dims.parquet' d JOIN events USING (space)"
+    for which, events in (("one", EVENTS), ("both", 2 * EVENTS)):
+        plan = dict(opened[which].sql(f"EXPLAIN {joined}").fetchall())["physical_plan"]
+        assert f"~{events:,} rows" in plan
+        assert plan.index("Arrow Scan") < plan.index("Parquet Scan")
+
+
+def test_a_prefix_reads_no_text(folder, opened):
+    """A pattern that is a beginning and no more becomes a range, which the directory tells."""
+    for condition in ("space LIKE 'customer-2%'", "starts_with(space, 'customer-2')", "space ^@ 'customer-2'"):
+        assert blocks(opened["one"], f"SELECT max(n) FROM events WHERE {condition}").endswith(" columns n")
+    for condition in ("space LIKE 'customer-%1'", "space LIKE 'customer-_%'", r"space LIKE 'a\%' ESCAPE '\'"):
+        same(folder, opened, "one", f"SELECT space, n FROM events WHERE {condition}")
+
+
+def test_hundreds_of_conditions(folder, opened):
+    """However DuckDB nests them, they are found out to be bounds."""
+    many = " AND ".join(f"space >= 'customer-{n:04d}'" for n in range(900))
+    same(folder, opened, "one", f"SELECT count(n) FROM events WHERE {many}")
 
 
 def test_listed_spaces_are_handed_down(folder, opened):

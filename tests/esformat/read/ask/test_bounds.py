@@ -8,7 +8,7 @@ import pytest
 
 from esformat.format.schema import EventSchema, Field
 from esformat.read.ask.arrow_filter import take_apart
-from esformat.read.ask.bounds import NOTHING, Domain, admits_nothing, bounded_by, bounds_of, columns_of
+from esformat.read.ask.bounds import NOTHING, Domain, admits_nothing, bounded_by, bounded_by_all, bounds_of, columns_of
 
 SCHEMA = EventSchema(
     (
@@ -177,6 +177,38 @@ NOT_EXACT = [
 def test_bounds_that_say_all(case):
     """Bounds are exact where the filter is true of every event within them, and known to be."""
     assert bounded_by(take_apart(expression(case)), SCHEMA).exact == any(case is each for each in EXACT)
+
+
+COMPARISONS = [
+    ([], True),
+    ([("space", "=", "a"), ("timestamp", ">", 5), ("timestamp", "<=", 9)], True),
+    ([("space", ">=", "é"), ("space", "<", "z"), ("grouping", "IN", ["", "g"])], True),
+    ([("type", "IN", ["page", "click"]), ("flag", "=", True), ("code", "=", 3)], True),
+    ([("space", "=", "a"), ("space", "=", "b")], True),
+    ([("space", "=", None)], True),
+    ([("type", "IN", ["page", None])], False),
+    ([("space", "IN", ["a", None])], True),
+    ([("space", "!=", "a")], False),
+    ([("code", "<", 3), ("space", "=", "a")], False),
+    ([("amount", "=", 3), ("space", "=", "a")], False),
+    ([("nowhere", "=", 3)], False),
+]
+_COMPARED = {"=": "equal", "!=": "not_equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
+
+
+@pytest.mark.parametrize(("comparisons", "exact"), COMPARISONS, ids=str)
+def test_comparisons(comparisons, exact):
+    """Comparisons say what they say as one filter of pyarrow."""
+    said = bounded_by_all(comparisons, SCHEMA)
+    assert said.exact == exact
+    expected = pc.scalar(True)
+    for name, operator, value in comparisons:
+        if name in SCHEMA.arrow.names:
+            column = SCHEMA.arrow.field(name).type
+            one = pc.field(name).isin(pa.array(value, column)) if operator == "IN" else None
+            one = getattr(pc, _COMPARED[operator])(pc.field(name), pa.scalar(value, column)) if one is None else one
+            expected = expected & one
+    assert said.bounds == bounds_of(take_apart(expected), SCHEMA)
 
 
 def test_binary_keys():
