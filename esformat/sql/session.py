@@ -304,8 +304,10 @@ def scanned(dataset: Any) -> Any:
     """What DuckDB is given to scan for an `EventDataset`. Its sources are its own affair, and known of one version."""
     if not duckdb.__version__.startswith("2.0."):
         return dataset
-    from esformat.sql.source import EventSource  # needs that version
-
+    try:
+        from esformat.sql.source import EventSource
+    except ImportError:  # of a patch release that has them elsewhere
+        return dataset
     return EventSource(dataset)
 
 
