@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 import zstandard
@@ -68,8 +69,7 @@ def encode_dictionary(columns: Sequence[ColumnDictionary], context: EncodeContex
     return encode_block(BlockKind.DICTIONARY, b"".join(parts), count=len(columns))
 
 
-@dataclass(frozen=True, slots=True)
-class StoredDictionary:
+class StoredDictionary(NamedTuple):
     """One column's entry in a dictionary block, its values and templates not yet decoded: many questions need none."""
 
     column: int

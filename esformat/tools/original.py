@@ -194,7 +194,7 @@ class OpenOriginal:
     @property
     def row_count(self) -> int:
         """Events."""
-        return self.reader.root.rows[-1]
+        return int(self.reader.root.rows[-1])
 
 
 def leaf_blocks(leaf: Leaf) -> Iterator[BlockRef]:
