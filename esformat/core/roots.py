@@ -138,9 +138,7 @@ class Root:
     _name: Any
     _made: object
     _heads: bytes  # memory of a PackHead for each column
-    _decoded: (
-        list  # of each column its numbers, None where nobody asked for them and they stand in the body as they are
-    )
+    _decoded: list[Any]  # of each column its numbers; None where nobody asked, and they stand in the body as they are
     _highs: array.array
 
     def __init__(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import pyarrow as pa
 import zstandard
@@ -69,7 +68,8 @@ def encode_dictionary(columns: Sequence[ColumnDictionary], context: EncodeContex
     return encode_block(BlockKind.DICTIONARY, b"".join(parts), count=len(columns))
 
 
-class StoredDictionary(NamedTuple):
+@dataclass(slots=True)  # not frozen: that is slow to make
+class StoredDictionary:
     """One column's entry in a dictionary block, its values and templates not yet decoded: many questions need none."""
 
     column: int

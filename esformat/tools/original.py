@@ -189,7 +189,7 @@ class OpenOriginal:
     @property
     def block_count(self) -> int:
         """Data blocks."""
-        return self.reader.root.blocks[-1]
+        return int(self.reader.root.blocks[-1])
 
     @property
     def row_count(self) -> int:
