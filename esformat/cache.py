@@ -22,28 +22,46 @@ OVERHEAD_BYTES = 200  # of an entry: key, places in the dictionaries
 MANY_DEAD = 1000  # entries of closed caches that a budget remembers at least before it tidies up
 
 
+class Guard:
+    """The lock of budgets, a context manager."""
+
+    __slots__ = ("__weakref__", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        unlock_in_forks(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 class Budget:
     """Bytes that any number of caches share. Whatever cache it is in, what was not used for longest is forgotten first:
     in a queue by age, what was used since it was at its head last goes to its end once more (the "clock" algorithm).
     """
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, guard: Guard | None = None) -> None:
+        """guard: shared with other budgets of the same owner."""
+        self._guard = Guard() if guard is None else guard
         self._limit = limit_bytes
         self._held = 0
         self._queue: deque[tuple[Shelf, Hashable, int]] = deque()
         self._dead = 0  # entries of the queue whose cache was closed
         self._abandoned: deque[Shelf] = deque()
-        self._lock = Lock()
-        unlock_in_forks(self)
 
     @property
     def held_bytes(self) -> int:
         """About how much is held now."""
+        with self._guard:
+            self._settle()
         return self._held
 
     def resize(self, limit_bytes: int) -> None:
         """Hold no more than so many bytes from now on."""
-        with self._lock:
+        with self._guard:
             self._limit = limit_bytes
             self._settle()
             self._shrink()
@@ -55,14 +73,15 @@ class Budget:
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether a value of so many bytes can be kept, and none is forgotten for it."""
-        return self._held + size_bytes + OVERHEAD_BYTES <= self._limit
+        held = self.held_bytes if self._abandoned else self._held
+        return held + size_bytes + OVERHEAD_BYTES <= self._limit
 
     def keep(self, shelf: Shelf, key: Hashable, value: object, size_bytes: int) -> None:
         """Put a value on a shelf; one that would fill a quarter of the budget is not kept."""
         size = size_bytes + OVERHEAD_BYTES
         if 4 * size > self._limit:
             return
-        with self._lock:
+        with self._guard:
             if self._abandoned:
                 self._settle()
             if key in shelf.values:
@@ -74,17 +93,12 @@ class Budget:
             self._held += size
             self._queue.append((shelf, key, size))
 
-    def clear(self, shelf: Shelf) -> None:
-        """Forget all that is on a shelf."""
-        self.abandon(shelf)
-        with self._lock:
-            self._settle()
-
     def abandon(self, shelf: Shelf) -> None:
-        """The same, but count it later: for destructors, which may run while this thread holds the lock."""
+        """Forget all that is on a shelf. It is counted later: destructors may run while this thread holds the lock."""
         shelf.values.clear()
         shelf.used.clear()
-        self._abandoned.append(shelf)
+        if shelf.count:
+            self._abandoned.append(shelf)
 
     def _settle(self) -> None:
         while self._abandoned:
@@ -163,10 +177,10 @@ class Cache:
         """Forget everything, and keep nothing from now on."""
         self._open = False
         self._last = None
-        self._budget.clear(self.shelf)
+        self._budget.abandon(self.shelf)
 
     def __del__(self) -> None:
-        if hasattr(self, "shelf"):
+        if hasattr(self, "shelf") and self._open:
             self._budget.abandon(self.shelf)
 
 
@@ -185,7 +199,8 @@ class Budgets(NamedTuple):
     @classmethod
     def of(cls, total_bytes: int) -> Budgets:
         """Budgets that come to `total_bytes` together."""
-        return cls(*(Budget(part) for part in _parts(total_bytes)))
+        guard = Guard()
+        return cls(*[Budget(part, guard) for part in _parts(total_bytes)])
 
     def resize(self, total_bytes: int) -> None:
         """Hold no more than `total_bytes` together from now on."""

@@ -68,7 +68,7 @@ def encode_dictionary(columns: Sequence[ColumnDictionary], context: EncodeContex
     return encode_block(BlockKind.DICTIONARY, b"".join(parts), count=len(columns))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that is slow to make
 class StoredDictionary:
     """One column's entry in a dictionary block, its values and templates not yet decoded: many questions need none."""
 

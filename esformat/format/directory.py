@@ -9,25 +9,22 @@ into the next's appears in both.
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.core.leaves import MOST_BLOCKS, Leaf
-from esformat.core.numbers import read_edges
+from esformat.core.roots import Root
 from esformat.errors import CorruptSegmentError
-from esformat.format.codec import Codec, Decompressor, make_compressor
-from esformat.format.data_block import Runs, decode_keys, encode_runs_of_keys
+from esformat.format.codec import Codec, make_compressor
+from esformat.format.data_block import Runs, encode_runs_of_keys
 from esformat.format.encoding import encode_node
 from esformat.format.frame import Block, check_length, encode_block
 from esformat.format.layout import BlockHandle, BlockKind
 from esformat.format.node import DecodeContext, EncodeContext
-from esformat.format.packing import decode_columns, encode_ints, read_packs, uncompressed_number
+from esformat.format.packing import encode_ints
 
 _LEAF = struct.Struct(
     "<I"  # data blocks that the leaf covers
@@ -36,7 +33,6 @@ LEAF_RUNS = 256  # a leaf ends at the block with which it holds so many runs …
 LEAF_BLOCKS = MOST_BLOCKS  # … or so many blocks
 GROWTH_LEAVES = 1024  # after so many leaves of one size the next ones may hold twice the runs
 MAX_LEAF_RUNS = 4096
-MOST_ROWS = 1 << 60  # of a file: what sums of them may reach
 
 _RAW = make_compressor(Codec.NONE)
 
@@ -145,132 +141,9 @@ def encode_root(entries: list[LeafEntry], context: EncodeContext) -> bytes:
     return encode_block(BlockKind.DIRECTORY_ROOT, body, count=len(entries))
 
 
-class _Leaves(NamedTuple):
-    """What the root says of every leaf besides its rows and blocks, in leaf order."""
+def open_root(block: Block, context: DecodeContext, name: str | None = None) -> Root:
+    """The root whose checksum was verified.
 
-    data_offsets: list[int]
-    handles: list[BlockHandle]
-    min_timestamps: list[int]
-    max_timestamps: list[int]
-
-
-class Root:
-    """The decoded root, one entry per leaf. Leaf i has rows `rows[i]`…`rows[i + 1]`; `blocks` is of the same kind.
-
-    A first question needs no more than that, and the place of one leaf; the rest is decoded for the second.
+    `name`: the file's, for messages. Raises CorruptSegmentError where it contradicts itself.
     """
-
-    __slots__ = (
-        "_asked",
-        "_body",
-        "_leaves",
-        "_name",
-        "_offset",
-        "_packs",
-        "blocks",
-        "first_keys",
-        "leaves_of",
-        "rows",
-    )
-
-    def __init__(self, block: Block, context: DecodeContext, name: str | None = None) -> None:
-        """`name`: the file's, for later messages. Raises CorruptSegmentError where the root contradicts itself."""
-        body, count = block.body, block.count
-        self._body, self._offset, self._name = body, block.offset, name
-        if count > len(body) + 1:  # more leaves than a root of that size can name
-            raise CorruptSegmentError("the directory root's count is out of bounds", offset=block.offset)
-        self.first_keys, at = decode_keys(body, 0, count, context)
-        """The first space of each leaf, as bytes side by side."""
-        self._packs = read_packs(body, at, count, 9)
-        if self._packs[-1].end != len(body):
-            raise self._contradiction()
-        self.rows: Sequence[int]
-        self.blocks: Sequence[int]
-        try:
-            self.rows, at = read_edges(body, self._packs[0].end, count, MOST_ROWS, context.plain)
-            self.blocks, _ = read_edges(body, at, count, MOST_ROWS, context.plain)
-        except CorruptSegmentError:
-            raise self._contradiction() from None
-        self._asked = False
-        self._leaves: _Leaves | None = None
-        self.leaves_of = self.first_keys.holders_of
-        """The leaves that can hold a space: usually one."""
-
-    def __len__(self) -> int:
-        return len(self.rows) - 1
-
-    def _contradiction(self) -> CorruptSegmentError:
-        return CorruptSegmentError("the directory root contradicts itself", path=self._name, offset=self._offset)
-
-    def _all_leaves(self) -> _Leaves:
-        if self._leaves is None:
-            at = self._packs[2].end
-            try:
-                columns, _ = decode_columns(self._body, at, len(self), 6, Decompressor())  # by whoever asks first
-            except CorruptSegmentError as error:
-                error.path, error.offset = self._name, self._offset
-                raise
-            high = columns[4] + columns[5]  # modulo 2^64, as they were written
-            if columns[:2].min(initial=1) < 1 or (high < columns[4]).any():
-                raise self._contradiction()
-            data_offsets, offsets, lengths, checks, low, _ = columns.tolist()
-            handles = list(map(BlockHandle._make, zip(offsets, lengths, checks, strict=True)))
-            self._leaves = _Leaves(data_offsets, handles, low, high.tolist())
-        return self._leaves
-
-    @property
-    def first_spaces(self) -> list[bytes]:
-        """The first space of each leaf."""
-        return self.first_keys.as_list()
-
-    @property
-    def data_offsets(self) -> list[int]:
-        """Where the first data block of each leaf lies. Raises CorruptSegmentError."""
-        return self._all_leaves().data_offsets
-
-    @property
-    def min_timestamps(self) -> list[int]:
-        """The earliest timestamp of each leaf, µs. Raises CorruptSegmentError."""
-        return self._all_leaves().min_timestamps
-
-    @property
-    def max_timestamps(self) -> list[int]:
-        """The latest timestamp of each leaf, µs. Raises CorruptSegmentError."""
-        return self._all_leaves().max_timestamps
-
-    def place(self, leaf: int) -> tuple[BlockHandle, int]:
-        """Where a leaf lies, and where the first of its data blocks. Raises CorruptSegmentError."""
-        if self._leaves is None and not self._asked:
-            self._asked = True
-            found = (uncompressed_number(self._body, pack, leaf) for pack in self._packs[3:7])
-            numbers = [number for number in found if number is not None]
-            if len(numbers) == 4:
-                data_offset, offset, length, check = numbers
-                if min(data_offset, offset) < 1:
-                    raise self._contradiction()
-                return BlockHandle(offset, length, check), data_offset
-        leaves = self._all_leaves()
-        return leaves.handles[leaf], leaves.data_offsets[leaf]
-
-    def handle(self, leaf: int) -> BlockHandle:
-        """Where a leaf lies. Raises CorruptSegmentError."""
-        return self.place(leaf)[0]
-
-    def describes(self, number: int, leaf: Leaf) -> bool:
-        """Whether a leaf has the rows and blocks that the root says, and the first space, where its keys are decoded.
-
-        Times are for checkers.
-        """
-        return (
-            leaf.last_row == self.rows[number + 1]
-            and leaf.first_block + leaf.block_count == self.blocks[number + 1]
-            and (leaf.spaces is None or leaf.spaces[0] == self.first_keys[number])
-        )
-
-    def leaves_before(self, space: bytes) -> int:
-        """How many leaves begin with a smaller space."""
-        return self.first_keys.places_of(space)[0]
-
-    def leaf_of_row(self, row: int) -> int:
-        """The leaf that covers a row of the segment."""
-        return bisect_right(self.rows, row) - 1
+    return Root(block.body, block.count, block.offset, context.plain, context.framed, BlockHandle, name)

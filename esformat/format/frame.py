@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 
 from esformat.core.blocks import Block, open_block
-from esformat.errors import CorruptSegmentError, InvalidEventError
+from esformat.core.roots import check_block_length as check_length
+from esformat.errors import InvalidEventError
 from esformat.format.checksum import SHORT_MASK, checksum64
 from esformat.format.layout import BLOCK_MAGIC, MAX_BLOCK_BYTES, BlockHandle, BlockKind
 
@@ -50,9 +51,3 @@ def decode_block(stored: bytes | memoryview, kind: int, check: int | None, offse
     """
     view = memoryview(stored)
     return open_block(view, checksum64(view[:-8]), kind, check, offset)
-
-
-def check_length(length: int, offset: int) -> None:
-    """Refuse a block length that no writer makes, before anything is allocated for it."""
-    if not FRAME_BYTES <= length <= MAX_BLOCK_BYTES:
-        raise CorruptSegmentError(f"block length {length} is out of bounds", offset=offset)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from esformat.core import blocks, bytes_nodes, leaves
+from esformat.core import blocks, bytes_nodes, leaves, roots
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
 from esformat.format.checksum import checksum64
 
@@ -20,7 +19,7 @@ BLOCK_MAGIC = b"ESBK"
 MAJOR_VERSION = 1
 MINOR_VERSION = 0
 
-MAX_BLOCK_BYTES = 1 << 30  # stored length of one block
+MAX_BLOCK_BYTES = roots.MOST_BLOCK_BYTES
 MAX_FRAME_BYTES = bytes_nodes.MAX_FRAME_BYTES  # uncompressed, of one frame: an event's payload, or many small ones
 LEAST_FRAME_BYTES, MOST_FRAME_BYTES = 512, 1 << 20  # what a writer may be asked to compress together
 MAX_ELEMENTS = (1 << 28) - 1  # of all lists of a node: as numbers they take what a frame may take
@@ -128,8 +127,7 @@ TRAILER_BYTES = _TRAILER.size
 _TRAILER_CHECKED = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Trailer:
+class Trailer(NamedTuple):
     """The fixed end of a segment: where its footer lies and where the blocks for opening begin."""
 
     opening_offset: int
@@ -153,12 +151,13 @@ class Trailer:
             raise CorruptSegmentError(
                 f"the file is too short for a segment: {file_size} bytes", hint="it may be cut off; restore it"
             )
-        opening, handle, major, _minor, reserved, check, magic = _TRAILER.unpack(bytes(buf[-TRAILER_BYTES:]))
+        stored = bytes(buf[-TRAILER_BYTES:])
+        opening, handle, major, _minor, reserved, check, magic = _TRAILER.unpack(stored)
         if magic != TRAILER_MAGIC:
             raise CorruptSegmentError(
                 "no segment trailer at the end: not an .esdb file, or cut off", offset=at, hint="restore it from a copy"
             )
-        if check != checksum64(bytes(buf[-TRAILER_BYTES:])[:_TRAILER_CHECKED]):
+        if check != checksum64(stored[:_TRAILER_CHECKED]):
             raise CorruptSegmentError("the trailer's checksum does not match", offset=at, hint="restore it from a copy")
         check_version(major)
         if reserved:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from esformat.errors import CorruptSegmentError, UsageError
@@ -13,6 +14,9 @@ from esformat.format.layout import MAX_FRAME_BYTES, BlockKind
 from esformat.format.schema import EventSchema
 
 FORMAT_NAME = "esdb"
+MOST_KNOWN = 64
+"""Metadata blocks that are remembered as they were read last: the same files are opened again and again."""
+MOST_KNOWN_BYTES = 8 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +69,23 @@ class Metadata:
 
     @classmethod
     def decode(cls, block: Block) -> Metadata:
-        """Read what `encode` wrote; names that this reader does not know are skipped. Raises CorruptSegmentError."""
+        """Read what `encode` wrote; names that this reader does not know are skipped. Raises CorruptSegmentError.
+
+        Nobody may change it: the same bytes give the same object.
+        """
+        body = bytes(block.body)
         try:
-            document = json.loads(str(block.body, "utf-8"))
+            return _known(body) if len(body) <= MOST_KNOWN_BYTES else cls._parse(body)
+        except CorruptSegmentError as error:
+            error.offset = block.offset
+            raise
+
+    @classmethod
+    def _parse(cls, body: bytes) -> Metadata:
+        try:
+            document = json.loads(str(body, "utf-8"))
             if document["format"] != FORMAT_NAME:
-                raise CorruptSegmentError("the metadata is of another format", offset=block.offset)
+                raise CorruptSegmentError("the metadata is of another format")
             stored = document.get("statistics")
             frame_bytes = document.get("frame_bytes")
             if frame_bytes is not None and not 0 < int(frame_bytes) <= MAX_FRAME_BYTES:
@@ -84,11 +100,14 @@ class Metadata:
                 document.get("templates") is True,
             )
         except KeyError as error:
-            raise CorruptSegmentError(f"the metadata lacks {error}", offset=block.offset) from None
+            raise CorruptSegmentError(f"the metadata lacks {error}") from None
         except (TypeError, ValueError, AttributeError, RecursionError) as error:
             if isinstance(error, CorruptSegmentError):
                 raise
-            raise CorruptSegmentError(f"the metadata breaks the format: {error!r}", offset=block.offset) from None
+            raise CorruptSegmentError(f"the metadata breaks the format: {error!r}") from None
+
+
+_known = lru_cache(MOST_KNOWN)(Metadata._parse)
 
 
 def _statistics(stored: Mapping[str, Any]) -> Statistics:

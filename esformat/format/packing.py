@@ -30,7 +30,6 @@ __all__ = [
     "plane_bytes",
     "read_pack",
     "read_packs",
-    "uncompressed_number",
 ]
 
 _PACK = struct.Struct(
@@ -214,19 +213,6 @@ def read_packs(body: memoryview, at: int, count: int, columns: int) -> list[Pack
         packs.append(pack)
         at = pack.end
     return packs
-
-
-def uncompressed_number(body: memoryview, pack: Pack, place: int) -> int | None:
-    """One number of a pack whose planes are stored as they are; None where they are not."""
-    if pack.bits:
-        number = np.empty(1, np.int64)
-        join_planes(body, pack, b"", 0, place, number, 0, 1)
-        return int(number[0])
-    if pack.codec or pack.end - pack.raw_at != pack.width * pack.numbers:
-        return None
-    if pack.width == 8 or pack.base < 0:  # which may wrap round at 2^64
-        return None
-    return pack.base + int.from_bytes(body[pack.raw_at + place : pack.end : pack.numbers], "little")
 
 
 def best_raw(values: npt.NDArray[np.integer], compressor: Compressor) -> int:

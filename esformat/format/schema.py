@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
+from esformat.core.blocks import FIRST_COLUMN_CHUNK
 from esformat.errors import CorruptSegmentError, InvalidEventError, UsageError
 from esformat.format.layout import MAX_COLUMNS
 
@@ -84,6 +85,29 @@ class EventSchema:
     def positions(self) -> dict[str, int]:
         """Place of each payload and index column in `fields`."""
         return {f.name: i for i, f in enumerate(self.fields)}
+
+    @cached_property
+    def data_place(self) -> int | None:
+        """Place of the column `data` in `fields`; None without one."""
+        return self.positions.get(DATA_COLUMN)
+
+    @cached_property
+    def plain_data(self) -> bool:
+        """Whether the column `data`, where there is one, is of the usual type."""
+        return self.data_place is None or self.fields[self.data_place].type == pa.binary()
+
+    @cached_property
+    def direct(self) -> bool:
+        """Whether events are `data`, indexed columns and numbers, no more: then making them needs no Arrow."""
+        from esformat.format.node import Shape, shape_of  # much is behind it that only readers need
+
+        others = (field for place, field in enumerate(self.fields) if place != self.data_place)
+        return self.plain_data and all(f.indexed or shape_of(f.type) is Shape.INTS for f in others)
+
+    @cached_property
+    def attribute_chunks(self) -> list[int]:
+        """Chunks, in a data block, of the columns besides `data`."""
+        return [FIRST_COLUMN_CHUNK + place for place in range(len(self.fields)) if place != self.data_place]
 
     def to_json(self) -> Json:
         """The schema as the metadata block stores it."""

@@ -84,7 +84,7 @@ def locate(target: Any) -> Place:
     """The place that a path, a URI or a pair of filesystem and path names. Raises UsageError for anything else."""
     if isinstance(target, StoredAt):
         return target
-    if _of_fsspec(target):
+    if not isinstance(target, str) and _of_fsspec(target):
         return _in_filesystem(target.fs, str(target.path))
     if isinstance(target, tuple) and len(target) == 2 and isinstance(target[1], _PATHS):
         return _in_filesystem(target[0], os.fsdecode(target[1]))

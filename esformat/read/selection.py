@@ -9,9 +9,9 @@ import numpy as np
 
 from esformat.core.leaves import Leaf
 from esformat.core.opened import Stretch, part_of
+from esformat.core.roots import Root
 from esformat.event import MAX_TIMESTAMP, MIN_TIMESTAMP
 from esformat.format.data_block import I64
-from esformat.format.directory import Root
 from esformat.format.schema import KEY_COLUMNS
 from esformat.read.ask.bounds import Bounds, Domain, admits_nothing
 from esformat.read.ask.question import Query

@@ -189,12 +189,12 @@ class OpenOriginal:
     @property
     def block_count(self) -> int:
         """Data blocks."""
-        return self.reader.root.blocks[-1]
+        return int(self.reader.root.blocks[-1])
 
     @property
     def row_count(self) -> int:
         """Events."""
-        return self.reader.root.rows[-1]
+        return int(self.reader.root.rows[-1])
 
 
 def leaf_blocks(leaf: Leaf) -> Iterator[BlockRef]:

@@ -201,7 +201,7 @@ def _first_row(original: OpenOriginal, space: bytes) -> int:
         run = leaf.runs_of(space)[0]
         if run < len(leaf.spaces):
             return int(leaf.run_rows[run])
-    return root.rows[root.leaves_of(space).stop]
+    return int(root.rows[root.leaves_of(space).stop])
 
 
 def _by_times(times: Sequence[int | dt.datetime]) -> Iterator[Selection]:

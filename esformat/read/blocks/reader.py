@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
-from threading import Lock, local
+from threading import local
 from typing import Any
 
 import pyarrow as pa
 
-from esformat.base.forked import unlock_in_forks
 from esformat.cache import Budgets, Cache
-from esformat.core.blocks import FIRST_COLUMN_CHUNK
 from esformat.core.leaves import BlockSlice, Leaf, open_data_blocks
 from esformat.core.opened import Opened
 from esformat.core.templates import Templates
@@ -20,14 +18,13 @@ from esformat.format.checksum import checksum64
 from esformat.format.codec import Decompressor
 from esformat.format.data_block import I64, DataBlock
 from esformat.format.dictionary import ColumnDictionary, StoredDictionary, open_dictionary, with_null, zstd_of
-from esformat.format.directory import Root, open_leaf
+from esformat.format.directory import open_leaf, open_root
 from esformat.format.footer import Key, check_opening, decode_footer
 from esformat.format.frame import Block, decode_block
 from esformat.format.layout import HEADER_BYTES, HEADER_MAGIC, TRAILER_MAGIC, BlockHandle, BlockKind, Trailer
 from esformat.format.metadata import Metadata, Statistics
-from esformat.format.node import DecodeContext, Shape, shape_of
+from esformat.format.node import DecodeContext
 from esformat.format.postings import IndexRoot, Page, Posting, decode_chunk
-from esformat.format.schema import DATA_COLUMN
 from esformat.format.template_search import Places, TemplateTexts
 from esformat.io.source import ClosedSource, Source, explained
 from esformat.read.ask.question import Checks
@@ -112,18 +109,16 @@ class Reader(Opened):
         self.schema = self.metadata.schema
         self.fields = self.schema.fields
         self.positions = self.schema.positions
-        others = [(place, field) for place, field in enumerate(self.fields) if field.name != DATA_COLUMN]
-        data = [field.type for field in self.fields if field.name == DATA_COLUMN]
-        self.plain_data = data in ([], [pa.binary()])
-        """Whether the column `data`, where there is one, is of the usual type."""
-        self.direct = self.plain_data and all(f.indexed or shape_of(f.type) is Shape.INTS for _, f in others)
-        self.attribute_chunks = [FIRST_COLUMN_CHUNK + place for place, _ in others]
-        """Chunks of the columns besides `data`."""
+        self.direct, self.plain_data, self.data_place = (
+            self.schema.direct,
+            self.schema.plain_data,
+            self.schema.data_place,
+        )
+        self.attribute_chunks = self.schema.attribute_chunks
         self.shown_type = bytes if self.schema.binary_keys else str
-        self.data_place = next((place for place, field in enumerate(self.fields) if field.name == DATA_COLUMN), None)
         self.checks = Checks(self.name, self.schema)
         self._asked: set[Hashable] = set()
-        self.root = Root(
+        self.root = open_root(
             tail.block(self.table[BlockKind.DIRECTORY_ROOT, 0, 0], BlockKind.DIRECTORY_ROOT), self.own(), self.name
         )
         self.first_spaces = self.root.first_keys
@@ -140,8 +135,6 @@ class Reader(Opened):
         """Rows that were read as a page, decoded."""
         self._dictionaries: dict[int, list[StoredDictionary]] = {}
         self._made_templates: dict[tuple[int, int], Templates] = {}
-        self._lock = Lock()
-        unlock_in_forks(self)
 
     def close(self) -> None:
         """Let go of the source; reads that are under way end well, later ones raise ClosedError."""
@@ -223,11 +216,11 @@ class Reader(Opened):
         return [column.whole(own) for column in self._stored_dictionary(number)]
 
     def _stored_dictionary(self, number: int) -> list[StoredDictionary]:
-        with self._lock:
-            if number not in self._dictionaries:
-                with self.named:
-                    self._dictionaries[number] = self._read_dictionary(number)
-            return self._dictionaries[number]
+        found = self._dictionaries.get(number)
+        if found is None:
+            with self.named:
+                found = self._dictionaries.setdefault(number, self._read_dictionary(number))
+        return found
 
     def _read_dictionary(self, number: int) -> list[StoredDictionary]:
         context = self.own()

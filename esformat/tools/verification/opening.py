@@ -130,7 +130,7 @@ class Opening:
 
     def _check_opening_offset(self, trailer: Trailer, entries: Mapping[Key, BlockHandle]) -> None:
         try:
-            check_opening(entries, trailer.opening_offset)
+            check_opening(dict(entries), trailer.opening_offset)
         except CorruptSegmentError as error:
             self._blocks.findings.add_error(error, self._size - TRAILER_BYTES)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from dataclasses import replace
 from itertools import accumulate, groupby, pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,25 +18,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esformat.core.leaves import BlockSlice, open_data_blocks, row_starts, run_starts
+from esformat.core.roots import Root
 from esformat.errors import CorruptSegmentError
 from esformat.format.checksum import checksum64
 from esformat.format.codec import Codec, Decompressor, make_compressor
-from esformat.format.data_block import DataBlock, Runs, decode_keys
+from esformat.format.data_block import DataBlock, Runs
 from esformat.format.directory import (
     BlockSpan,
     Leaf,
     LeafEntry,
-    Root,
     block_handle,
     encode_leaf,
     encode_root,
     leaf_is_full,
     open_leaf,
+    open_root,
 )
+from esformat.format.encoding import encode_node
 from esformat.format.frame import decode_block, encode_block
 from esformat.format.layout import BlockHandle, BlockKind
 from esformat.format.node import DecodeContext, EncodeContext
-from esformat.format.packing import read_packs
+from esformat.format.packing import encode_planes
 
 PLAIN = Decompressor()
 READ = DecodeContext(PLAIN, PLAIN)
@@ -176,17 +180,17 @@ def test_root_comes_back(data):
     entries = []
     for space in firsts:
         low, high = data.draw(spans)
-        handle = BlockHandle(data.draw(numbers), data.draw(numbers), data.draw(st.integers(0, CHECK)))
+        handle = BlockHandle(data.draw(numbers), 23 + data.draw(numbers), data.draw(st.integers(0, CHECK)))
         entries.append(LeafEntry(space, *data.draw(st.tuples(*[numbers] * 4)), handle, low, high))
-    root = Root(decode_block(encode_root(entries, WRITE), BlockKind.DIRECTORY_ROOT, None, 0), READ)
+    root = open_root(decode_block(encode_root(entries, WRITE), BlockKind.DIRECTORY_ROOT, None, 0), READ)
 
     assert len(root) == count
     assert root.first_spaces == firsts
     assert list(root.rows) == list(accumulate((entry.rows for entry in entries), initial=0))
     assert list(root.blocks) == list(accumulate((entry.blocks for entry in entries), initial=0))
-    for number in data.draw(st.permutations(range(count))):  # the first that is asked for comes another way
+    for number in data.draw(st.permutations(range(count))):
         assert root.place(number) == (entries[number].handle, entries[number].data_offset)
-    assert root.data_offsets == [entry.data_offset for entry in entries]
+    assert list(root.data_offsets) == [entry.data_offset for entry in entries]
     assert list(zip(root.min_timestamps, root.max_timestamps, strict=True)) == [
         (e.min_timestamp, e.max_timestamp) for e in entries
     ]
@@ -308,6 +312,11 @@ ENTRIES = [
 ]
 
 
+def entry_of(**facts: Any) -> LeafEntry:
+    """A leaf's entry, apart from some facts as it should be."""
+    return replace(ENTRIES[0], **facts)
+
+
 def test_damaged_leaf():
     """Beneath a right checksum, damage is refused or gives another leaf: never another error."""
     stored = encode_leaf(runs_of(KEYS, [3, 2, 2]), BLOCKS, WRITE)
@@ -319,18 +328,52 @@ def test_damaged_leaf():
         assert caught.value.offset in (99, None)
 
 
+def asked(root: Root) -> Root:
+    """The root when everything was asked of it."""
+    for number in range(len(root)):
+        root.handle(number)
+    assert len(root.data_offsets) == len(root.min_timestamps) == len(root.max_timestamps) == len(root)
+    return root
+
+
 def test_damaged_root():
-    """The same for the root."""
+    """The same for the root, and for what is read of it later."""
     body = bytes(decode_block(encode_root(ENTRIES, WRITE), BlockKind.DIRECTORY_ROOT, None, 0).body)
 
     def read(damaged: bytes, count: int = 2) -> Root:
         stored = encode_block(BlockKind.DIRECTORY_ROOT, damaged, count=count)
-        return Root(decode_block(stored, BlockKind.DIRECTORY_ROOT, None, 0), READ)
+        return asked(open_root(decode_block(stored, BlockKind.DIRECTORY_ROOT, None, 0), READ))
 
     assert_refused_or_read(body, read)
     for count in (0, 1, 3, (1 << 32) - 1):
         with pytest.raises(CorruptSegmentError):
             read(body, count)
+
+
+@pytest.mark.parametrize("number", [-1, 2])
+def test_a_leaf_that_a_root_does_not_have(number):
+    """A mistake of the caller, whatever the bytes."""
+    root = open_root(decode_block(encode_root(ENTRIES, WRITE), BlockKind.DIRECTORY_ROOT, None, 0), READ)
+    with pytest.raises(IndexError):
+        root.place(number)
+    leaf = leaf_of(encode_leaf(runs_of(KEYS, [3, 2, 2]), BLOCKS, WRITE))
+    with pytest.raises(IndexError):
+        root.describes(number, leaf)
+
+
+def test_a_root_whose_numbers_are_compressed():
+    """No writer of ours makes one; the format allows it."""
+    entries = [LeafEntry(b"%03d" % n, 1, 1, 1, 16 + n, BlockHandle(99 + n, 24, n), 0, 9) for n in range(300)]
+    columns = [[getattr(entry, name) for entry in entries] for name in ("runs", "rows", "blocks", "data_offset")]
+    columns += [list(column) for column in zip(*(entry.handle for entry in entries), strict=True)]
+    columns += [[0] * 300, [9] * 300]
+    packs = [encode_planes(np.array(column, np.int64), WRITE.plain) for column in columns]
+    assert any(pack[3] == Codec.ZSTD for pack in packs)
+    body = encode_node(pa.array([entry.first_space for entry in entries], pa.binary()), WRITE) + b"".join(packs)
+    stored = encode_block(BlockKind.DIRECTORY_ROOT, body, count=300)
+    root = asked(open_root(decode_block(stored, BlockKind.DIRECTORY_ROOT, None, 0), READ))
+    assert [root.place(n) for n in range(300)] == [(entry.handle, entry.data_offset) for entry in entries]
+    assert list(root.data_offsets) == columns[3]
 
 
 CONTRADICTIONS = [
@@ -362,14 +405,20 @@ def test_runs_of_a_segment_cover_all_rows(write):
     assert segment.info()["groupings"] == len(list(groupby(expected)))
 
 
-def test_later_parts_of_a_root_name_the_file():
-    """What is decoded for a second question only: an error of its says where, as those of the first do."""
-    entries = [LeafEntry(b"%03d" % n, 1, 1, 1, 16 + n, BlockHandle(99 + n, 24, n), 0, 9) for n in range(300)]
-    body = decode_block(encode_root(entries, WRITE), BlockKind.DIRECTORY_ROOT, None, 0).body
-    at = read_packs(body, decode_keys(body, 0, 300, READ)[1], 300, 3)[-1].end
-    nothing = struct.pack("<BBBBI", 1, 0, 0, Codec.ZSTD, 0)  # for numbers of one byte, compressed to none
-    stored = encode_block(BlockKind.DIRECTORY_ROOT, bytes(body[:at]) + 6 * nothing, count=300)
-    root = Root(decode_block(stored, BlockKind.DIRECTORY_ROOT, None, 77), READ, "a file")
+WRONG_ROOTS = [
+    ("a leaf before the file", entry_of(data_offset=0), lambda root: root.handle(0)),
+    ("a block before the file", entry_of(handle=BlockHandle(0, 80, 5)), lambda root: root.handle(0)),
+    ("a leaf shorter than its frame", entry_of(handle=BlockHandle(206, 23, 5)), lambda root: root.place(0)),
+    ("time runs backwards", entry_of(min_timestamp=6, max_timestamp=5), lambda root: root.max_timestamps),
+    ("no rows", entry_of(rows=0), len),
+    ("no blocks", entry_of(blocks=0), len),
+]
+
+
+@pytest.mark.parametrize(("entry", "ask"), [c[1:] for c in WRONG_ROOTS], ids=[c[0] for c in WRONG_ROOTS])
+def test_roots_that_contradict_themselves(entry, ask):
+    """The error says where, also where it comes with a later question."""
+    stored = encode_root([entry], WRITE)
     with pytest.raises(CorruptSegmentError) as caught:
-        root.data_offsets  # noqa: B018 - decodes them
-    assert (caught.value.path, caught.value.offset) == ("a file", 77)
+        ask(open_root(decode_block(stored, BlockKind.DIRECTORY_ROOT, None, 77), READ, "a file"))
+    assert caught.value.offset in (77, 206)
