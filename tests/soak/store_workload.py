@@ -18,6 +18,7 @@ from aggregator.errors import StoreError
 from aggregator.policy import Tuning
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.store.client import Store
+from esformat.parts import hide_pandas
 
 _T = TypeVar("_T")
 ROWS = 3
@@ -43,12 +44,17 @@ class Notes:
         self._file.flush()
 
 
+def _begin(environment: Mapping[str, str]) -> None:
+    hide_pandas()
+    os.environ.update(environment)
+
+
 def write(
     root: str, address: str, notes: str, client: str, batches: int, durability: str, environment: Mapping[str, str],
     *, off_s: float = 0.0,
 ) -> None:  # fmt: skip
     """Append batches until so many were acknowledged, or another took over. off_s: by so much the clock is wrong."""
-    os.environ.update(environment)
+    _begin(environment)
     _set_clock(off_s)
     told = Notes(Path(notes))
     with contextlib.suppress(aggregator.FencedError), _patiently(lambda: aggregator.open(
@@ -101,7 +107,7 @@ def take_over(
     *, off_s: float = 0.0,
 ) -> None:  # fmt: skip
     """Follow until the lease may be taken, take it, and write."""
-    os.environ.update(environment)
+    _begin(environment)
     told = Notes(Path(notes))
     while True:
         standby = _patiently(lambda: Standby(Store(address), Layout(Path(root)), now_us))
@@ -116,7 +122,7 @@ def take_over(
 
 def settle(root: str, address: str, done: str, environment: Mapping[str, str]) -> None:
     """Let the catalog in its directory come to rest, without a past, and `gc` take what is nobody's."""
-    os.environ.update(environment)
+    _begin(environment)
     options = {"store": address, "durability": "store", "ship_interval": "50ms", "lease": LEASE, "history": "0s"}
     with _patiently(lambda: aggregator.open(root, tuning=_TUNING, **options)) as catalog:
         for topic in catalog.topics():
@@ -142,13 +148,13 @@ def _patiently(ask: Callable[[], _T]) -> _T:
 
 def restore(address: str, root: str, environment: Mapping[str, str]) -> None:
     """Into a directory, or go on with that."""
-    os.environ.update(environment)
+    _begin(environment)
     _patiently(lambda: aggregator.restore(address, root))
 
 
 def read(place: str, answer: str, environment: Mapping[str, str]) -> None:
     """Every event of a catalog, in its directory or in a store, into a file."""
-    os.environ.update(environment)
+    _begin(environment)
     found: dict[str, Any] = {"rows": [], "problems": []}
     with aggregator.open(place, read_only=True) as catalog:
         if "t" in catalog.topics():
