@@ -6,8 +6,7 @@ import glob
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from aggregator.errors import InvalidRequestError
 from aggregator.storage.store.client import Store
@@ -30,8 +29,6 @@ def catalogs_at(pattern: str) -> list[str]:
     base, left = "/".join(names[:fixed]), names[fixed:]
     if fixed < BUCKET_AT + 1:
         raise InvalidRequestError("a pattern is of prefixes in one bucket", path=pattern, hint="name the bucket")
-    if base.startswith("file:") and not Path(unquote(urlsplit(base).path)).is_dir():
-        return []
     store = Store(base)
     return sorted({f"{base}/{quote(folder)}" for folder in _matching(store, "", left) if _is_catalog(store, folder)})
 

@@ -56,6 +56,27 @@ def test_names_after_another(store: Store):
     assert list(store.list("nothing")) == []
 
 
+def test_a_directory_that_is_not_there(tmp_path: Path):
+    """Reading makes none; the first object does."""
+    root = tmp_path / "no" / "store"
+    store = Store(root.as_uri())
+    assert list(store.list()) == list(store.list("log")) == list(store.folders()) == []
+    for ask in (lambda: store.get("x"), lambda: store.head("x"), lambda: list(store.stream("x"))):
+        with pytest.raises(ObjectMissingError):
+            ask()
+    store.delete(["x"])
+    assert not root.parent.exists()
+    store.put("x", b"1", create=True)
+    assert [each.name for each in store.list()] == ["x"]
+
+
+def test_a_directory_that_cannot_be_made(tmp_path: Path):
+    """A file is there: it is told at once."""
+    (tmp_path / "store").write_bytes(b"")
+    with pytest.raises(InvalidRequestError, match="cannot be used"):
+        Store((tmp_path / "store").as_uri()).put("x", b"1", create=True)
+
+
 def test_a_large_file_is_put_in_parts(store: Store, tmp_path: Path):
     """Of any size, in the place of another; read back in pieces."""
     path = tmp_path / "large"
