@@ -24,6 +24,7 @@ _T = TypeVar("_T")
 ROWS = 3
 LEASE = "2s"
 PARTITIONS = ("0", "one")
+PAUSE_S = 0.02
 _TUNING = Tuning(log_file_bytes=1 << 14, tick_s=0.05, fan_in=3)
 
 
@@ -88,6 +89,8 @@ def _append(catalog: aggregator.Catalog, topic: aggregator.Topic, told: Notes, c
             else:
                 break
         told.note("acknowledged", number, partition, receipt.first)
+        if batches < 0:  # it goes on until it is fenced, beside other points
+            time.sleep(PAUSE_S)
         if number % 6 == 5:
             catalog.seal("t")
         if number % 9 == 8:
