@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -81,13 +82,7 @@ def _append(catalog: aggregator.Catalog, topic: aggregator.Topic, told: Notes, c
         ]  # fmt: skip
         partition = PARTITIONS[number % 2]
         told.note("tried", number)
-        while True:
-            try:
-                receipt = topic.append(rows, partition, producer=client, sequence=number)
-            except aggregator.OverloadedError:
-                time.sleep(0.05)
-            else:
-                break
+        receipt = _taken(partial(topic.append, rows, partition, producer=client, sequence=number))
         told.note("acknowledged", number, partition, receipt.first)
         if batches < 0:  # it goes on until it is fenced, beside other points
             time.sleep(PAUSE_S)
@@ -95,9 +90,18 @@ def _append(catalog: aggregator.Catalog, topic: aggregator.Topic, told: Notes, c
             catalog.seal("t")
         if number % 9 == 8:
             space = f"erased-{client}-{number}"
-            topic.append([{"space": space, "timestamp": 0, "payload": space}])
+            _taken(partial(topic.append, [{"space": space, "timestamp": 0, "payload": space}]))
             _patiently(lambda space=space: topic.erase(space))  # type: ignore[misc]
             told.note("erased", space)
+
+
+def _taken(append: Callable[[], aggregator.Receipt]) -> aggregator.Receipt:
+    """What is refused while the store does not answer is appended again."""
+    while True:
+        try:
+            return append()
+        except aggregator.OverloadedError:
+            time.sleep(0.05)
 
 
 def _set_clock(off_s: float) -> None:
