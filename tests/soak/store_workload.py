@@ -26,7 +26,7 @@ ROWS = 3
 LEASE = "2s"
 PARTITIONS = ("0", "one")
 PAUSE_S = 0.02
-_TUNING = Tuning(log_file_bytes=1 << 14, tick_s=0.05, fan_in=3)
+_TUNING = Tuning(log_file_bytes=1 << 14, tick_s=0.2, fan_in=3)
 
 
 def payloads(client: str, number: int) -> list[str]:
@@ -60,7 +60,7 @@ def write(
     _set_clock(off_s)
     told = Notes(Path(notes))
     with contextlib.suppress(aggregator.FencedError), _patiently(lambda: aggregator.open(
-        root, store=address, durability=durability, ship_interval="50ms", lease=LEASE, tuning=_TUNING
+        root, store=address, durability=durability, ship_interval="100ms", lease=LEASE, tuning=_TUNING
     )) as catalog:  # fmt: skip
         topic = catalog.topic("t") if "t" in catalog.topics() else catalog.create_topic("t")
         told.note("opened")
@@ -130,7 +130,7 @@ def take_over(
 def settle(root: str, address: str, done: str, environment: Mapping[str, str]) -> None:
     """Let the catalog in its directory come to rest, without a past, and `gc` take what is nobody's."""
     _begin(environment)
-    options = {"store": address, "durability": "store", "ship_interval": "50ms", "lease": LEASE, "history": "0s"}
+    options = {"store": address, "durability": "store", "ship_interval": "100ms", "lease": LEASE, "history": "0s"}
     with _patiently(lambda: aggregator.open(root, tuning=_TUNING, **options)) as catalog:
         for topic in catalog.topics():
             catalog.seal(topic)

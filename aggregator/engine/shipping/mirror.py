@@ -8,6 +8,7 @@ listing, and counts where an object of the log announces it.
 from __future__ import annotations
 
 import logging
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +42,8 @@ FIRST_AT_ONCE = 4
 """So many at first by who begins: behind the newest copy there are few, and each round is waited for."""
 HELD_BYTES = 64 << 20
 """So much of the log is not asked for again by who looks for the newest copy, and reads on from there."""
+LISTED_S = 0.5
+"""What is listed twice, so long after each other, is taken for what there is."""
 EMPTY_LOOKS = 30
 """After so many looks that found nothing new, the log is listed: objects may have gone that were not read yet."""
 
@@ -80,7 +83,7 @@ class Mirror:
         """Bring it to what the store has now. Raises CatalogNotFoundError, StoreError, OSError, UnknownVersionError."""
         for directory in (self._layout.log, self._layout.segments):
             make_directory(directory)
-        if not self._begin_from_copy():
+        if not self._begin_from_copy() and not self._begin_anew():
             raise CatalogNotFoundError(
                 "no catalog found" if self._until_us is None else "there was no catalog then, or it is known no more",
                 path=self._store.address,
@@ -108,6 +111,16 @@ class Mirror:
         if any(self._take_newest_from(sequence) for sequence, _ in reversed(copies)):
             return True
         return self._take_newest_from(1)  # of a young catalog, where lists show late what came just now
+
+    def _begin_anew(self) -> bool:
+        """The same where the copies that were listed are gone: since then, or long before, as lists may be late."""
+        before = None
+        while (listed := {each.name for each in self._store.list(MANIFESTS)}) != before:
+            before = listed
+            time.sleep(LISTED_S)
+            if self._begin_from_copy():
+                return True
+        return False
 
     def _take_newest_from(self, sequence: int, behind: int = 0) -> bool:
         """Begin with the newest copy that objects from a sequence on announce; False where none of them can be read.

@@ -52,6 +52,8 @@ PATIENCE_S = 60.0
 """For so long a request that failed is tried again before it is an error."""
 PART_BYTES = 8 << 20
 """Larger files are put, and read, in parts of that size."""
+PAGE = 1000
+"""Objects that one request lists."""
 _PAUSES_S = (0.1, 5.0)  # between attempts: the first, twice as long each time, and at most
 _REFUSALS = (NotSupportedError, PermissionDeniedError, UnauthenticatedError)
 
@@ -308,7 +310,7 @@ class Store:
         if self._is_absent():
             return
         prefix = folder or None
-        pages = iter(self._asking(folder, lambda: obstore.list(self._store, prefix, offset=after)))
+        pages = iter(self._asking(folder, lambda: obstore.list(self._store, prefix, offset=after, chunk_size=PAGE)))
         while (page := self._asking(folder, lambda: next(pages, None))) is not None:
             self._count(lists=1)
             yield from (found for found in map(_stored, page) if not found.name.endswith(PARTIAL))

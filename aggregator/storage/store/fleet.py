@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from urllib.parse import quote, unquote
 
@@ -14,6 +15,8 @@ from aggregator.storage.store.shipped import MANIFESTS
 
 BUCKET_AT = 2
 """Where the parts of an address between slashes have the bucket."""
+AT_ONCE = 16
+"""So many folders are looked into at once."""
 _ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
 
@@ -30,7 +33,10 @@ def catalogs_at(pattern: str) -> list[str]:
     if fixed < BUCKET_AT + 1:
         raise InvalidRequestError("a pattern is of prefixes in one bucket", path=pattern, hint="name the bucket")
     store = Store(base)
-    return sorted({f"{base}/{quote(folder)}" for folder in _matching(store, "", left) if _is_catalog(store, folder)})
+    folders = sorted(set(_matching(store, "", left)))
+    with ThreadPoolExecutor(AT_ONCE, "aggregator-find") as threads:
+        hold = list(threads.map(lambda folder: _is_catalog(store, folder), folders))
+    return sorted(f"{base}/{quote(folder)}" for folder, holds in zip(folders, hold, strict=True) if holds)
 
 
 def _matching(store: Store, folder: str, names: list[str]) -> Iterator[str]:

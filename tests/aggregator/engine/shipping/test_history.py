@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from log_poison import LONG, log_by_hand, newest_columns, stored_anywhere
@@ -16,6 +16,9 @@ from aggregator.engine.shipping.history import Kept, outdated
 from aggregator.storage.store.client import Store, Stored
 from aggregator.storage.store.shipped import LOG, MANIFESTS, manifest_name, quarantined_object
 from tests.soak.store_owned import ownerless
+
+if TYPE_CHECKING:
+    from benchmarks.s3_endpoint import S3Endpoint
 
 pytestmark = pytest.mark.background
 QUIET: dict[str, Any] = {"ship_interval": "1h", "lease": "1h", "durability": "store"}
@@ -173,3 +176,25 @@ def test_a_reader_that_was_away(tmp_path: Path):
                 reader._backend.refresh()
             assert numbers(reader) == list(range(70))
             assert reader.problems() == []
+
+
+def test_copies_that_go_while_somebody_begins(tmp_path: Path, s3: S3Endpoint, bucket: str):
+    """Between the list that names them and the first look at the log: the catalog is there all the same."""
+    address = f"s3://{bucket}/c"
+    with aggregator.open(tmp_path / "a", store=address, history="1us", **QUIET) as catalog:
+        topic, shipper = catalog.create_topic("t"), catalog._backend.shipper
+        topic.append(events(0))
+        catalog.seal("t")
+        shipper.publish()
+        going = {each.name for each in shipper._store.list("log")}
+
+        def look(method: str, path: str, _query: str) -> None:
+            if method == "GET" and path.partition("/c/")[2] in going:
+                s3.refuse = lambda method, path, query: None
+                for _ in range(3):
+                    shipper.publish()
+                shipper.tidy()
+
+        s3.refuse = look
+        assert seen_anywhere(address) == list(range(10))
+        assert not going & {each.name for each in shipper._store.list("log")}
