@@ -110,7 +110,8 @@ class S3Endpoint:
         else:
             answer = self._listed_late(environ, start_response) if "list-type=2" in query else None
             answer = list(self._app(environ, start_response)) if answer is None else answer
-            self._put[path] = time.monotonic() if method == "PUT" else 0.0
+            if method == "PUT":
+                self._put[path] = time.monotonic()
         request = Request(method, path, query, _range(environ.get("HTTP_RANGE")), began, time.monotonic())
         with self._lock:
             self._requests.append(request)
