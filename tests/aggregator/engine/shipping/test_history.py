@@ -35,7 +35,7 @@ def copies(*ages_s: float) -> list[Stored]:
     ("ages_s", "gone", "oldest"),
     [
         ((), 0, None),
-        ((1000, 500), 0, None),
+        ((1000, 500), 0, 1),
         ((1000, 500, 0), 1, 2),
         ((1000, 500, 50, 0), 2, 3),
         ((90, 80, 70, 0), 0, 1),
@@ -128,6 +128,26 @@ def test_what_a_crash_left_is_collected(tmp_path: Path):
             store.put(name, b"")
             assert ownerless(store) == [name]
             store.delete([name])
+
+
+def test_a_tidying_that_was_cut_short(tmp_path: Path):
+    """Behind old copies of the manifest, before the objects of the log that only these needed: those go with `gc`."""
+    address = (tmp_path / "store").as_uri()
+    store = Store(address)
+    with aggregator.open(tmp_path / "a", store=address, history="0s", **QUIET) as catalog:
+        topic = catalog.create_topic("t")
+        for number in range(0, 40, 10):
+            topic.append(events(number))
+            catalog.seal("t")
+            catalog._backend.shipper.publish()
+        time.sleep(0.01)
+        copies = sorted(each.name for each in store.list(MANIFESTS))
+        store.delete(copies[:-2])
+        left = ownerless(store)
+        assert left
+        assert set(left) <= set(catalog.store.gc(grace="0s").names)
+        assert ownerless(store) == []
+        assert seen_anywhere(address) == list(range(40))
 
 
 def test_an_erased_space_in_quarantine(tmp_path: Path):
