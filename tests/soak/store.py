@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import multiprocessing
 import os
 import random
@@ -26,6 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field, fields
+from itertools import takewhile
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import Lock
@@ -425,12 +427,15 @@ def _until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def run(points: Iterable[int], seed: int, modes: Sequence[str], faults: Sequence[str]) -> Outcome:
-    """The points of these numbers, one after the other: of all kinds in turn, with faults of all kinds in turn."""
+def run(points: Iterable[int], seed: int, modes: Sequence[str], faults: Sequence[str], end: float) -> Outcome:
+    """The points of these numbers, one after the other: of all kinds in turn, with faults of all kinds in turn.
+
+    end: none is begun after that time.
+    """
     folder = Path(tempfile.mkdtemp(prefix="soak-store-"))
     with S3Endpoint() as endpoint:
         campaign = Campaign(folder, endpoint, seed)
-        for number in points:
+        for number in takewhile(lambda _: time.time() < end, points):
             known = len(campaign.outcome.wrong)
             campaign.point(number, modes[number % len(modes)], faults[number // len(modes) % len(faults)])
             for each in campaign.outcome.wrong[known:]:
@@ -440,13 +445,13 @@ def run(points: Iterable[int], seed: int, modes: Sequence[str], faults: Sequence
     return campaign.outcome
 
 
-def run_all(points: int, processes: int, seed: int, modes: Sequence[str], faults: Sequence[str]) -> Outcome:
+def run_all(points: int, processes: int, seed: int, modes: Sequence[str], faults: Sequence[str], end: float) -> Outcome:
     """So many points, in so many processes beside each other, each with an endpoint of its own."""
     share = 2 * len(modes)
     parts = [range(first, min(first + share, points)) for first in range(0, points, share)]
     outcome = Outcome()
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        running = [pool.submit(run, part, seed + part.start, modes, faults) for part in parts]
+        running = [pool.submit(run, part, seed + part.start, modes, faults, end) for part in parts]
         for done in as_completed(running):
             outcome.add(done.result())
             print(f"{outcome.points.total()} points, {len(outcome.wrong)} wrong", flush=True)
@@ -458,13 +463,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=60)
     parser.add_argument("--processes", type=int, default=1, help="so many points beside each other; most of each waits")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no point after these")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--faults", default="none", help=f"between clients and store: {', '.join(FAULTS)}")
     options = parser.parse_args()
     began = time.monotonic()
     kinds = options.modes.split(","), options.faults.split(",")
-    outcome = run_all(options.points, options.processes, options.seed, *kinds)
+    end = time.time() + 60 * options.minutes
+    outcome = run_all(options.points, options.processes, options.seed, *kinds, end)
     took = sorted(outcome.took_s)
     print(f"seed {options.seed}: {dict(outcome.points)}, {dict(outcome.faults)} in {time.monotonic() - began:.0f} s, "
           f"{outcome.acknowledged:,} batches acknowledged, {outcome.looks} reads meanwhile")  # fmt: skip
