@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -209,6 +210,18 @@ def test_a_request_that_is_lost(s3: S3Endpoint, bucket: str, replaces: bool):
     with BreakingProxy(s3.url, other_first) as proxy, pytest.raises(ObjectConflictError):
         _through(proxy, bucket).put("lease", b"mine too", create=not replaces, etag=etag)
     assert straight.get("lease") == b"another's"
+
+
+def test_a_request_cut_in_its_headers(s3: S3Endpoint, bucket: str):
+    """The endpoint of these tests takes it for none: it would put an empty object."""
+    store = Store(f"s3://{bucket}")
+    store.put("a", b"1")
+    host, _, port = s3.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(f"PUT /{bucket}/a HTTP/1.1\r\nHost: {host}\r\n".encode())
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(100).startswith(b"HTTP/1.1 400")
+    assert store.get("a") == b"1"
 
 
 def test_a_store_that_is_busy(s3: S3Endpoint, bucket: str):
