@@ -38,6 +38,7 @@ from aggregator.storage.files.store_note import read_note
 from aggregator.storage.store.client import Store
 from aggregator.storage.store.lease import look
 from benchmarks.s3_endpoint import KEY, REGION, SECRET, S3Endpoint, environment
+from esformat import EsdbError
 from tests.soak import store_workload
 from tests.soak.store_owned import missing, ownerless
 from tests.soak.store_workload import PARTITIONS, ROWS, payloads
@@ -172,7 +173,7 @@ class Campaign:
             self._check(site, self._address, mode, durability, what)
             self._settle(site, what)
             self._check(site, self._address, mode, durability, f"{what} at rest")
-        except TimeoutError as error:
+        except (TimeoutError, EsdbError) as error:
             self.outcome.wrong.append(f"{what}: {error}, without faults")
         finally:
             self._end_all()
