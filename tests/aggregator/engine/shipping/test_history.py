@@ -10,6 +10,7 @@ import pytest
 from log_poison import LONG, log_by_hand, newest_columns, stored_anywhere
 from log_poison import events as poison
 from shipped_catalogs import events, numbers, seen_anywhere
+from waiting import until
 
 import aggregator
 from aggregator.engine.shipping.history import Kept, outdated
@@ -208,14 +209,16 @@ def test_copies_that_go_while_somebody_begins(tmp_path: Path, s3: S3Endpoint, bu
         shipper.publish()
         going = {each.name for each in shipper._store.list("log")}
 
+        def gone() -> bool:
+            shipper.publish()
+            shipper.tidy()
+            return not going & {each.name for each in shipper._store.list("log")}
+
         def look(method: str, path: str, _query: str) -> None:
             if method == "GET" and path.partition("/c/")[2] in going:
                 s3.refuse = lambda method, path, query: None
-                time.sleep(1.1)  # lists may tell whole seconds
-                for _ in range(3):
-                    shipper.publish()
-                shipper.tidy()
+                until(gone)
 
         s3.refuse = look
         assert seen_anywhere(address) == list(range(10))
-        assert not going & {each.name for each in shipper._store.list("log")}
+        assert gone()
