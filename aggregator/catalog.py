@@ -374,10 +374,16 @@ class Catalog(Closing):
         It is gone when this returns: for readers, too, that look from now on. Scans that are open finish, and files go
         when they have. A topic of that name can be made again at once; it has nothing of this one.
         Raises TopicNotFoundError, InvalidRequestError (of the topic that streams are written to by themselves),
-        ReadOnlyError, LogFailedError, ManifestFailedError; then it is as it was.
+        ReadOnlyError, LogFailedError, ManifestFailedError; then it is as it was. Raises StoreUnreachableError where it
+        is gone and the catalog's store does not know yet, so that another writer would have it back: delete it again,
+        until TopicNotFoundError says that it is gone there, too.
         """
         writing = writer_of(self._backend)
-        topic = self.topic(name)
+        try:
+            topic = self.topic(name)
+        except TopicNotFoundError:
+            writing.upkeep.topics.check_stored()
+            raise
         _check_not_streams(name, "deleted")
         writing.upkeep.topics.delete(topic._topic)
 

@@ -98,19 +98,21 @@ class S3Endpoint:
             return [json.dumps([asdict(request) for request in self.take_requests()]).encode()]
         began = time.monotonic()
         in_chunks = environ.get("wsgi.input_terminated", False)  # whose reader refuses what is cut short
-        length = -1 if in_chunks else int(environ.get("CONTENT_LENGTH") or 0)
+        told = environ.get("CONTENT_LENGTH")
+        length = -1 if in_chunks else int(told or 0)
         body = environ["wsgi.input"].read(length)
         environ["wsgi.input"] = BytesIO(body)
         time.sleep(self.latency_seconds)
-        whole = in_chunks or len(body) == length
-        status = self.refuse(method, path, query) if whole else 400  # moto would store what came
+        whole = in_chunks or (len(body) == length and (method != "PUT" or told is not None))
+        status = self.refuse(method, path, query) if whole else 400  # else what came would be stored
         if status is not None:
             start_response(f"{status} Refused", [("Content-Length", "0")])
             answer: Iterable[bytes] = []
         else:
             answer = self._listed_late(environ, start_response) if "list-type=2" in query else None
             answer = list(self._app(environ, start_response)) if answer is None else answer
-            self._put[path] = time.monotonic() if method == "PUT" else 0.0
+            if method == "PUT":
+                self._put[path] = time.monotonic()
         request = Request(method, path, query, _range(environ.get("HTTP_RANGE")), began, time.monotonic())
         with self._lock:
             self._requests.append(request)

@@ -1,6 +1,6 @@
 """Kills and take-overs of catalogs with a store: what was acknowledged is there once, an old writer changes nothing.
 
-    python -m tests.soak.store --points 500
+    python -m tests.soak.store --points 500 --processes 6
 
 A real S3 endpoint runs in this process; the catalogs' processes are killed with SIGKILL at one of their requests to it,
 before it is done or before they have its answer: of opening, shipping, publishing, uploading, restoring, taking over.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import multiprocessing
 import os
 import random
@@ -23,8 +24,10 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field, fields
+from itertools import takewhile
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import Lock
@@ -35,6 +38,7 @@ from aggregator.storage.files.store_note import read_note
 from aggregator.storage.store.client import Store
 from aggregator.storage.store.lease import look
 from benchmarks.s3_endpoint import KEY, REGION, SECRET, S3Endpoint, environment
+from esformat import EsdbError
 from tests.soak import store_workload
 from tests.soak.store_owned import missing, ownerless
 from tests.soak.store_workload import PARTITIONS, ROWS, payloads
@@ -51,6 +55,12 @@ FAULTS = ("none", "far", "busy", "hanging", "breaking", "late")
 nobody waits any more. breaking: connections end after some bytes, of a question or of an answer. late: what was put is
 shown by lists half a second later.
 """
+PRELOADED = [
+    "tests.soak.store_workload", "benchmarks.s3_endpoint", "aggregator.opening", "aggregator.engine.store_follower",
+    "aggregator.engine.shipping.shipper", "esformat.read.collection", "esformat.read.row_range",
+    "esformat.read.selection", "esformat.tools", "esformat.write.writer",
+]  # fmt: skip
+"""Imported once, in the process that the others are forked from: in each it would take most of its processor time."""
 HANG_S = 1.5
 LATE_S = 0.5
 
@@ -68,6 +78,11 @@ class Outcome:
     lost_window: list[float] = field(default_factory=list)
     took_s: list[float] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+
+    def add(self, other: Outcome) -> None:
+        """Count what came of other points as well."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
 class Trigger:
@@ -102,10 +117,9 @@ class Campaign:
         self._folder, self._endpoint, self._random = folder, endpoint, random.Random(seed)
         self._trigger = Trigger(endpoint)
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["tests.soak.store_workload"])
+        self._context.set_forkserver_preload(PRELOADED)
         self._bucket = f"soak-{secrets.token_hex(4)}"
         endpoint.client.create_bucket(Bucket=self._bucket)
-        self._number = 0
         self._processes: list[BaseProcess] = []
         self.outcome = Outcome()
 
@@ -134,14 +148,14 @@ class Campaign:
         ends = {"up_bytes": some.randint(1, 40_000)} if some.random() < 0.5 else {"down_bytes": some.randint(1, 40_000)}
         return Fate(**ends) if some.random() < 0.5 else Fate()
 
-    def point(self, mode: str, fault: str = "none") -> None:
+    def point(self, number: int, mode: str, fault: str) -> None:
         """One point."""
-        self._number += 1
-        site = self._folder / str(self._number)
+        self._number = number
+        site = self._folder / str(number)
         site.mkdir()
-        self._address = f"s3://{self._bucket}/{self._number}"
+        self._address = f"s3://{self._bucket}/{number}"
         durability = self._random.choice(["store", "store", "fsync"])
-        what = f"{self._number} {mode} {durability} {fault}"
+        what = f"{number} {mode} {durability} {fault}"
         try:
             with self._faults(fault) as self._url:
                 if mode == "same":
@@ -159,7 +173,7 @@ class Campaign:
             self._check(site, self._address, mode, durability, what)
             self._settle(site, what)
             self._check(site, self._address, mode, durability, f"{what} at rest")
-        except TimeoutError as error:
+        except (TimeoutError, EsdbError) as error:
             self.outcome.wrong.append(f"{what}: {error}, without faults")
         finally:
             self._end_all()
@@ -414,30 +428,51 @@ def _until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def run(points: int, seed: int, modes: tuple[str, ...] = MODES, faults: tuple[str, ...] = ("none",)) -> Outcome:
-    """So many points, of all kinds in turn, with faults of all kinds in turn."""
-    with (
-        tempfile.TemporaryDirectory(prefix="soak-store-", ignore_cleanup_errors=True) as folder,
-        S3Endpoint() as endpoint,
-    ):
-        campaign = Campaign(Path(folder), endpoint, seed)
-        for number in range(points):
-            campaign.point(modes[number % len(modes)], faults[number // len(modes) % len(faults)])
-            if campaign.outcome.wrong:
-                print(f"after {number + 1} points: {campaign.outcome.wrong[-3:]}", flush=True)
-        return campaign.outcome
+def run(points: Iterable[int], seed: int, modes: Sequence[str], faults: Sequence[str], end: float) -> Outcome:
+    """The points of these numbers, one after the other: of all kinds in turn, with faults of all kinds in turn.
+
+    end: none is begun after that time.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="soak-store-"))
+    with S3Endpoint() as endpoint:
+        campaign = Campaign(folder, endpoint, seed)
+        for number in takewhile(lambda _: time.time() < end, points):
+            known = len(campaign.outcome.wrong)
+            campaign.point(number, modes[number % len(modes)], faults[number // len(modes) % len(faults)])
+            for each in campaign.outcome.wrong[known:]:
+                print(f"WRONG {each} ({folder})", flush=True)
+    if not campaign.outcome.wrong:
+        shutil.rmtree(folder, ignore_errors=True)
+    return campaign.outcome
+
+
+def run_all(points: int, processes: int, seed: int, modes: Sequence[str], faults: Sequence[str], end: float) -> Outcome:
+    """So many points, in so many processes beside each other, each with an endpoint of its own."""
+    share = 2 * len(modes)
+    parts = [range(first, min(first + share, points)) for first in range(0, points, share)]
+    outcome = Outcome()
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        running = [pool.submit(run, part, seed + part.start, modes, faults, end) for part in parts]
+        for done in as_completed(running):
+            outcome.add(done.result())
+            print(f"{outcome.points.total()} points, {len(outcome.wrong)} wrong", flush=True)
+    return outcome
 
 
 def main() -> None:
     """Run a campaign, and tell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=60)
+    parser.add_argument("--processes", type=int, default=1, help="so many points beside each other; most of each waits")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no point after these")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--faults", default="none", help=f"between clients and store: {', '.join(FAULTS)}")
     options = parser.parse_args()
     began = time.monotonic()
-    outcome = run(options.points, options.seed, tuple(options.modes.split(",")), tuple(options.faults.split(",")))
+    kinds = options.modes.split(","), options.faults.split(",")
+    end = time.time() + 60 * options.minutes
+    outcome = run_all(options.points, options.processes, options.seed, *kinds, end)
     took = sorted(outcome.took_s)
     print(f"seed {options.seed}: {dict(outcome.points)}, {dict(outcome.faults)} in {time.monotonic() - began:.0f} s, "
           f"{outcome.acknowledged:,} batches acknowledged, {outcome.looks} reads meanwhile")  # fmt: skip

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,12 +19,14 @@ from aggregator.errors import StoreError
 from aggregator.policy import Tuning
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.store.client import Store
+from esformat.parts import hide_pandas
 
 _T = TypeVar("_T")
 ROWS = 3
 LEASE = "2s"
 PARTITIONS = ("0", "one")
-_TUNING = Tuning(log_file_bytes=1 << 14, tick_s=0.05, fan_in=3)
+PAUSE_S = 0.02
+_TUNING = Tuning(log_file_bytes=1 << 14, tick_s=0.2, fan_in=3)
 
 
 def payloads(client: str, number: int) -> list[str]:
@@ -43,16 +46,21 @@ class Notes:
         self._file.flush()
 
 
+def _begin(environment: Mapping[str, str]) -> None:
+    hide_pandas()
+    os.environ.update(environment)
+
+
 def write(
     root: str, address: str, notes: str, client: str, batches: int, durability: str, environment: Mapping[str, str],
     *, off_s: float = 0.0,
 ) -> None:  # fmt: skip
     """Append batches until so many were acknowledged, or another took over. off_s: by so much the clock is wrong."""
-    os.environ.update(environment)
+    _begin(environment)
     _set_clock(off_s)
     told = Notes(Path(notes))
     with contextlib.suppress(aggregator.FencedError), _patiently(lambda: aggregator.open(
-        root, store=address, durability=durability, ship_interval="50ms", lease=LEASE, tuning=_TUNING
+        root, store=address, durability=durability, ship_interval="100ms", lease=LEASE, tuning=_TUNING
     )) as catalog:  # fmt: skip
         topic = catalog.topic("t") if "t" in catalog.topics() else catalog.create_topic("t")
         told.note("opened")
@@ -74,21 +82,26 @@ def _append(catalog: aggregator.Catalog, topic: aggregator.Topic, told: Notes, c
         ]  # fmt: skip
         partition = PARTITIONS[number % 2]
         told.note("tried", number)
-        while True:
-            try:
-                receipt = topic.append(rows, partition, producer=client, sequence=number)
-            except aggregator.OverloadedError:
-                time.sleep(0.05)
-            else:
-                break
+        receipt = _taken(partial(topic.append, rows, partition, producer=client, sequence=number))
         told.note("acknowledged", number, partition, receipt.first)
+        if batches < 0:  # it goes on until it is fenced, beside other points
+            time.sleep(PAUSE_S)
         if number % 6 == 5:
             catalog.seal("t")
         if number % 9 == 8:
             space = f"erased-{client}-{number}"
-            topic.append([{"space": space, "timestamp": 0, "payload": space}])
+            _taken(partial(topic.append, [{"space": space, "timestamp": 0, "payload": space}]))
             _patiently(lambda space=space: topic.erase(space))  # type: ignore[misc]
             told.note("erased", space)
+
+
+def _taken(append: Callable[[], aggregator.Receipt]) -> aggregator.Receipt:
+    """What is refused while the store does not answer is appended again."""
+    while True:
+        try:
+            return append()
+        except aggregator.OverloadedError:
+            time.sleep(0.05)
 
 
 def _set_clock(off_s: float) -> None:
@@ -101,7 +114,7 @@ def take_over(
     *, off_s: float = 0.0,
 ) -> None:  # fmt: skip
     """Follow until the lease may be taken, take it, and write."""
-    os.environ.update(environment)
+    _begin(environment)
     told = Notes(Path(notes))
     while True:
         standby = _patiently(lambda: Standby(Store(address), Layout(Path(root)), now_us))
@@ -116,8 +129,8 @@ def take_over(
 
 def settle(root: str, address: str, done: str, environment: Mapping[str, str]) -> None:
     """Let the catalog in its directory come to rest, without a past, and `gc` take what is nobody's."""
-    os.environ.update(environment)
-    options = {"store": address, "durability": "store", "ship_interval": "50ms", "lease": LEASE, "history": "0s"}
+    _begin(environment)
+    options = {"store": address, "durability": "store", "ship_interval": "100ms", "lease": LEASE, "history": "0s"}
     with _patiently(lambda: aggregator.open(root, tuning=_TUNING, **options)) as catalog:
         for topic in catalog.topics():
             catalog.seal(topic)
@@ -142,13 +155,13 @@ def _patiently(ask: Callable[[], _T]) -> _T:
 
 def restore(address: str, root: str, environment: Mapping[str, str]) -> None:
     """Into a directory, or go on with that."""
-    os.environ.update(environment)
+    _begin(environment)
     _patiently(lambda: aggregator.restore(address, root))
 
 
 def read(place: str, answer: str, environment: Mapping[str, str]) -> None:
     """Every event of a catalog, in its directory or in a store, into a file."""
-    os.environ.update(environment)
+    _begin(environment)
     found: dict[str, Any] = {"rows": [], "problems": []}
     with aggregator.open(place, read_only=True) as catalog:
         if "t" in catalog.topics():

@@ -47,7 +47,7 @@ def outdated(copies: Sequence[Stored], history_us: int, announced: str) -> tuple
     """
     known = [(sequence, copy) for copy in copies if (sequence := manifest_sequence(copy.name)) is not None]
     known.sort(key=lambda each: (each[0], each[1].name))
-    if len(known) <= NEWEST:
+    if not known:
         return [], None
     now_us = max(copy.modified_us for _, copy in known)
     old = [copy.name for _, copy in known[:-NEWEST] if now_us - copy.modified_us > history_us]

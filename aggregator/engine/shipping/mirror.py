@@ -8,6 +8,7 @@ listing, and counts where an object of the log announces it.
 from __future__ import annotations
 
 import logging
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,12 @@ READ_AT_ONCE = 8
 """So many objects of the log are asked for at once at most; each may have 16 MiB."""
 
 MISSING = "the object is missing"
+FIRST_AT_ONCE = 4
+"""So many at first by who begins: behind the newest copy there are few, and each round is waited for."""
+HELD_BYTES = 64 << 20
+"""So much of the log is not asked for again by who looks for the newest copy, and reads on from there."""
+LISTED_S = 0.5
+"""What is listed twice, so long after each other, is taken for what there is."""
 EMPTY_LOOKS = 30
 """After so many looks that found nothing new, the log is listed: objects may have gone that were not read yet."""
 
@@ -44,7 +51,8 @@ EMPTY_LOOKS = 30
 @dataclass(slots=True)
 class Followed:
     """How far a mirror is. sequence: of the object that comes next. shipped_us: when the last one was put. whole:
-    whether nothing was acknowledged behind it. damages: what is damaged or missing, by name.
+    whether nothing was acknowledged behind it. announced_by: the object that announced the copy of the manifest.
+    damages: what is damaged or missing, by name.
     """
 
     sequence: int = 1
@@ -54,6 +62,7 @@ class Followed:
     position: int = 0
     whole: bool = False
     announced: Announced | None = None
+    announced_by: int = 0
     damages: dict[str, str] = field(default_factory=dict)
 
 
@@ -67,13 +76,14 @@ class Mirror:
         """
         self._store, self._layout, self._until_us, self._durable = store, layout, until_us, durable
         self._empty = 0
+        self._held: dict[int, LogObject] = {}
         self.at = Followed()
 
     def begin(self) -> None:
         """Bring it to what the store has now. Raises CatalogNotFoundError, StoreError, OSError, UnknownVersionError."""
         for directory in (self._layout.log, self._layout.segments):
             make_directory(directory)
-        if not self._begin_from_copy():
+        if not self._begin_from_copy() and not self._begin_anew():
             raise CatalogNotFoundError(
                 "no catalog found" if self._until_us is None else "there was no catalog then, or it is known no more",
                 path=self._store.address,
@@ -102,15 +112,25 @@ class Mirror:
             return True
         return self._take_newest_from(1)  # of a young catalog, where lists show late what came just now
 
+    def _begin_anew(self) -> bool:
+        """The same where the copies that were listed are gone: since then, or long before, as lists may be late."""
+        before = None
+        while (listed := {each.name for each in self._store.list(MANIFESTS)}) != before:
+            before = listed
+            time.sleep(LISTED_S)
+            if self._begin_from_copy():
+                return True
+        return False
+
     def _take_newest_from(self, sequence: int, behind: int = 0) -> bool:
         """Begin with the newest copy that objects from a sequence on announce; False where none of them can be read.
         behind: it must need no object before this one.
         """
-        for announced in reversed(self._announced_from(sequence)):
+        for announced, by in reversed(self._announced_from(sequence)):
             if (
                 announced.sequence >= behind
                 and announced.name not in self.at.damages
-                and self._take_manifest(announced)
+                and self._take_manifest(announced, by)
             ):
                 self.at.sequence = announced.sequence
                 return True
@@ -129,25 +149,34 @@ class Mirror:
 
         return bisect_right(range(len(copies)), until_us, key=shipped_us)
 
-    def _announced_from(self, sequence: int) -> list[Announced]:
-        """The copies that objects from this one on announce, up to the end or a gap."""
-        found: list[Announced] = []
-        for one in self._objects_from(sequence):
+    def _announced_from(self, sequence: int) -> list[tuple[Announced, int]]:
+        """The copies that objects from this one on announce, up to the end or a gap, and the numbers of these."""
+        found: list[tuple[Announced, int]] = []
+        held = 0
+        for one in self._objects_from(sequence, FIRST_AT_ONCE):
             if isinstance(one, CorruptLogError):
                 continue
             if self._is_later(one):
                 break
-            found += [] if one.manifest is None else [one.manifest]
+            found += [] if one.manifest is None else [(one.manifest, one.sequence)]
+            held += sum(len(data) for _, data in one.pieces)
+            if held <= HELD_BYTES:
+                self._held[one.sequence] = one
         return found
 
-    def _objects_from(self, sequence: int) -> Iterator[LogObject | CorruptLogError]:
+    def _objects_from(self, sequence: int, at_once: int = 1) -> Iterator[LogObject | CorruptLogError]:
         """Objects of the log, up to the end or a gap; an error in the place of one that is damaged.
 
         Where there are many, several are asked for at once: one by one, as they are put, the end would never be reached
         in a far store.
         """
-        at_once = 1
         while True:
+            while sequence in self._held:
+                yield self._held.pop(sequence)
+                sequence, at_once = sequence + 1, 1
+            ahead = min((number for number in self._held if number > sequence), default=None)
+            if ahead is not None:  # so those before it are there
+                at_once = min(READ_AT_ONCE, ahead - sequence)
             numbers = range(sequence, sequence + at_once)
             if at_once == 1:
                 found = [self._look_at(sequence)]
@@ -179,9 +208,10 @@ class Mirror:
                 self._tell(log_name(self.at.sequence), found.message)
                 self.at.sequence += 1
             elif self._is_later(found):
-                return
+                break
             else:
                 self._take(found)
+        self._held.clear()
 
     def read_over_gaps(self) -> None:
         """Go on behind objects that are missing, and tell of them: as where somebody deleted them."""
@@ -221,15 +251,17 @@ class Mirror:
                 skipped = max(0, at.position - position)
                 lay(self._layout.log, position + skipped, data[skipped:], durable=self._durable)
                 at.position = position + len(data)
-        known = at.announced
-        if one.manifest not in (None, known) and (known is None or one.manifest.change >= known.change):
-            self._take_manifest(one.manifest)
+        copy, known = one.manifest, at.announced
+        if copy is not None and one.sequence > at.announced_by and (known is None or copy.change >= known.change):
+            self._take_manifest(copy, one.sequence)
         at.sequence, at.epoch, at.run = one.sequence + 1, one.epoch, one.run
         at.shipped_us, at.whole = one.shipped_us, one.whole
         at.position = max(at.position, one.end)
 
-    def _take_manifest(self, announced: Announced) -> bool:
-        """Put a copy in the place of the one that is there; False where it is damaged or missing."""
+    def _take_manifest(self, announced: Announced, by: int) -> bool:
+        """Put a copy in the place of the one that is there; False where it is damaged or missing. by: which object
+        announced it.
+        """
         try:
             stored = self._store.get(announced.name)
             if f"{checksum64(stored):016x}" != announced.checksum:
@@ -242,7 +274,7 @@ class Mirror:
             self._tell(announced.name, error.message)
             return False
         self._replace_manifest(image)
-        self.at.announced = announced
+        self.at.announced, self.at.announced_by = announced, by
         drop_before(self._layout.log, announced.position)
         return True
 

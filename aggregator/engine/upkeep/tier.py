@@ -18,7 +18,6 @@ import logging
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from pathlib import Path
 from threading import Event, Lock
 from typing import TYPE_CHECKING
@@ -50,6 +49,9 @@ UPLOADS = 4
 BACK_OFF_S = (1.0, 60.0)
 """How long nothing is asked of a store that failed: the first time, twice as long each time, and at most."""
 DELETED_AT_ONCE = 100
+"""Objects that go in their order are forgotten so many at once."""
+STRAYS_AT_ONCE = 8
+"""So many objects that nobody names are deleted at once."""
 LOOK_S = 30.0
 """How often it is looked what has grown too old to stay here, while no segment comes or goes."""
 _PROBE = "probe"
@@ -196,7 +198,8 @@ class Tier:
             self.push(wanted)
         except (CorruptSegmentError, OSError, StoreError) as error:
             failed = error
-        missing = [info for info in wanted if info.number not in self._arrived | self._damaged]
+        settled = self._arrived | self._damaged
+        missing = [info for info in wanted if info.number not in settled]
         if missing:
             raise failed or StoreError(
                 "a segment was removed before it arrived", path=self._objects.store.path_of(object_name(missing[0]))
@@ -243,8 +246,7 @@ class Tier:
 
     def _note(self, segments: list[SegmentInfo]) -> int:
         """Note what has arrived; objects of segments that the manifest has forgotten meanwhile go again."""
-        self._rows.add(segments)
-        noted = {each.number for each in self._rows.all()}
+        noted = self._rows.add(segments)
         gone = [info for info in segments if info.number not in noted]
         if gone:
             self._objects.store.delete(map(object_name, gone))
@@ -360,9 +362,9 @@ class Tier:
     def remove(self) -> int:
         """Delete objects of retired segments that nobody reads; gives how many. Raises StoreError."""
         count = 0
-        if self._rows.leaving():
+        if self._rows.leaving(1):
             self.announce()
-        while batch := list(islice(self._removable(), DELETED_AT_ONCE)):
+        while batch := list(self._removable()):
             self._check_going_on()
             self.check_mine()
             self._objects.store.delete([name for _, name in batch])
@@ -374,9 +376,9 @@ class Tier:
         return count
 
     def _removable(self) -> Iterator[tuple[int, str]]:
-        """Retired segments whose objects may go: number and name."""
+        """Retired segments whose objects may go, the first of them: number and name."""
         kept = self.kept()
-        for stored, change in self._rows.leaving():
+        for stored, change in self._rows.leaving(DELETED_AT_ONCE):
             name = object_name(stored)
             if stored.local or name in kept or self._removal.is_read(change):
                 return
@@ -429,6 +431,6 @@ class Tier:
             doomed = [name for name in doomed if name not in kept]
             if not dry_run:
                 self.check_mine()  # else another may have put what was not there, or not named, when it was looked
-                store.delete(doomed)
+                store.delete(doomed, at_once=STRAYS_AT_ONCE)
         gone = [there[name] for name in doomed] + self.tidy(dry_run)
         return Collected(tuple(each.name for each in gone), sum(each.size_bytes for each in gone), dry_run)

@@ -2,8 +2,9 @@
 
 1. it takes nothing more, and what was on its way into the log is there, or failed;
 2. the manifest retires its segments and forgets all else of it but numbers, in one transaction: now it is deleted;
-3. nobody sees it, and the facts say so;
-4. its files go: quarantined batches, segments that no scan reads, log files that hold nothing else.
+3. nobody sees it;
+4. its files go: quarantined batches, segments that no scan reads, log files that hold nothing else;
+5. the facts say so, and the catalog's store, if it has one.
 
 A crash before 2 leaves it as it was. One after 2 leaves files, which go when the catalog is opened. The manifest keeps
 its number and those of its partitions, so that what an old log, segment or position says of them is never taken for
@@ -22,6 +23,7 @@ from aggregator.base.interrupts import uninterrupted
 from aggregator.engine.ingest.quota import Quota
 from aggregator.engine.seal.sealer import Sealer
 from aggregator.engine.upkeep.removal import Removal
+from aggregator.errors import StoreUnreachableError
 from aggregator.model import TopicInfo
 from aggregator.storage.parts import Storage
 from aggregator.storage.state.state import Topic
@@ -68,7 +70,9 @@ class Topics:
                 self._state.add_topic(replace(topic.info, name=name))
 
     def delete(self, topic: Topic) -> None:
-        """Delete a topic. Raises TopicNotFoundError, LogFailedError, ManifestFailedError; then it is as it was."""
+        """Delete a topic. Raises TopicNotFoundError, LogFailedError, ManifestFailedError; then it is as it was. Raises
+        StoreUnreachableError where it is gone, and that is not in the catalog's store after a while.
+        """
         with self._state.edit_lock:
             topic.check_there()
             topic.leaving = True
@@ -81,6 +85,15 @@ class Topics:
         finally:
             topic.leaving = topic.info.deleted
         self._remove_files()
+        self.check_stored()
+
+    def check_stored(self) -> None:
+        """Return when the catalog's store knows which topics were deleted. Raises StoreUnreachableError."""
+        if self._manifest.keep_facts() is False:
+            raise StoreUnreachableError(
+                "the topic is gone here, and the catalog's store does not know yet: who takes over has it back",
+                hint="delete it again, which waits for the store",
+            )
 
     def _take_out(self, topic: Topic) -> None:
         """Steps 2 and 3."""
@@ -96,7 +109,6 @@ class Topics:
                 self._sealer.forget(partition)
             self._quota.retire(topic, topic.segments.view())
             self._budget.give_back(self._state.delete_topic(topic, change))
-        self._manifest.keep_facts()
 
     def _remove_files(self) -> None:
         """Step 4. What cannot go now is tried again by upkeep, or by the next opening."""

@@ -9,6 +9,11 @@ from aggregator.model import SegmentInfo, StoredSegment
 from aggregator.policy import StoreSettings
 from aggregator.storage.manifest.manifest import STORE, Manifest
 
+_ADD = (
+    "INSERT OR REPLACE INTO stored SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM segments WHERE number = ?1 "
+    "UNION ALL SELECT 1 FROM retired WHERE number = ?1) RETURNING number"
+)
+
 
 class StoredRows:
     """Reads and writes them. Safe to share between threads. Raises what the manifest's own methods raise."""
@@ -33,26 +38,28 @@ class StoredRows:
                 StoredSegment(n, int.from_bytes(check, "little"), size, bool(here)) for n, check, size, here in found
             ]
 
-    def leaving(self) -> list[tuple[StoredSegment, int]]:
-        """Of retired segments those with an object, and the change that retired each, in the order of these."""
+    def leaving(self, most: int) -> list[tuple[StoredSegment, int]]:
+        """Of retired segments those with an object, and the change that retired each, in the order of these: so many at
+        most.
+        """
         with self._manifest.reading() as db:
             found = db.execute(
                 "SELECT s.number, s.checksum, s.size_bytes, s.local, r.change FROM stored s "
-                "JOIN retired r ON r.number = s.number ORDER BY r.change, r.number"
+                "JOIN retired r ON r.number = s.number ORDER BY r.change, r.number LIMIT ?",
+                (most,),
             )
             return [
                 (StoredSegment(number, int.from_bytes(check, "little"), size, bool(here)), change)
                 for number, check, size, here, change in found
             ]
 
-    def add(self, segments: Iterable[SegmentInfo], *, local: bool = True) -> None:
-        """Segments have arrived in the store; those that the manifest forgot meanwhile are passed over."""
+    def add(self, segments: Iterable[SegmentInfo], *, local: bool = True) -> set[int]:
+        """Segments have arrived in the store; those that the manifest forgot meanwhile are passed over. Gives the
+        numbers of the others.
+        """
         with self._manifest.writing() as db:
-            db.executemany(
-                "INSERT OR REPLACE INTO stored SELECT ?1, ?2, ?3, ?4 WHERE EXISTS "
-                "(SELECT 1 FROM segments WHERE number = ?1 UNION ALL SELECT 1 FROM retired WHERE number = ?1)",
-                [(s.number, s.checksum.to_bytes(8, "little"), s.size_bytes, int(local)) for s in segments],
-            )
+            rows = [(s.number, s.checksum.to_bytes(8, "little"), s.size_bytes, int(local)) for s in segments]
+            return {number for row in rows for (number,) in db.execute(_ADD, row)}
 
     def set_local(self, numbers: Iterable[int], *, local: bool) -> None:
         """Files of segments are on the disk again, or about to be deleted there."""

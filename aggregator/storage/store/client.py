@@ -52,6 +52,8 @@ PATIENCE_S = 60.0
 """For so long a request that failed is tried again before it is an error."""
 PART_BYTES = 8 << 20
 """Larger files are put, and read, in parts of that size."""
+PAGE = 1000
+"""Objects that one request lists."""
 _PAUSES_S = (0.1, 5.0)  # between attempts: the first, twice as long each time, and at most
 _REFUSALS = (NotSupportedError, PermissionDeniedError, UnauthenticatedError)
 
@@ -117,17 +119,40 @@ class Store:
         self._counting = Lock()
         self._patience_s = patience_s
         self._root = Path(unquote(urlsplit(address).path)).absolute() if address.startswith("file:") else None
+        self._local: Any = None
+        if self._root is not None:
+            return
         try:
-            self._store = self._open(dict(settings or {}), timeout_s)
+            self._remote = self._open(dict(settings or {}), timeout_s)
         except (BaseError, ValueError) as error:
             raise InvalidRequestError(f"the store cannot be used: {_first_line(error)}", path=self.address) from None
 
     def __repr__(self) -> str:
         return f"Store({self.address!r})"
 
+    @property
+    def _store(self) -> Any:
+        """The store as obstore has it. Raises FileNotFoundError for a directory that is not there."""
+        if self._root is None:
+            return self._remote
+        if self._local is None:
+            if self._is_absent():
+                raise FileNotFoundError(self._root)
+            self._local = from_url(self._root.as_uri())
+        return self._local
+
+    def _is_absent(self) -> bool:
+        return self._root is not None and not self._root.is_dir()
+
+    def _make_root(self) -> None:
+        """Make the directory before the first object is put; one that goes later, as of a disk, is not made again."""
+        if self._root is not None and self._local is None:
+            try:
+                self._root.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InvalidRequestError(f"the store cannot be used: {error.strerror}", path=self.address) from None
+
     def _open(self, settings: dict[str, Any], timeout_s: float) -> Any:
-        if self._root is not None:
-            return from_url(self._root.as_uri(), mkdir=True)
         endpoint = settings.get("endpoint") or settings.get("aws_endpoint") or os.environ.get("AWS_ENDPOINT_URL", "")
         first, most = _PAUSES_S
         opened: Callable[..., Any] = from_url  # whose types tell apart the kinds of stores
@@ -183,15 +208,14 @@ class Store:
         trying again can help. Raises ObjectConflictError where it cannot.
         """
         try:
-            known = self.head(name)
-            same = known.size_bytes == len(data) and self.get(name) == data
+            known, known_etag = self.get_tagged(name)
         except ObjectMissingError:
             if etag is None:
                 return None
             raise ObjectConflictError("the object that was to be replaced is gone", path=self.path_of(name)) from None
-        if same:
-            return known.etag
-        if known.etag == etag:
+        if known == data:
+            return known_etag
+        if known_etag == etag:
             return None
         raise ObjectConflictError("another object is there", path=self.path_of(name))
 
@@ -203,6 +227,7 @@ class Store:
 
     def _put_local(self, root: Path, name: str, data: bytes, mode: Any) -> str:
         """The same in a directory, durable when it is done. obstore replaces no file conditionally: a lock does."""
+        self._make_root()
         with _locked(root):
             if isinstance(mode, dict):
                 try:
@@ -226,6 +251,7 @@ class Store:
         size = path.stat().st_size
         parts = -(-size // PART_BYTES)
         self._count(puts=1 if parts <= 1 else parts + 2, bytes_up=size)
+        self._make_root()
         obstore.put(self._store, name, path, chunk_size=PART_BYTES, max_concurrency=at_once)
         if self._root is not None:
             _sync_local(self._root, name)
@@ -234,10 +260,18 @@ class Store:
 
     def get(self, name: str) -> bytes:
         """The bytes of an object. Raises ObjectMissingError."""
+        return self.get_tagged(name)[0]
+
+    def get_tagged(self, name: str) -> tuple[bytes, str]:
+        """The bytes of an object, and its ETag. Raises ObjectMissingError."""
         self._count(gets=1)
-        data = self._asking(name, lambda: bytes(obstore.get(self._store, name).bytes()))
-        self._count(bytes_down=len(data))
-        return data
+        found = self._asking(name, lambda: self._get(name))
+        self._count(bytes_down=len(found[0]))
+        return found
+
+    def _get(self, name: str) -> tuple[bytes, str]:
+        found = obstore.get(self._store, name)
+        return bytes(found.bytes()), found.meta["e_tag"] or ""
 
     def get_range(self, name: str, start: int, end: int) -> bytes:
         """Bytes [start, end) of an object, which has so many. Raises ObjectMissingError."""
@@ -273,14 +307,18 @@ class Store:
 
         after: those whose names come behind it.
         """
+        if self._is_absent():
+            return
         prefix = folder or None
-        pages = iter(self._asking(folder, lambda: obstore.list(self._store, prefix, offset=after)))
+        pages = iter(self._asking(folder, lambda: obstore.list(self._store, prefix, offset=after, chunk_size=PAGE)))
         while (page := self._asking(folder, lambda: next(pages, None))) is not None:
             self._count(lists=1)
             yield from (found for found in map(_stored, page) if not found.name.endswith(PARTIAL))
 
     def folders(self, folder: str = "") -> Sequence[str]:
         """The folders right below a folder, by their whole names."""
+        if self._is_absent():
+            return []
         self._count(lists=1)
         found = self._asking(folder, lambda: obstore.list_with_delimiter(self._store, folder or None))
         return list(found["common_prefixes"])

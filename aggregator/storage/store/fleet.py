@@ -5,9 +5,9 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
-from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from aggregator.errors import InvalidRequestError
 from aggregator.storage.store.client import Store
@@ -15,6 +15,8 @@ from aggregator.storage.store.shipped import MANIFESTS
 
 BUCKET_AT = 2
 """Where the parts of an address between slashes have the bucket."""
+AT_ONCE = 16
+"""So many folders are looked into at once."""
 _ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
 
@@ -30,10 +32,11 @@ def catalogs_at(pattern: str) -> list[str]:
     base, left = "/".join(names[:fixed]), names[fixed:]
     if fixed < BUCKET_AT + 1:
         raise InvalidRequestError("a pattern is of prefixes in one bucket", path=pattern, hint="name the bucket")
-    if base.startswith("file:") and not Path(unquote(urlsplit(base).path)).is_dir():
-        return []
     store = Store(base)
-    return sorted({f"{base}/{quote(folder)}" for folder in _matching(store, "", left) if _is_catalog(store, folder)})
+    folders = sorted(set(_matching(store, "", left)))
+    with ThreadPoolExecutor(AT_ONCE, "aggregator-find") as threads:
+        hold = list(threads.map(lambda folder: _is_catalog(store, folder), folders))
+    return sorted(f"{base}/{quote(folder)}" for folder, holds in zip(folders, hold, strict=True) if holds)
 
 
 def _matching(store: Store, folder: str, names: list[str]) -> Iterator[str]:

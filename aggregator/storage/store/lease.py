@@ -68,14 +68,11 @@ class Seen:
 
 def look(store: Store) -> Seen | None:
     """The lease as it is; None where there is none yet. Raises StoreError."""
-    while True:
-        try:
-            etag = store.head(LEASE).etag
-            terms = Terms.decode(store.get(LEASE))
-        except ObjectMissingError:
-            return None
-        if store.head(LEASE).etag == etag:
-            return Seen(terms, etag)
+    try:
+        stored, etag = store.get_tagged(LEASE)
+    except ObjectMissingError:
+        return None
+    return Seen(Terms.decode(stored), etag)
 
 
 def new_terms(seen: Seen | None, length_s: float, *, in_store: bool, run: str | None = None) -> Terms:

@@ -17,7 +17,10 @@ from shipped_catalogs import SOON, events, numbers
 from waiting import until
 
 import aggregator
+from aggregator.engine.standby import Standby
+from aggregator.engine.writer import now_us
 from aggregator.errors import CatalogNotFoundError, InvalidRequestError, StoreUnreachableError
+from aggregator.storage.files.layout import Layout
 from aggregator.storage.store.client import Store
 from aggregator.storage.store.fleet import catalogs_at
 
@@ -117,6 +120,35 @@ def test_members_in_all_states(fleet: dict[str, aggregator.Catalog], base: str):
         with pytest.raises(aggregator.FencedError):
             east.topic("t").append(events(50))
         assert numbers(many) == list(range(30))  # type: ignore[arg-type]
+
+
+def test_lists_that_are_late(s3: Any, bucket: str, tmp_path: Path):  # noqa: F811
+    """What is acknowledged is seen at once all the same, also behind a take-over; a new catalog is found later."""
+    base, late = f"s3://{bucket}/fleet", {"durability": "store", **SOON}
+    east = aggregator.open(tmp_path / "east", store=f"{base}/east", **late)
+    with east, aggregator.open(tmp_path / "west", store=f"{base}/west", **late) as west:
+        for place, catalog in enumerate((east, west)):
+            catalog.create_topic("t").append(events(10 * place))
+            catalog.seal("t")
+            catalog._backend.shipper.publish()
+        s3.listed_late_seconds = 3600.0
+        with aggregator.open_many([f"{base}/east", f"{base}/west"]) as many:
+            west.topic("t").append(events(20))
+            assert numbers(many) == list(range(30))  # type: ignore[arg-type]
+            standby = Standby(Store(f"{base}/east"), Layout(tmp_path / "next"), now_us)
+            east._backend.shipper.stop()  # as of a process that hangs
+            assert standby.may_take.wait(60)
+            assert standby.take_over()
+            with aggregator.open(tmp_path / "next", **late) as following:
+                following.topic("t").append(events(30))
+                following.seal("t")
+                following._backend.shipper.publish()
+                assert numbers(many) == list(range(40))  # type: ignore[arg-type]
+                assert catalogs_at(f"{base}/*") == []
+                with aggregator.open_many([f"{base}/east", f"{base}/west"]) as again:
+                    assert numbers(again) == list(range(40))  # type: ignore[arg-type]
+                s3.listed_late_seconds = 0.0
+                assert catalogs_at(f"{base}/*") == [f"{base}/east", f"{base}/west"]
 
 
 def test_a_member_of_a_newer_version(fleet: dict[str, aggregator.Catalog], base: str):

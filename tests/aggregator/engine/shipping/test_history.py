@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from log_poison import LONG, log_by_hand, newest_columns, stored_anywhere
 from log_poison import events as poison
 from shipped_catalogs import events, numbers, seen_anywhere
+from waiting import until
 
 import aggregator
 from aggregator.engine.shipping.history import Kept, outdated
 from aggregator.storage.store.client import Store, Stored
 from aggregator.storage.store.shipped import LOG, MANIFESTS, manifest_name, quarantined_object
 from tests.soak.store_owned import ownerless
+
+if TYPE_CHECKING:
+    from benchmarks.s3_endpoint import S3Endpoint
 
 pytestmark = pytest.mark.background
 QUIET: dict[str, Any] = {"ship_interval": "1h", "lease": "1h", "durability": "store"}
@@ -32,7 +36,7 @@ def copies(*ages_s: float) -> list[Stored]:
     ("ages_s", "gone", "oldest"),
     [
         ((), 0, None),
-        ((1000, 500), 0, None),
+        ((1000, 500), 0, 1),
         ((1000, 500, 0), 1, 2),
         ((1000, 500, 50, 0), 2, 3),
         ((90, 80, 70, 0), 0, 1),
@@ -127,6 +131,26 @@ def test_what_a_crash_left_is_collected(tmp_path: Path):
             store.delete([name])
 
 
+def test_a_tidying_that_was_cut_short(tmp_path: Path):
+    """Behind old copies of the manifest, before the objects of the log that only these needed: those go with `gc`."""
+    address = (tmp_path / "store").as_uri()
+    store = Store(address)
+    with aggregator.open(tmp_path / "a", store=address, history="0s", **QUIET) as catalog:
+        topic = catalog.create_topic("t")
+        for number in range(0, 40, 10):
+            topic.append(events(number))
+            catalog.seal("t")
+            catalog._backend.shipper.publish()
+        time.sleep(0.01)
+        copies = sorted(each.name for each in store.list(MANIFESTS))
+        store.delete(copies[:-2])
+        left = ownerless(store)
+        assert left
+        assert set(left) <= set(catalog.store.gc(grace="0s").names)
+        assert ownerless(store) == []
+        assert seen_anywhere(address) == list(range(40))
+
+
 def test_an_erased_space_in_quarantine(tmp_path: Path):
     """The erasure is done when the store is rid of the batch as it was, too."""
     address, bad = (tmp_path / "store").as_uri(), "secret" + "x" * LONG
@@ -173,3 +197,28 @@ def test_a_reader_that_was_away(tmp_path: Path):
                 reader._backend.refresh()
             assert numbers(reader) == list(range(70))
             assert reader.problems() == []
+
+
+def test_copies_that_go_while_somebody_begins(tmp_path: Path, s3: S3Endpoint, bucket: str):
+    """Between the list that names them and the first look at the log: the catalog is there all the same."""
+    address = f"s3://{bucket}/c"
+    with aggregator.open(tmp_path / "a", store=address, history="1us", **QUIET) as catalog:
+        topic, shipper = catalog.create_topic("t"), catalog._backend.shipper
+        topic.append(events(0))
+        catalog.seal("t")
+        shipper.publish()
+        going = {each.name for each in shipper._store.list("log")}
+
+        def gone() -> bool:
+            shipper.publish()
+            shipper.tidy()
+            return not going & {each.name for each in shipper._store.list("log")}
+
+        def look(method: str, path: str, _query: str) -> None:
+            if method == "GET" and path.partition("/c/")[2] in going:
+                s3.refuse = lambda method, path, query: None
+                until(gone)
+
+        s3.refuse = look
+        assert seen_anywhere(address) == list(range(10))
+        assert gone()

@@ -204,3 +204,15 @@ def test_an_address_is_only_read(address: str):
     """A catalog is written in a directory."""
     with pytest.raises(InvalidRequestError, match="directory"):
         aggregator.open(address)
+
+
+def test_reading_makes_no_directory(tmp_path: Path):
+    """Of a store in a directory that is not there."""
+    address = (tmp_path / "store").as_uri()
+    for ask in (
+        lambda: aggregator.open(address, read_only=True), lambda: aggregator.restore(address, tmp_path / "back"),
+        lambda: aggregator.open_many(f"{address}/*"),
+    ):  # fmt: skip
+        with pytest.raises(CatalogNotFoundError):
+            ask()
+    assert not (tmp_path / "store").exists()

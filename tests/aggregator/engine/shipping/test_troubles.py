@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +17,14 @@ import aggregator
 from aggregator import FencedError
 from aggregator.engine.standby import Standby
 from aggregator.engine.writer import now_us
-from aggregator.errors import LogFailedError, StoreError, StoreUnreachableError
+from aggregator.errors import LogFailedError, StoreError, StoreUnreachableError, TopicNotFoundError
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.store.client import Store
 from aggregator.storage.store.lease import Lease, Seen, Terms
 from aggregator.storage.store.shipped import LOG
 
 if TYPE_CHECKING:
-    from benchmarks.s3_endpoint import S3Endpoint
+    from benchmarks.s3_endpoint import Request, S3Endpoint
 
 pytestmark = pytest.mark.background
 SLOWLY = {"ship_interval": "1h", "lease": "1h"}
@@ -154,6 +155,27 @@ def test_an_erasure_that_is_not_in_the_store_yet(tmp_path: Path, address: str):
         assert 1 not in seen_anywhere(address)
 
 
+def test_a_deletion_that_is_not_in_the_store_yet(tmp_path: Path, address: str):
+    """The same of a topic. It is "not found" once it is gone from the store as well."""
+    go = threading.Event()
+    with aggregator.open(tmp_path / "a", store=address, ship_interval="20ms", lease="1s") as catalog:
+        catalog.create_topic("t").append(events(0))
+        other = catalog.create_topic("other")
+        bring = catalog._backend.shipper.push
+        catalog._backend.shipper.push = lambda segments: go.wait(60) and bring(segments)
+        other.append(events(0))
+        catalog.seal("other")
+        for _ in range(2):
+            with pytest.raises(StoreUnreachableError, match="gone here"):
+                catalog.delete_topic("t")
+            assert catalog.topics() == ("other",)
+            assert seen_anywhere(address) == numbers(catalog, "other")
+        go.set()
+        with pytest.raises(TopicNotFoundError):
+            catalog.delete_topic("t")
+        assert seen_anywhere(address) == []
+
+
 def test_a_store_that_refuses_for_a_while(tmp_path: Path, s3: S3Endpoint, bucket: str):
     """As with credentials that have run out: what waits for it is acknowledged when there are new ones."""
     address = f"s3://{bucket}/c"
@@ -265,6 +287,37 @@ def test_how_far_the_store_is_behind(tmp_path: Path, s3: S3Endpoint, bucket: str
         until(lambda: catalog.stats()["store"]["shipping"]["lag_seconds"] == 0)
     with aggregator.open(address, read_only=True) as reader:
         assert reader.stats()["store"]["shipping"]["shipped_us"] > found["shipped_us"]
+
+
+def test_requests_of_opening(tmp_path: Path, s3: S3Endpoint, bucket: str):
+    """Nothing that is there is read twice, and no copy of the manifest but the newest; a lease is one request."""
+    address = f"s3://{bucket}/c"
+    with aggregator.open(tmp_path / "a", store=address, ship_interval="1h", lease="1h") as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(events(0))
+        catalog.seal("t")
+        catalog._backend.shipper.publish()
+        for number in range(10, 60, 10):
+            topic.append(events(number))
+            catalog._backend.shipper.ship()
+    with s3.recorded() as reading:
+        reader = aggregator.open(address, read_only=True)
+    with reader:
+        copies = [name for name in names(reading) if name.startswith("manifest/")]
+        assert len(copies) == 1
+        asked = Counter(names(reading))
+        there = {each.name for each in Store(address).list("log")}
+        assert {name for name, times in asked.items() if times > 1} <= asked.keys() - there - set(copies)
+        assert asked.total() <= 14
+        assert numbers(reader) == list(range(60))
+    with s3.recorded() as writing:
+        aggregator.open(tmp_path / "a", ship_interval="1h", lease="1h").close()
+    assert len([each for each in writing if each.method in ("GET", "HEAD") and each.path.endswith("lease.json")]) == 1
+
+
+def names(requests: list[Request]) -> list[str]:
+    """The objects that were asked for, by their names in a catalog's store."""
+    return [each.path.partition("/c/")[2] for each in requests if not each.query]
 
 
 def test_a_reader_that_comes_while_much_is_put(tmp_path: Path, s3: S3Endpoint, bucket: str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -54,6 +55,27 @@ def test_names_after_another(store: Store):
     names = sorted(found.name for found in store.list("log", after=f"log/{2:020d}"))
     assert names == [f"log/{3:020d}", f"log/{4:020d}"]
     assert list(store.list("nothing")) == []
+
+
+def test_a_directory_that_is_not_there(tmp_path: Path):
+    """Reading makes none; the first object does."""
+    root = tmp_path / "no" / "store"
+    store = Store(root.as_uri())
+    assert list(store.list()) == list(store.list("log")) == list(store.folders()) == []
+    for ask in (lambda: store.get("x"), lambda: store.head("x"), lambda: list(store.stream("x"))):
+        with pytest.raises(ObjectMissingError):
+            ask()
+    store.delete(["x"])
+    assert not root.parent.exists()
+    store.put("x", b"1", create=True)
+    assert [each.name for each in store.list()] == ["x"]
+
+
+def test_a_directory_that_cannot_be_made(tmp_path: Path):
+    """A file is there: it is told at once."""
+    (tmp_path / "store").write_bytes(b"")
+    with pytest.raises(InvalidRequestError, match="cannot be used"):
+        Store((tmp_path / "store").as_uri()).put("x", b"1", create=True)
 
 
 def test_a_large_file_is_put_in_parts(store: Store, tmp_path: Path):
@@ -188,6 +210,18 @@ def test_a_request_that_is_lost(s3: S3Endpoint, bucket: str, replaces: bool):
     with BreakingProxy(s3.url, other_first) as proxy, pytest.raises(ObjectConflictError):
         _through(proxy, bucket).put("lease", b"mine too", create=not replaces, etag=etag)
     assert straight.get("lease") == b"another's"
+
+
+def test_a_request_cut_in_its_headers(s3: S3Endpoint, bucket: str):
+    """The endpoint of these tests takes it for none: it would put an empty object."""
+    store = Store(f"s3://{bucket}")
+    store.put("a", b"1")
+    host, _, port = s3.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(f"PUT /{bucket}/a HTTP/1.1\r\nHost: {host}\r\n".encode())
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(100).startswith(b"HTTP/1.1 400")
+    assert store.get("a") == b"1"
 
 
 def test_a_store_that_is_busy(s3: S3Endpoint, bucket: str):
