@@ -538,8 +538,10 @@ class ScanRows:
     @cython.cfunc
     @cython.exceptval(check=True)
     def _in_one_block(self, rows: cython.pointer(_Rows)) -> cython.bint:
-        """Whether the rows of a scan of one run, of a local file, lie in one block, as far as a limit needs them."""
-        if type(self._given) is not list or len(self._given) != 1 or self._reader.announce is not None:
+        """Whether the rows of a scan of one run lie in one block, as far as a limit needs them: then there is nothing
+        to announce, as it is read at once.
+        """
+        if type(self._given) is not list or len(self._given) != 1:
             return False
         stretch: Stretch = self._given[0]
         first: cython.longlong = stretch.first
@@ -580,8 +582,8 @@ class ScanRows:
         return rows
 
     def near_parts(self, make: Any, columns: Any, narrow: Any, find: Any) -> Any:
-        """What is made of the rows of one run that lie in one leaf of a local file, block by block; None where that is
-        not all there is to it.
+        """What is made of the rows of one run that lie in one block, or in one leaf of a local file, block by block; None
+        where that is not all there is to it.
 
         make: gives what makes something of rows, with some columns; called where there are rows. narrow: asks the
         indexes. find: finds the rows of a block by other means than codes at hand.

@@ -83,11 +83,21 @@ def at_hand(reader: Reader, stretches: Sequence[Stretch]) -> bool:
 
 
 def announce_stretches(reader: Reader, stretches: Iterable[Stretch], most_bytes: int) -> None:
-    """All bytes of stretches, if they are few: what a scan of them will read first."""
-    places = join((_stretch(reader, stretch) for stretch in stretches), GAP_BYTES)
+    """All bytes of stretches, if they are few: what a scan of them will read first. One in a block at hand needs none."""
+    missing = [stretch for stretch in stretches if not _is_at_hand(reader, stretch)]
+    places = join((_stretch(reader, stretch) for stretch in missing), GAP_BYTES)
     if reader.announce is not None and sum(stop - start for start, stop in places) <= most_bytes:
         for start, stop in places:
             reader.announce(start, stop)
+
+
+def _is_at_hand(reader: Reader, stretch: Stretch) -> bool:
+    """Whether a stretch lies in one block, which is kept from an earlier question."""
+    leaf = reader.known_leaf(stretch.leaf)
+    if leaf is None:
+        return False
+    first = leaf.block_of(stretch.first)
+    return first == leaf.block_of(stretch.last - 1) and reader.is_at_hand(leaf.first_block + first)
 
 
 def _end_of(reader: Reader, stretch: Stretch, limit: int, reverse: bool) -> Stretch:
