@@ -93,6 +93,7 @@ class Shipper:
         self._whole_at = time.monotonic()  # when the store had all that was acknowledged, as far as is known
         self._kept = Kept(settings.history_us / 1e6)
         self._tidying = Tidying(self._store, settings.history_us, self._kept, self.check_mine)
+        self._tidies = Lock()
         self._newest: str | None = None  # the copy of the manifest that was announced last
         self._lost: set[str] = set()  # files that the manifest names and that are not there
         self._troubles: dict[str, str] = {}  # by what failed
@@ -334,8 +335,7 @@ class Shipper:
 
     def lingers(self) -> bool:
         """Whether the store may have quarantined batches that the manifest names no more."""
-        named = {quarantined_object(each.number, each.checksum) for each in self._catalog.manifest.quarantined()}
-        return self._stored is None or not self._stored <= named
+        return self._stored is None or not self._stored <= self._quarantined()
 
     def kept(self) -> Kept:
         """Names of segments' objects that copies of the manifest in the store name."""
@@ -350,19 +350,22 @@ class Shipper:
 
     def tidy(self, *, dry_run: bool = False) -> list[Stored]:
         """Delete what the store need not keep any more; gives what. Raises FencedError, StoreError."""
-        newest = self._newest
-        if newest is None:  # nothing is known of what there is to keep
+        if self._newest is None:  # nothing is known of what there is to keep
             return []
-        going = self._tidying.outgrown(newest, self._sequence)
-        with self._publishing:  # of quarantined batches none is about to be named
-            named = {quarantined_object(each.number, each.checksum) for each in self._catalog.manifest.quarantined()}
-            unnamed = self._tidying.unnamed(named)
+        with self._tidies:  # another one would delete what this one reads
+            going = self._tidying.outgrown(self._newest, self._sequence)
+            with self._publishing:  # of quarantined batches none is about to be named
+                unnamed = self._tidying.unnamed(self._quarantined())
+                if not dry_run:
+                    self._tidying.delete(unnamed)
+                    self._stored = self._stored and self._stored - {each.name for each in unnamed}
             if not dry_run:
-                self._tidying.delete(unnamed)
-                self._stored = self._stored and self._stored - {each.name for each in unnamed}
-        if not dry_run:
-            self._tidying.delete(going, lambda: self._closing)
+                self._tidying.delete(going, lambda: self._closing)
         return unnamed + going
+
+    def _quarantined(self) -> set[str]:
+        """Names of the objects of the batches that the manifest has in quarantine."""
+        return {quarantined_object(each.number, each.checksum) for each in self._catalog.manifest.quarantined()}
 
     def _put_files(self, files: Iterable[tuple[str, Path]]) -> None:
         if self._stored is None:

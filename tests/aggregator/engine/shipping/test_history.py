@@ -221,3 +221,35 @@ def test_copies_that_go_while_somebody_begins(tmp_path: Path, s3: S3Endpoint, bu
         s3.refuse = look
         assert seen_anywhere(address) == list(range(10))
         assert gone.is_set()
+
+
+def test_tidying_while_it_is_tidied(tmp_path: Path, s3: S3Endpoint, bucket: str):
+    """By hand and by itself at once: one waits for the other, which else would miss what that deletes."""
+    with aggregator.open(tmp_path / "a", store=f"s3://{bucket}/c", history="1us", **QUIET) as catalog:
+        topic, shipper = catalog.create_topic("t"), catalog._backend.shipper
+
+        def age() -> None:
+            for _ in range(3):
+                topic.append(events(0))
+                catalog.seal("t")
+                shipper.publish()
+            time.sleep(1.0)  # the times of the store are whole seconds
+            shipper.publish()
+
+        def meanwhile() -> None:
+            age()
+            shipper.tidy()
+
+        other = threading.Thread(target=meanwhile)
+
+        def look(method: str, path: str, _query: str) -> None:
+            if method == "GET" and "/c/log/" in path:
+                s3.refuse = lambda method, path, query: None
+                other.start()
+                other.join(5.0)
+
+        age()
+        s3.refuse = look
+        assert shipper.tidy()
+        other.join()
+        assert len(list(shipper._store.list(MANIFESTS))) <= 3
