@@ -383,8 +383,6 @@ class Shipper:
         try:
             self._store.put_file(name, path)
         except FileNotFoundError:
-            if path.exists():  # it is the store's bucket that is not there
-                raise
             self._lost.add(name)
             logger.warning("%s is not there, and does not go to the store", path)
         return name

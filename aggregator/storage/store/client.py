@@ -184,13 +184,14 @@ class Store:
         who puts the same bytes again finds out.
         """
         if not create and etag is None:
-            return self._asking(name, lambda: self._put(name, data, "overwrite"))
+            return self._putting(name, lambda: self._put(name, data, "overwrite"))
         mode = "create" if create else {"e_tag": etag}
+        asking = self._putting if create else self._asking
         give_up = time.monotonic() + self._patience_s
         pause, most = _PAUSES_S
         while True:
             try:
-                return self._asking(name, lambda: self._put(name, data, mode))
+                return asking(name, lambda: self._put(name, data, mode))
             except (ObjectConflictError, StoreUnreachableError):
                 with contextlib.suppress(StoreUnreachableError):
                     found = self._settled(name, data, etag)
@@ -245,7 +246,8 @@ class Store:
         """Put an object that has the bytes of a file, in the place of any other, in parts where it is large, so many of
         them at once.
         """
-        self._asking(name, lambda: self._put_file(name, path, at_once))
+        path.stat()  # of what is not there no store is asked
+        self._putting(name, lambda: self._put_file(name, path, at_once))
 
     def _put_file(self, name: str, path: Path, at_once: int) -> None:
         size = path.stat().st_size
@@ -357,6 +359,15 @@ class Store:
         with self._counting:
             for name, number in more.items():
                 setattr(self.traffic, name, getattr(self.traffic, name) + number)
+
+    def _putting(self, name: str, put: Callable[[], _T]) -> _T:
+        """The same of a put, which needs no object: where the store misses something, it is the bucket."""
+        try:
+            return self._asking(name, put)
+        except ObjectMissingError:
+            raise StoreError(
+                "the store has no such bucket", path=self.address, hint="make it, or check the address"
+            ) from None
 
     def _asking(self, name: str, ask: Callable[[], _T]) -> _T:
         """Ask the store something, and tell its errors in our words."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import pickle
 import random
+import shutil
 
 import pytest
 
 import aggregator
-from aggregator import CatalogNotFoundError, InvalidRequestError, ReadOnlyError, TopicNotFoundError
+from aggregator import CatalogNotFoundError, InvalidRequestError, ReadOnlyError, SegmentMissingError, TopicNotFoundError
 
 NAMES = ("east", "north", "west")
 
@@ -165,6 +166,32 @@ def test_what_changes_is_seen(tmp_path):
                 many.topic("t")
             b.create_topic("u").append([{"space": "x", "timestamp": 1}])
             assert many.topic("u").spaces() == {"x": 1}
+
+
+def test_a_catalog_of_a_fleet_that_is_deleted(tmp_path):
+    """Its objects were taken away: who has it open is told when it reads them, who opens anew has the others."""
+    stores, chance = tmp_path / "stores", random.Random(1)
+    for name in NAMES:
+        with aggregator.open(tmp_path / name, store=(stores / name).as_uri(), ship_interval="20ms") as catalog:
+            events = [
+                {"space": f"{name}-{row}", "timestamp": row, "data": chance.randbytes(40_000)} for row in range(10)
+            ]
+            catalog.create_topic("t").append(events)
+            catalog.seal()
+            catalog.topic("t").append(events[:1])
+    pattern = f"{stores.as_uri()}/*"
+    with aggregator.open_many(pattern) as many:
+        topic = many.topic("t")
+        assert topic.scan().count() == 33
+        shutil.rmtree(stores / "north")
+        with aggregator.open_many(pattern) as others:
+            assert len(list(others.topic("t").scan())) == 22
+        with pytest.raises(SegmentMissingError, match=r"north.*the object of a segment is missing"):
+            list(topic.scan(space="north-3"))
+        assert len(list(topic.scan(space="west-0"))) == 2
+    shutil.rmtree(stores)
+    with pytest.raises(CatalogNotFoundError):
+        aggregator.open_many(pattern)
 
 
 def test_what_is_refused(tmp_path):

@@ -267,3 +267,17 @@ def test_traffic_is_counted(store: Store):
     traffic = store.traffic
     assert (traffic.puts, traffic.gets, traffic.lists, traffic.deletes) == (1, 1, 1, 1)
     assert (traffic.bytes_up, traffic.bytes_down) == (5, 5)
+
+
+def test_a_bucket_that_is_not_there(s3: S3Endpoint, tmp_path: Path):
+    """Whatever is put, it is the bucket that is missing, and the error says so."""
+    store = Store("s3://never-made/x", settings={"endpoint": s3.url}, patience_s=1)
+    path = tmp_path / "a"
+    path.write_bytes(b"1")
+    for put in (
+        lambda: store.put("a", b"1"),
+        lambda: store.put("a", b"1", create=True),
+        lambda: store.put_file("a", path),
+    ):
+        with pytest.raises(StoreError, match="s3://never-made/x: the store has no such bucket; make it"):
+            put()
