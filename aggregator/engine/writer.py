@@ -34,7 +34,7 @@ from aggregator.storage.files.modes import change_modes
 from aggregator.storage.files.pins import Pin, Pins
 from aggregator.storage.files.staging import sweep
 from aggregator.storage.files.staging import undo as undo_adding
-from aggregator.storage.files.store_note import refuse_followers
+from aggregator.storage.files.store_note import read_note, refuse_followers
 from aggregator.storage.log.file import Marks
 from aggregator.storage.log.log import Log
 from aggregator.storage.log.recovery import Recovered
@@ -188,8 +188,12 @@ class WriterEngine:
 
     def _begin(self, undoing: ExitStack) -> None:
         """Make what the catalog consists of, each of what stands before it."""
-        self._settle_store()
-        self.shipper = self._attach()
+        before = self._settle_store()
+        try:
+            self.shipper = self._attach()
+        except EsdbError:
+            self._forget_new_store(before)
+            raise
         recovered, unsealed_bytes = self._recover()
         self._open_files(undoing, recovered)
         self._make_storage(unsealed_bytes)
@@ -243,14 +247,14 @@ class WriterEngine:
             shipper.note_change(facts=True)
             shipper.publish_facts(lease_s)
 
-    def _settle_store(self) -> None:
-        """Keep where the catalog's store is. Raises InvalidRequestError where segments lie in another one."""
+    def _settle_store(self) -> StoreSettings | None:
+        """Keep where the store is; gives where it was. Raises InvalidRequestError where segments lie elsewhere."""
         rows = StoredRows(self.manifest)
         before = rows.settings()
         self.store = self._choose_store(before)
         self.objects = Objects(lambda: self.store, self.layout.cache, read_only=False)
         if self.store is None or self.store == before:
-            return
+            return before
         self.objects.store  # noqa: B018  if that can be one
         if before is not None and before.address != self.store.address and self.objects.lacking(rows.all()):
             raise InvalidRequestError(
@@ -259,6 +263,13 @@ class WriterEngine:
                 hint="copy the objects there first, with the store's own tools",
             )
         rows.set_settings(self.store)
+        return before
+
+    def _forget_new_store(self, before: StoreSettings | None) -> None:
+        """Keep where the store was, if the one that was given could not be taken, and nothing was begun there."""
+        note, given = read_note(self.layout), None if self.store is None else self.store.address
+        if given != (None if before is None else before.address) and (note is None or note.address != given):
+            StoredRows(self.manifest).set_settings(before)
 
     def _recover(self) -> tuple[Recovered, int]:
         """The state, from the manifest and the log, checked: what the log holds, and bytes of unsealed events."""

@@ -26,9 +26,9 @@ class StoredRows:
         kept = self._manifest.get(STORE)
         return None if not kept else StoreSettings.from_json(json.loads(kept))
 
-    def set_settings(self, settings: StoreSettings) -> None:
-        """Keep where it is."""
-        self._manifest.put(STORE, json.dumps(settings.to_json()))
+    def set_settings(self, settings: StoreSettings | None) -> None:
+        """Keep where it is; None: nowhere."""
+        self._manifest.put(STORE, "" if settings is None else json.dumps(settings.to_json()))
 
     def all(self) -> list[StoredSegment]:
         """Every one, in the order of their numbers."""

@@ -273,6 +273,22 @@ def test_one_prefix_one_catalog(tmp_path: Path, address: str):
         aggregator.open(tmp_path / "c", store=address)
 
 
+def test_a_store_that_cannot_be_taken_changes_nothing(tmp_path: Path, address: str):
+    """The prefix is another catalog's: the one that was to have it goes on without a store, or with its own."""
+    aggregator.open(tmp_path / "a", store=address, **SOON).close()
+    with aggregator.open(tmp_path / "b") as catalog:
+        catalog.create_topic("t").append(events(0))
+    own = f"{address}-of-b"
+    for store in (None, own):
+        aggregator.open(tmp_path / "b", store=store).close()
+        with pytest.raises(InvalidRequestError, match="another catalog"):
+            aggregator.open(tmp_path / "b", store=address)
+        with aggregator.open(tmp_path / "b") as catalog:
+            assert (catalog._backend.store and catalog._backend.store.address) == store
+            assert numbers(catalog) == list(range(10))
+    assert seen_anywhere(own) == list(range(10))
+
+
 def test_the_store_is_kept(tmp_path: Path, address: str):
     """Reopening asks for it no more."""
     aggregator.open(tmp_path / "a", store=address, **SOON).close()
