@@ -159,9 +159,7 @@ def merge(
                 yield from _in_order([taken for source in active for taken in take(source, horizon)], by, reverse)
 
 
-def merge_few(
-    sources: Iterable[Source], *, by: str, reverse: bool, most_bytes: int
-) -> list[pa.RecordBatch] | None:
+def merge_few(sources: Iterable[Source], *, by: str, reverse: bool, most_bytes: int) -> list[pa.RecordBatch] | None:
     """What `merge` gives of sources whose batches may come in any order.
 
     None, and no more is read, where their rows take more than so many bytes. Raises what `Allowance.check` does.

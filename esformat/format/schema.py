@@ -20,6 +20,8 @@ DATA_COLUMN = "data"
 MAX_NESTING = 32
 MAX_FIXED_SIZE = 1 << 24  # bytes of a fixed-size binary, elements of a fixed-size list
 
+MOST_SELECTED = 16  # choices of columns of which a schema remembers what Arrow calls them
+
 Json = dict[str, Any]
 
 _SIMPLE: dict[str, pa.DataType] = {
@@ -74,7 +76,18 @@ class EventSchema:
         """The schema of some columns; None for all."""
         if columns is None or columns == self.names:
             return self.arrow
-        return pa.schema([self.arrow.field(name) for name in columns])
+        names = tuple(columns)
+        found = self._selected.get(names)
+        if found is None:
+            found = pa.schema([self.arrow.field(name) for name in names])
+            if len(self._selected) < MOST_SELECTED:
+                self._selected[names] = found
+        return found
+
+    @cached_property
+    def _selected(self) -> dict[tuple[str, ...], pa.Schema]:
+        """The schemas of columns that were asked for."""
+        return {}
 
     @cached_property
     def indexes(self) -> tuple[str, ...]:
