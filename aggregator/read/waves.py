@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from aggregator.base.allowance import unpaused
 from aggregator.base.merge import Source, merge, merge_few
 from aggregator.base.window_budget import WindowBudget
 from aggregator.model import SegmentInfo
@@ -116,9 +115,8 @@ class Waves:
         """The rows between two times, which are about so many."""
         if rows <= SMALL_ROWS:
             with self.windows.window() as window:
-                with unpaused(), self.windows.making():
-                    sources = self.sources(start, end, True)
-                    few = merge_few(sources, by="timestamp", reverse=self.reverse, most_bytes=window.bytes)
+                sources = self.sources(start, end, True)
+                few = merge_few(sources, by="timestamp", reverse=self.reverse, most_bytes=window.bytes)
                 if few is not None:
                     window.keep(sum(batch.nbytes for batch in few))
                     yield from few
