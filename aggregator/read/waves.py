@@ -22,7 +22,7 @@ WAVE_BYTES = 64 << 20
 """About so much of the events of one wave is held, as far as the one before tells."""
 FIRST_ROWS = 1 << 14
 """The first wave of an answer without a limit has about so many, however large they are."""
-SMALL_ROWS = 1 << 12
+SMALL_ROWS = 1 << 14
 """A wave that is meant to have no more is put into order at once, and not segment by segment first."""
 FEW_ROWS = 16
 """No wave is meant to have fewer."""
