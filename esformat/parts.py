@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from esformat.base.launch import hide_pandas, launch
     from esformat.base.notebook import html_facts, html_time
     from esformat.base.quantity import parse_duration, parse_size
+    from esformat.cache import Cache
     from esformat.core.commits import LOOKING_AGAIN, MARKED, SYNCING, Commits, sync_file
     from esformat.core.messages import MessageWriter
     from esformat.event import to_bound, to_microseconds
@@ -50,6 +51,7 @@ else:
         {
             "esformat.read.anatomy": "anatomy",
             "esformat.write.allocators": "release_unused",
+            "esformat.cache": "Cache",
             "esformat.core.commits": "LOOKING_AGAIN MARKED SYNCING Commits sync_file",
             "esformat.core.messages": "MessageWriter",
             "esformat.event": "to_bound to_microseconds",
@@ -95,6 +97,7 @@ __all__ = [
     "UNIX_UNITS",
     "Answer",
     "Bounds",
+    "Cache",
     "Commits",
     "EventDataset",
     "EventRows",

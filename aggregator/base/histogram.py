@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from aggregator.errors import InvalidRequestError
 
+I64 = npt.NDArray[np.int64]
 MIN_BUCKETS, MAX_BUCKETS = 2, 2_000
 _S, _M, _H, _D = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
 _WIDTHS = (
@@ -82,12 +83,17 @@ class TimeCounter:
         self._counts[low // self.width - self._first] += count
         self._saw(low, high)
 
-    def add_times(self, times: npt.NDArray[np.int64]) -> None:
+    def add_counts(self, low: int, high: int, counts: I64) -> None:
+        """Take in all times between two, which are the least and the greatest, as `counts_between` counts them."""
+        at = low // self.width - self._first
+        self._counts[at : at + len(counts)] += counts
+        self._saw(low, high)
+
+    def add_times(self, times: I64) -> None:
         """Take in each of them."""
         if len(times):
-            places = times // self.width - self._first
-            self._counts += np.bincount(places, minlength=len(self._counts))
-            self._saw(int(times.min()), int(times.max()))
+            low, high = int(times.min()), int(times.max())
+            self.add_counts(low, high, counts_between(low, high, self.width, [times]))
 
     def _saw(self, low: int, high: int) -> None:
         self.low = low if self.low is None else min(self.low, low)
@@ -104,6 +110,18 @@ class TimeCounter:
         """What was counted, of the whole time that was asked for."""
         counts = self._counts.tolist() if self.low is not None else []
         return Histogram(self._first * self.width, self.width, tuple(counts))
+
+
+def counts_between(low: int, high: int, width: int, times: Iterable[I64]) -> I64:
+    """How many of some times lie in each span of so many µs, from the one of `low` to that of `high`.
+
+    Raises ValueError where one is not between these.
+    """
+    first = low // width
+    counts = np.zeros(high // width - first + 1, np.int64)
+    for some in times:
+        counts += np.bincount(some // width - first, minlength=len(counts))
+    return counts
 
 
 def counted(

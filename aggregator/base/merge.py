@@ -68,11 +68,7 @@ class _Open:
             self.size_bytes = self.batch.nbytes
             keys = numbers(self.batch, self._by)
             self.keys = ~keys if self._reverse else keys  # ~k is -1 - k: turns the order round and never overflows
-            if self._partition is not None:
-                self.partitions = self._partition
-            else:
-                self.partitions = numbers(self.batch, PLACE)
-                self.batch = self.batch.select(self.batch.schema.names[:-1])
+            self.batch, self.partitions = _placed(self.batch, self._partition)
 
     @property
     def horizon(self) -> int:
@@ -107,6 +103,13 @@ class _Open:
             if not len(self.keys):
                 self.advance()
         return taken
+
+
+def _placed(batch: pa.RecordBatch, partition: int | None) -> Taken:
+    """A source's batch without PLACE, and what that or the source says of partitions."""
+    if partition is not None:
+        return batch, partition
+    return batch.select(batch.schema.names[:-1]), numbers(batch, PLACE)
 
 
 def numbers(batch: pa.RecordBatch | pa.Table, column: str) -> I64:
@@ -156,6 +159,27 @@ def merge(
                 yield from _in_order([taken for source in active for taken in take(source, horizon)], by, reverse)
 
 
+def merge_few(sources: Iterable[Source], *, by: str, reverse: bool, most_bytes: int) -> list[pa.RecordBatch] | None:
+    """What `merge` gives of sources whose batches may come in any order.
+
+    None, and no more is read, where their rows take more than so many bytes. Raises what `Allowance.check` does.
+    """
+    parts: list[Taken] = []
+    size = 0
+    with Holding() as held:
+        for source in sources:
+            check()
+            for batch in source.batches():
+                if not len(batch):
+                    continue
+                parts.append(_placed(batch, source.partition))
+                size += batch.get_total_buffer_size()
+                held.set(2 * size)  # and once more in order
+                if size > most_bytes:
+                    return None
+        return list(_in_order(parts, by, reverse)) if parts else []
+
+
 def _in_order(parts: list[Taken], by: str, reverse: bool) -> Iterator[pa.RecordBatch]:
     """The rows of all parts in order, in pieces of bounded size."""
     if by == RECORD_INDEX and len(parts) == 1:  # in order by itself; by time, ties of several partitions may not be
@@ -167,10 +191,10 @@ def _in_order(parts: list[Taken], by: str, reverse: bool) -> Iterator[pa.RecordB
     if not all(isinstance(places, int) and places == parts[0][1] for _, places in parts):
         partitions = np.concatenate([np.broadcast_to(places, len(batch)) for batch, places in parts])
     order = sort_order(keys, partitions, indexes, reverse=reverse)
-    if order is not None:
-        return ordered_pieces(batches, order)
     if len(batches) > 1 and len(keys) <= _FEW_ROWS:
         batches = [pa.concat_batches(batches)]
+    if order is not None:
+        return ordered_pieces(batches, order)
     return chain.from_iterable(map(pieces_of, batches))
 
 

@@ -26,7 +26,7 @@ from aggregator.read.query import Question, check_columns, check_conditions
 from aggregator.read.segment_source import count_segment, segment_batches, segment_part
 from aggregator.read.time_counts import histogram_of
 from aggregator.read.view import View
-from aggregator.read.waves import in_waves
+from aggregator.read.waves import Waves
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.tombstones import hidden_in
@@ -211,13 +211,13 @@ class Scan(Answer):
             yield from merge(sources, by=RECORD_INDEX, reverse=reverse, sparing=sparing)
             return
 
-        def read(start: int | None, end: int | None, wave: bool) -> Iterator[pa.RecordBatch]:
+        def sources_of(start: int | None, end: int | None, unordered: bool) -> Iterator[Source]:
             asked = replace(question, start=start, end=end)
             within = [info for info in segments if asked.overlap(_times(info), _indexes(info))]
-            sources = self._sources(snapshot, target, within, asked)
-            return merge(sources, by="timestamp", reverse=reverse, sparing=sparing and not wave, ahead=wave)
+            return self._sources(snapshot, target, within, asked, unordered=unordered)
 
-        yield from in_waves(segments, (question.start, question.end), question.limit, read, reverse=reverse)
+        waves = Waves(sources_of, self._pool.windows, reverse, sparing)
+        yield from waves.read(segments, (question.start, question.end), question.limit)
 
     def _segments(self, snapshot: Snapshot) -> list[SegmentInfo]:
         """Segments that can hold answers."""
@@ -228,18 +228,25 @@ class Scan(Answer):
         return snapshot.segments.select(question)
 
     def _sources(
-        self, snapshot: Snapshot, target: pa.Schema, segments: list[SegmentInfo], question: Question
+        self,
+        snapshot: Snapshot,
+        target: pa.Schema,
+        segments: list[SegmentInfo],
+        question: Question,
+        *,
+        unordered: bool = False,
     ) -> Iterator[Source]:
-        """segments: those that can hold answers to the question."""
+        """segments: those that can hold answers to the question. unordered: their rows may come in any order."""
         pool = self._pool
         names = dict(snapshot.partitions)
         views = {number: View(question, target, hidden_in(snapshot.tombstones, number)) for number in names}
+        kept = frozenset(target.names) if unordered else None
         begin_ahead(pool, segments, question)
         for info in segments:
             low, high = _indexes(info) if question.by_index else _times(info)
 
             def batches(info: SegmentInfo = info) -> Iterator[pa.RecordBatch]:
-                return segment_batches(pool, info, views[info.partition], names[info.partition])
+                return segment_batches(pool, info, views[info.partition], names[info.partition], unordered=kept)
 
             yield Source(~high if question.reverse else low, info.partition, batches)
         for group in lookup_groups(snapshot, question, together=True):

@@ -147,13 +147,13 @@ def _kept(scan: esformat.Scan, view: View, partition: str, keep: Keep | None) ->
 
         def matches(batch: pa.RecordBatch) -> pa.BooleanArray:
             with allowance.shared():
-                return mask(looked_at.shape(pa.Table.from_batches([batch]), partition))
+                return mask(looked_at.shape(batch, partition))
 
         held = {name: texts for name, texts in keep.held.items() if name in scan.column_names}
         batches = scan.matching(names, matches, held)
     for batch in batches:
         check()
-        yield view.shape(pa.Table.from_batches([batch]), partition)
+        yield view.shape(batch, partition)
 
 
 def _up_to(batches: Iterator[pa.RecordBatch], most_bytes: int, most_rows: int) -> tuple[list[pa.RecordBatch], bool]:

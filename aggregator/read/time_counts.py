@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from aggregator.base.allowance import check
-from aggregator.base.histogram import Histogram, TimeCounter, counted
+from aggregator.base.histogram import I64, Histogram, TimeCounter, counted, counts_between
 from aggregator.base.merge import numbers
 from aggregator.model import SegmentInfo
 from aggregator.read.memtable_source import lookup_groups, unsealed_batches
@@ -45,7 +45,7 @@ def count_times(
     counter: TimeCounter, snapshot: Snapshot, pool: SegmentPool, question: Question, segments: Iterable[SegmentInfo]
 ) -> None:
     """Count the answers to a question. Reads segments that lie in several spans of the counter, and no others where
-    every event of them is an answer.
+    every event of them is an answer; those once, as long as there is room for what they have in each span.
     """
     narrow = question.space is not None or question.grouping is not None or bool(question.conditions)
     target = pa.schema([snapshot.schema_set.union.arrow.field("timestamp")])
@@ -54,8 +54,8 @@ def count_times(
     for info in segments:
         check()
         view = views[info.partition]
-        if not narrow and not view.hidden and _inside(info, question) and counter.whole(*_times(info)):
-            counter.add(*_times(info), info.rows)
+        if not narrow and not view.hidden and _inside(info, question):
+            _count_whole(counter, pool, info)
             continue
         if not view.hidden:
             for times in segment_times(pool, info, question):
@@ -67,6 +67,20 @@ def count_times(
         partition = group.partitions[0]  # of all its lookups
         for batch in unsealed_batches(group, views[partition], names[partition]):
             counter.add_times(numbers(batch, "timestamp"))
+
+
+def _count_whole(counter: TimeCounter, pool: SegmentPool, info: SegmentInfo) -> None:
+    """Count all events of a segment."""
+    low, high = _times(info)
+    if counter.whole(low, high):
+        counter.add(low, high, info.rows)
+        return
+    key = (info.number, info.checksum, counter.width)  # another history of the catalog may give a number again
+    counts: I64 | None = pool.counts.find(key)
+    if counts is None:
+        counts = counts_between(low, high, counter.width, segment_times(pool, info, Question()))
+        pool.counts.keep(key, counts, counts.nbytes)
+    counter.add_counts(low, high, counts)
 
 
 def _times(info: SegmentInfo) -> tuple[int, int]:

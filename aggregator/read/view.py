@@ -42,6 +42,8 @@ class View:
         partition: the name, or that of each row where nothing is hidden.
         """
         table = without_hidden(table, self.hidden)
+        if isinstance(table, pa.RecordBatch) and table.schema == self.target:
+            return table
         present = set(table.schema.names)
         arrays = []
         for column in self.target:

@@ -6,11 +6,14 @@ all span a day lie in a few seconds; and what is held to be put into order is on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from aggregator.base.merge import Source, merge, merge_few
+from aggregator.base.window_budget import WindowBudget
 from aggregator.model import SegmentInfo
 
 CROWD = 16
@@ -19,6 +22,8 @@ WAVE_BYTES = 64 << 20
 """About so much of the events of one wave is held, as far as the one before tells."""
 FIRST_ROWS = 1 << 14
 """The first wave of an answer without a limit has about so many, however large they are."""
+SMALL_ROWS = 1 << 14
+"""A wave that is meant to have no more is put into order at once, and not segment by segment first."""
 FEW_ROWS = 16
 """No wave is meant to have fewer."""
 MARGIN = 1.1
@@ -26,8 +31,8 @@ MARGIN = 1.1
 GROWTH = 64
 """A wave is meant to have so many times the rows of the one before at most."""
 Span = tuple[int | None, int | None]
-Read = Callable[[int | None, int | None, bool], Iterator[pa.RecordBatch]]
-"""Gives what lies between two times in µs, in order, and is told whether that is one wave."""
+Sources = Callable[[int | None, int | None, bool], Iterable[Source]]
+"""What has the rows between two times in µs; it is told whether their order within a source does not matter."""
 
 
 class _Expected:
@@ -57,53 +62,63 @@ class _Expected:
         return int(np.interp(count, self.counts, self.times))
 
 
-def in_waves(
-    segments: Sequence[SegmentInfo],
-    span: Span,
-    limit: int | None,
-    read: Read,
-    *,
-    reverse: bool,
-) -> Iterator[pa.RecordBatch]:
-    """What `read` gives of all times of `span`, start and end in µs: at once, or in waves where segments overlap.
+@dataclass(frozen=True, slots=True)
+class Waves:
+    """How rows are read by time, from sources that come of segments.
 
-    segments: all that have times in the span. limit: about so many rows will be taken. reverse: the newest first.
+    windows: memory that scans share. reverse: the newest first. sparing: as `merge` has it, where there are no waves.
     """
-    expected = _Expected(segments) if len(segments) > CROWD else None
-    if expected is None or expected.crowd <= CROWD:
-        return read(*span, False)
-    return _waves(expected, span, limit, read, reverse=reverse)
 
+    sources: Sources
+    windows: WindowBudget
+    reverse: bool
+    sparing: bool
 
-def _waves(
-    expected: _Expected,
-    span: Span,
-    limit: int | None,
-    read: Read,
-    *,
-    reverse: bool,
-) -> Iterator[pa.RecordBatch]:
-    start, end = span
-    first = 0.0 if start is None else expected.before(start)
-    last = float(expected.counts[-1]) if end is None else expected.before(end)
-    wanted = limit
-    rows = FIRST_ROWS if limit is None else min(FIRST_ROWS, int(limit * MARGIN) + FEW_ROWS)
-    while last - first > rows:
-        edge = expected.time(last - rows if reverse else first + rows)
-        if (start is not None and edge <= start) or (end is not None and edge >= end):
-            rows *= 2  # as many events have one time
-            continue
-        found = size = 0
-        for batch in read(edge, end, True) if reverse else read(start, edge, True):
-            found, size = found + len(batch), size + batch.nbytes
-            yield batch
-        if reverse:
-            end, last = edge, last - rows
-        else:
-            start, first = edge, first + rows
-        fits = max(FEW_ROWS, WAVE_BYTES * rows // max(1, size))
-        wanted = None if wanted is None or found >= wanted else wanted - found  # else somebody takes more than was said
-        if wanted is not None and found:
-            fits = min(fits, int(MARGIN * rows * wanted / found) + FEW_ROWS)
-        rows = min(fits, GROWTH * rows)
-    yield from read(start, end, True)
+    def read(self, segments: Sequence[SegmentInfo], span: Span, limit: int | None) -> Iterator[pa.RecordBatch]:
+        """The rows of all times of `span`, start and end in µs: at once, or in waves where segments overlap.
+
+        segments: all that have times in the span. limit: about so many rows will be taken.
+        """
+        expected = _Expected(segments) if len(segments) > CROWD else None
+        if expected is None or expected.crowd <= CROWD:
+            return merge(self.sources(*span, False), by="timestamp", reverse=self.reverse, sparing=self.sparing)
+        return self._waves(expected, span, limit)
+
+    def _waves(self, expected: _Expected, span: Span, limit: int | None) -> Iterator[pa.RecordBatch]:
+        start, end = span
+        reverse = self.reverse
+        first = 0.0 if start is None else expected.before(start)
+        last = float(expected.counts[-1]) if end is None else expected.before(end)
+        wanted = limit
+        rows = FIRST_ROWS if limit is None else min(FIRST_ROWS, int(limit * MARGIN) + FEW_ROWS)
+        while last - first > rows:
+            edge = expected.time(last - rows if reverse else first + rows)
+            if (start is not None and edge <= start) or (end is not None and edge >= end):
+                rows *= 2  # as many events have one time
+                continue
+            found = size = 0
+            for batch in self._wave(edge, end, rows) if reverse else self._wave(start, edge, rows):
+                found, size = found + len(batch), size + batch.nbytes
+                yield batch
+            if reverse:
+                end, last = edge, last - rows
+            else:
+                start, first = edge, first + rows
+            fits = max(FEW_ROWS, WAVE_BYTES * rows // max(1, size))
+            wanted = None if wanted is None or found >= wanted else wanted - found  # else somebody takes more than said
+            if wanted is not None and found:
+                fits = min(fits, int(MARGIN * rows * wanted / found) + FEW_ROWS)
+            rows = min(fits, GROWTH * rows)
+        yield from self._wave(start, end, last - first)
+
+    def _wave(self, start: int | None, end: int | None, rows: float) -> Iterator[pa.RecordBatch]:
+        """The rows between two times, which are about so many."""
+        if rows <= SMALL_ROWS:
+            with self.windows.window() as window:
+                sources = self.sources(start, end, True)
+                few = merge_few(sources, by="timestamp", reverse=self.reverse, most_bytes=window.bytes)
+                if few is not None:
+                    window.keep(sum(batch.nbytes for batch in few))
+                    yield from few
+                    return
+        yield from merge(self.sources(start, end, False), by="timestamp", reverse=self.reverse, ahead=True)

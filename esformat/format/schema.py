@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +19,9 @@ TIMESTAMP_TYPE = pa.timestamp("us", "UTC")
 DATA_COLUMN = "data"
 MAX_NESTING = 32
 MAX_FIXED_SIZE = 1 << 24  # bytes of a fixed-size binary, elements of a fixed-size list
+
+MOST_SELECTED = 16  # choices of columns of which a schema remembers what Arrow calls them
+MOST_SAME = 64  # stored schemas that are remembered, and columns of each
 
 Json = dict[str, Any]
 
@@ -74,7 +77,18 @@ class EventSchema:
         """The schema of some columns; None for all."""
         if columns is None or columns == self.names:
             return self.arrow
-        return pa.schema([self.arrow.field(name) for name in columns])
+        names = tuple(columns)
+        found = self._selected.get(names)
+        if found is None:
+            found = pa.schema([self.arrow.field(name) for name in names])
+            if len(self._selected) < MOST_SELECTED:
+                self._selected[names] = found
+        return found
+
+    @cached_property
+    def _selected(self) -> dict[tuple[str, ...], pa.Schema]:
+        """The schemas of columns that were asked for."""
+        return {}
 
     @cached_property
     def indexes(self) -> tuple[str, ...]:
@@ -128,7 +142,11 @@ class EventSchema:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptSegmentError(f"the stored schema breaks the format: {error!r}") from None
-        return cls(fields, keys)
+        return _same(fields, keys) if len(fields) <= MOST_SAME else cls(fields, keys)
+
+
+_same = lru_cache(MOST_SAME)(EventSchema)
+"""Many segments have one schema: what was worked out of it for one serves all."""
 
 
 def type_to_json(kind: pa.DataType, depth: int = 0) -> Any:

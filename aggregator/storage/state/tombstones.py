@@ -37,13 +37,13 @@ def erased_spaces(tombstones: Tombstones) -> set[bytes]:
     return {space for (_, space), cuts in tombstones.items() if any(cut.erases for cut in cuts)}
 
 
-def without_hidden(table: pa.Table, hidden: Hidden) -> pa.Table:
-    """The events of a table with the columns `space`, `timestamp` and `record_index` that are not hidden."""
+def without_hidden(table: pa.Table | pa.RecordBatch, hidden: Hidden) -> pa.Table | pa.RecordBatch:
+    """The events of a table or batch with the columns `space`, `timestamp` and `record_index` that are not hidden."""
     mask = hidden_rows(table, hidden)
     return table if mask is None else table.filter(pa.array(~mask))
 
 
-def hidden_rows(table: pa.Table, hidden: Hidden) -> Bools | None:
+def hidden_rows(table: pa.Table | pa.RecordBatch, hidden: Hidden) -> Bools | None:
     """Which events of such a table are hidden; None where no row is of a space that has hidden ones."""
     if not hidden or not len(table):
         return None

@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 
 import esformat
 from aggregator.base.allowance import check
-from aggregator.base.merge import Source, merge, numbers, sort_order
+from aggregator.base.merge import Source, numbers, sort_order
 from aggregator.lql import Columns, Filter, TimeSpan
 from aggregator.model import PARTITION, RECORD_INDEX, SchemaInfo, SegmentInfo
 from aggregator.read.memtable_source import Group, lookup_groups, unsealed_batches
 from aggregator.read.query import Question
 from aggregator.read.segment_source import FIRST_WINDOW_ROWS, segment_batches, segment_blocks
 from aggregator.read.view import View
-from aggregator.read.waves import in_waves
+from aggregator.read.waves import Waves
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.memtable.piece import Piece, SchemaPlaces
 from aggregator.storage.segments.pool import SegmentPool
@@ -129,12 +129,16 @@ def read_round(
     asked = Question(start=span.start_us, end=span.end_us)
     segments = [info for part in material.parts for info in part.snapshot.segments.select(asked)]
 
-    def read(start: int | None, end: int | None, wave: bool) -> Iterator[pa.RecordBatch]:
-        sources = round_sources(material, around, where, TimeSpan(start, end), names, pool, reverse, looked_at)
-        merged = merge(sources, by="timestamp", reverse=reverse, sparing=sparing and not wave, ahead=wave)
-        return _with_tags(merged, material.parts) if "space" in names else merged
+    kept = frozenset(_target(material, where, names).names)
 
-    return in_waves(segments, (span.start_us, span.end_us), limit, read, reverse=reverse)
+    def sources_of(start: int | None, end: int | None, unordered: bool) -> list[Source]:
+        within = TimeSpan(start, end)
+        enough = kept if unordered else None
+        return round_sources(material, around, where, within, names, pool, reverse, looked_at, enough)
+
+    waves = Waves(sources_of, pool.windows, reverse, sparing)
+    merged = waves.read(segments, (span.start_us, span.end_us), limit)
+    return _with_tags(merged, material.parts) if "space" in names else merged
 
 
 def round_sources(
@@ -146,13 +150,14 @@ def round_sources(
     pool: SegmentPool,
     reverse: bool = False,
     limit: int | None = None,
+    unordered: frozenset[str] | None = None,
 ) -> list[Source]:
-    """What a round is merged of. Nothing is read yet."""
+    """What a round is merged of. Nothing is read yet. unordered: as `segment_batches` has it."""
     target, span = _target(material, where, names), _narrowed(span, around)
     return [
         source
         for part in material.parts
-        for source in _sources(part, around, where, span, target, pool, material.tally, reverse, limit)
+        for source in _sources(part, around, where, span, target, pool, material.tally, reverse, limit, unordered)
     ]
 
 

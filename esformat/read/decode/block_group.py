@@ -6,9 +6,10 @@ Rows are counted from the group's first; `places` are ascending rows, None for a
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ from esformat.read.decode.block_events import NO_COLUMNS, block_columns
 from esformat.read.decode.event_rows import EventRows, Keys, batch_columns
 
 Mask = npt.NDArray[np.bool_]
+FEW_KEYS = 16
+"""Rows whose keys are looked up one by one: all of a leaf's as an array would be more work."""
 
 
 class BlockGroup:
@@ -142,6 +145,8 @@ class BlockGroup:
 
     def part(self, places: I64) -> tuple[BlockGroup, I64]:
         """The blocks that hold some rows, as a group of their own, and where those rows are in it."""
+        if len(self.blocks) == 1:
+            return self, places
         ends = np.searchsorted(places, self._starts + self._counts)  # of each block's share of the rows
         shares = np.diff(ends, prepend=0)
         numbers = shares.nonzero()[0].tolist()
@@ -227,6 +232,8 @@ class BlockGroup:
             return Values(self._run_keys(name)).taken(run_of, self.texts)
         if name == "grouping" and not self._has_groupings():
             return repeated_key(b"", kind, len(run_of))
+        if len(run_of) <= FEW_KEYS and self.texts is TextForm.PLAIN:
+            return pa.array(self._few_keys(name, run_of), kind)
         keys = self._run_keys(name)
         if self.texts is TextForm.DICTIONARIES and name == "space" and len(run_of):
             first, last = int(run_of[0]), int(run_of[-1]) + 1
@@ -237,10 +244,23 @@ class BlockGroup:
             return repeated_key(key if isinstance(key, bytes) else key.encode(), kind, len(run_of))
         return Values(keys).take(run_of)
 
+    def _few_keys(self, name: str, run_of: I64) -> list[Any]:
+        """The keys of some runs, looked up one by one, as callers see them."""
+        of_leaves = self._keys_of_leaves(name)
+        ends = list(accumulate(map(len, of_leaves)))
+        found = []
+        for run in run_of.tolist():
+            number = bisect_right(ends, run)
+            keys = of_leaves[number]
+            found.append(self._reader.shown(keys[run - ends[number] + len(keys)]))
+        return found
+
+    def _keys_of_leaves(self, name: str) -> list[Any]:
+        return [leaf.spaces if name == "space" else leaf.groupings for leaf in self._leaves()]
+
     def _run_keys(self, name: str) -> pa.Array:
         """The keys of all runs of the group's leaves."""
-        of_leaves = [leaf.spaces if name == "space" else leaf.groupings for leaf in self._leaves()]
-        keys = pa.concat_arrays(list(map(keys_array, of_leaves)))
+        keys = pa.concat_arrays(list(map(keys_array, self._keys_of_leaves(name))))
         try:
             return keys.cast(self._reader.schema.key_type)
         except pa.ArrowInvalid as error:
@@ -250,6 +270,8 @@ class BlockGroup:
         """The keys of rows as Python objects: one for each run, or for each row where those are fewer."""
         if name == "grouping" and not self._has_groupings():
             return Keys([b"" if self._reader.schema.binary_keys else ""], run_of)
+        if len(run_of) <= FEW_KEYS:
+            return Keys(self._few_keys(name, run_of), np.arange(len(run_of)))
         keys = self._run_keys(name)
         first, last = (int(run_of[0]), int(run_of[-1]) + 1) if len(run_of) else (0, 0)  # they ascend
         if last - first > len(run_of):

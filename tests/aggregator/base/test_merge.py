@@ -8,7 +8,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.base.merge import Source, merge
+from aggregator.base.merge import PLACE, Source, merge, merge_few
 
 
 def batch(rows):
@@ -36,6 +36,43 @@ def test_any_sources(drawn, reverse, how):
     merged = merge(sources, by="timestamp", reverse=reverse, **how)
     found = [tuple(row.values()) for one in merged for row in one.to_pylist()]
     assert found == [(time, index) for time, _, index in sorted(expected, reverse=reverse)]
+
+
+@examples(150)
+@given(st.lists(st.lists(st.lists(st.integers(0, 6), max_size=4), max_size=4), max_size=4), st.booleans())
+def test_few_in_any_order(drawn, reverse):
+    """The same of sources whose rows come in any order, also where a column tells of each row the partition."""
+    rows = [(time, number % 2, index) for number, batches in enumerate(drawn) for batch in batches
+            for index, time in enumerate(batch, 100 * number)]  # fmt: skip
+    sources = []
+    for number, batches in enumerate(drawn):
+        parts = [batch([*enumerated(times, 100 * number)]) for times in batches if times]
+        if number < 2:
+            sources.append(Source(0, number, lambda parts=parts: iter(parts)))
+        else:
+            placed = [one.append_column(PLACE, pa.array([number % 2] * len(one), pa.int64())) for one in parts]
+            sources.append(Source(0, None, lambda parts=placed: iter(parts)))
+    few = merge_few(sources, by="timestamp", reverse=reverse, most_bytes=1 << 30)
+    found = [tuple(row.values()) for one in few for row in one.to_pylist()]
+    assert found == [(time, index) for time, _, index in sorted(rows, reverse=reverse)]
+
+
+def enumerated(times, first):
+    return [(time, index) for index, time in enumerate(times, first)]
+
+
+def test_too_much_for_few():
+    """Where they take more bytes than they may, nothing is given, and no more is read."""
+    read = []
+
+    def batches(number):
+        read.append(number)
+        yield batch([(n, n) for n in range(100)])
+
+    sources = [Source(0, number, lambda number=number: batches(number)) for number in range(9)]
+    assert merge_few(sources, by="timestamp", reverse=False, most_bytes=4000) is None
+    assert read == [0, 1, 2]
+    assert sum(map(len, merge_few(sources, by="timestamp", reverse=False, most_bytes=1 << 20))) == 900
 
 
 @pytest.mark.parametrize(("sparing", "expected"), [(True, 1), (False, 2)])

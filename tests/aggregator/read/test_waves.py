@@ -74,6 +74,29 @@ def test_newest_of_few_segments(tmp_path):
         assert len(found._pool._open) < 30
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_small_waves_that_are_large(catalog, monkeypatch, reverse):
+    """A wave with more bytes than the scan's window is read again segment by segment, and the answer is the same."""
+    topic = catalog.topic("clicks")
+    whole = topic.scan(reverse=reverse).to_table()
+    chosen = catalog.query("SELECT FROM topic = clicks").to_table()
+    small, large = [], []
+    real = waves.merge_few
+
+    def few(*sources, most_bytes, **how):
+        found = real(*sources, most_bytes=3000, **how)
+        (large if found is None else small).append(found)
+        return found
+
+    monkeypatch.setattr(waves, "FIRST_ROWS", 20)
+    monkeypatch.setattr(waves, "GROWTH", 1.3)
+    monkeypatch.setattr(waves, "merge_few", few)
+    assert topic.scan(reverse=reverse).to_table() == whole
+    assert catalog.query("SELECT FROM topic = clicks").to_table() == chosen
+    assert small
+    assert large
+
+
 def test_memory(catalog, monkeypatch):
     """What overlaps is not held all at once."""
     monkeypatch.setattr(waves, "WAVE_BYTES", 64 << 10)
