@@ -26,7 +26,7 @@ from xml.sax.saxutils import unescape
 
 import boto3
 from botocore.config import Config
-from moto.server import DomainDispatcherApplication, create_backend_app
+from moto.server import create_backend_app
 from werkzeug.serving import make_server
 
 KEY, SECRET, REGION = "testing", "testing", "us-east-1"
@@ -55,7 +55,8 @@ class S3Endpoint:
 
     def __init__(self) -> None:
         behind = os.environ.get("AGGREGATOR_S3")
-        self._app = DomainDispatcherApplication(create_backend_app) if behind is None else _passing_on(behind)
+        # S3 alone: to find the service of a request, moto's own server looks through all two hundred of them
+        self._app = create_backend_app("s3") if behind is None else _passing_on(behind)
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
         self._thread = Thread(target=self._server.serve_forever, daemon=True)
         self._lock = Lock()

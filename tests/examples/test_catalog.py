@@ -21,13 +21,14 @@ from examples.demo.__main__ import run
 ROOT = Path(__file__).parents[2]
 
 
+@effort.long
 def test_demo(capsys, tmp_path, monkeypatch):
     """It finds everything acknowledged, appends the rest once, and leaves no trace of what it erased."""
     pytest.importorskip("rich")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("COLUMNS", "200")
     if not effort.ALL:
-        monkeypatch.setattr(crash, "HISTORIES", 20)
+        monkeypatch.setattr(crash, "HISTORIES", 8)
     output = tmp_path / "out"
     output.mkdir()
     for name, rows in (("small", 1_500), ("large", 6_000)):
@@ -56,6 +57,7 @@ serve_page(Path(sys.argv[1]), COMMAND, lambda url: print(url, flush=True))
 """
 
 
+@effort.long
 def test_the_page_at_the_end(tmp_path):
     """It tells an address that browsers can open, and ends with Ctrl-C."""
     with aggregator.open(tmp_path / "data") as catalog:

@@ -32,6 +32,7 @@ def contestants(events, tmp_path):
         contestant.close()
 
 
+@long
 def test_every_contestant_gives_the_same(events, contestants):
     """The works are timed for all three, after their answers were found equal."""
     figures = contest.measure_reading(contestants, events, ("type", "refund"))
@@ -51,7 +52,7 @@ def test_histories_over_row_groups(events, contestants):
     assert contestants[DUCKDB].history("aaa") == []
 
 
-@pytest.mark.parametrize("peer", [PARQUET, DUCKDB])
+@pytest.mark.parametrize("peer", share_of([PARQUET, DUCKDB], 2))
 @pytest.mark.parametrize("change", share_of(["one event less", "another payload"], 2))
 def test_a_wrong_answer_ends_the_contest(events, tmp_path, contestants, peer, change):
     """Whoever leaves out an event, or gives another payload, makes the figures void."""

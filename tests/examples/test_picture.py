@@ -31,7 +31,7 @@ def time_line(spaces, values, count=50):
             (["$\\frac{$", "_under_", "日本"], ["\\frac", ""]),
             (["two"], ["_a", "_b"]),
         ],
-        2,
+        4,
     ),
 )
 def test_picture_is_drawn(tmp_path, spaces, values):

@@ -74,6 +74,7 @@ def test_second_run_replaces_the_first(tmp_path, console):
     assert {path.name for path in tmp_path.iterdir()} == {PICTURE, "one.esdb"}
 
 
+@long
 def test_own_file(tmp_path, console):
     """A user's own file gets the same tour; its figures are taken on its own events."""
     lines = ["who,when,what,price"] + [

@@ -7,6 +7,7 @@ import urllib.request
 
 import pyarrow as pa
 import pytest
+from effort import long
 
 import aggregator
 import esformat
@@ -45,6 +46,7 @@ def test_json_lines_without_values(tmp_path, value):
         assert topic.traces("a").gone
 
 
+@long
 def test_more_columns_than_a_segment_has(tmp_path):
     """Batches whose columns are too many together are sealed apart."""
     names = [f"c{number}" for number in range(4200)]
@@ -60,7 +62,7 @@ def test_more_columns_than_a_segment_has(tmp_path):
         ]  # fmt: skip
 
 
-@pytest.mark.parametrize("columns", [4093, 4092])
+@pytest.mark.parametrize("columns", [4093, pytest.param(4092, marks=long)])
 def test_the_record_index_is_a_column_too(tmp_path, columns):
     """A batch with the most columns that a segment has leaves no room for it, and is refused."""
     table = pa.table({"space": ["a"], "timestamp": [1]} | {f"c{number}": [number] for number in range(columns)})

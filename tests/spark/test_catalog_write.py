@@ -69,6 +69,7 @@ def test_write_makes_what_is_missing(spark, table, tmp_path):
         assert topic.scan_index("type", "cart").count() == 2 * carts
 
 
+@long
 def test_same_batch_twice(spark, table, tmp_path):
     """A write under a key that is known adds nothing."""
     aggregator.spark.register(spark)
@@ -290,6 +291,7 @@ def test_load_stopped_and_run_again(spark, table, files, tmp_path, monkeypatch):
     assert len(payloads(root)) == 600
 
 
+@long
 def test_load_into_a_topic_of_other_types(spark, tmp_path):
     """A column of another, kindred type goes into a topic as an append would, types widened if need be."""
     root, time = tmp_path / "data", pa.array([1], pa.timestamp("us", "UTC"))

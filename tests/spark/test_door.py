@@ -250,6 +250,7 @@ def test_counts_read_no_event(spark, both):
         assert esformat.spark.sql(spark, asked).collect() == counted
 
 
+@long
 def test_few_events_start_no_task(spark, both, monkeypatch):
     """What the files say to be few events is read at once; more, in number or in bytes, by Spark's tasks."""
     asked = f"SELECT n, data FROM esdb.`{both}` WHERE type = 'cart'"
@@ -305,6 +306,7 @@ def test_times_of_many_events_read_none(spark, both, monkeypatch):
     assert "Aggregate" in explained(spark, asked.replace("max(timestamp)", "max(n)"))[1]
 
 
+@long
 def test_stand_ins_are_kept(spark, both, monkeypatch):
     """Of sources with the same columns as many as one query names; their names go with each query."""
     made = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from effort import long
 
 import aggregator
 from aggregator.errors import SegmentMissingError
@@ -11,7 +12,7 @@ from tests.spark.test_replaced import fill, reader, rows
 pytestmark = pytest.mark.usefixtures("quiet", "unshipped")
 
 
-@pytest.fixture(params=["s3", "file"])
+@pytest.fixture(params=[pytest.param("s3", marks=long), "file"])
 def catalog(request, tmp_path):
     """A catalog with four segments in a store."""
     if request.param == "s3":

@@ -59,6 +59,7 @@ def test_columns_that_do_not_go_together(spark, tmp_path):
     assert list((tmp_path / "out").rglob("*.esdb")) == []
 
 
+@long
 def test_csv(spark, tmp_path):
     """The header's names decide, quotes are those of RFC 4180, keys and indexes stay text, numbers keep all digits."""
     (tmp_path / "in").mkdir()

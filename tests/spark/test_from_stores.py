@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 from clicks import click_table
+from effort import long
 from shipped_catalogs import SOON
 
 import aggregator
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.background
 COLUMNS = "space,timestamp,type,data,record_index,partition"
 
 
-@pytest.fixture(params=["s3", "file"])
+@pytest.fixture(params=[pytest.param("s3", marks=long), "file"])
 def address(request, tmp_path):
     """Of a store, whose prefix is not plain."""
     if request.param == "s3":

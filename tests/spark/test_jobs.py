@@ -202,6 +202,7 @@ def test_compact(spark, lake, expected):
     assert (again.files, again.made, again.skipped) == (0, 0, 1)
 
 
+@long
 def test_reindex_erase_verify(spark, lake, expected):
     """Other indexes, fewer spaces, a damaged file that verify finds; what is done already is skipped."""
     done = jobs.reindex(spark, [str(lake)], ["country"])

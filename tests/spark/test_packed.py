@@ -179,7 +179,7 @@ def shape(frame):
     return [(each.name, each.dataType, each.nullable) for each in frame.schema]
 
 
-@pytest.mark.parametrize("asked", share_of(COUNTED, 6))
+@pytest.mark.parametrize("asked", share_of(COUNTED, 12))
 def test_counted(spark, folder, asked, monkeypatch):
     """Where events are only counted by their keys, Spark makes no rows of them; the answer is the same."""
     monkeypatch.setattr(door, "FEW_EVENTS", 0)

@@ -7,7 +7,7 @@ import pickle
 import pyarrow as pa
 import pytest
 from clicks import click_table
-from effort import ALL
+from effort import ALL, long
 from small_pieces import Pieces, cut_small
 
 import aggregator
@@ -79,6 +79,7 @@ def test_merged_while_it_is_read(catalog, where, space):
     assert len(expected) == 1600 if not where else 0 < len(expected) <= 1600
 
 
+@long
 def test_erased_before_and_after(catalog):
     """What was hidden when the read was planned stays so; a merge that leaves it out changes no other row."""
     topic = fill(catalog)

@@ -60,6 +60,7 @@ def test_demo(spark, tmp_path):
     assert answers["loaded"].ok
 
 
+@long
 def test_sessions_of_real_reviews(spark, reviews):
     """Real reviews round trip exactly; sessions and judges are what plain Python finds."""
     path, rows = reviews

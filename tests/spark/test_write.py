@@ -67,6 +67,7 @@ def test_helper_clusters(spark, clicks, expected, tmp_path):
     assert max(span[2] for span in spans) < 2 * min(span[2] for span in spans)
 
 
+@long
 def test_large_space_is_split_by_time(spark, tmp_path):
     """A space with most of the events does not make one task do all the work: its files follow each other in time."""
     table = pa.table(

@@ -20,7 +20,7 @@ import esformat
 pytestmark = pytest.mark.xdist_group("golden")  # files that are read and decoded once
 
 NAMES = sorted(path.stem for path in make_golden.FOLDER.glob("*.esdb"))
-MOST = [pytest.param(name, marks=long) if name == "postings" else name for name in NAMES]
+MOST = [pytest.param(name, marks=long) if name in ("postings", "many-spaces") else name for name in NAMES]
 READER = ROOT / "spec" / "read_esdb.py"
 
 
@@ -108,7 +108,14 @@ def test_spaces(name):
             assert segment.find(key + (b"\x00?" if isinstance(key, bytes) else "\x00?")) is None
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if make_golden.GOLDEN[name].indexes])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=long) if name == "postings" else name
+        for name in NAMES
+        if make_golden.GOLDEN[name].indexes
+    ],
+)
 def test_indexes(name):
     """Both readers find the values of every index, ascending, and exactly the events that have them."""
     expected = _columns(name)

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, settings
 Case = TypeVar("Case")
 
 ALL = os.environ.get("TESTS") == "all"
-_SHARE = 1.0 if ALL else 0.1
-_AT_LEAST = 5
+_SHARE = 1.0 if ALL else 0.05
+_AT_LEAST = 3
 _TIMES = float(os.environ.get("ESFORMAT_EXAMPLES", "1"))
 
 long = pytest.mark.skipif(not ALL, reason="long, so only with `make test-all`")

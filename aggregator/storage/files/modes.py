@@ -11,6 +11,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 from aggregator.errors import InvalidRequestError
@@ -43,9 +44,11 @@ def directory_mode(file_mode: int) -> int:
 
 def file_mode_in(directory: Path) -> int:
     """The mode of new files in a directory: that of the catalog it belongs to."""
-    for place in (directory, *directory.parents[: _DEPTH - 1]):
+    place = os.fspath(directory)
+    for _ in range(_DEPTH):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            return stat.S_IMODE((place / MANIFEST).stat().st_mode) & 0o666
+            return stat.S_IMODE(os.stat(f"{place}/{MANIFEST}").st_mode) & 0o666  # noqa: PTH116 - many in each opening
+        place = os.path.dirname(place) or "."  # noqa: PTH120
     return PRIVATE
 
 
@@ -70,13 +73,13 @@ def create_file(path: Path, flags: int, mode: int | None = None) -> int:
 
 def create_directory(directory: Path) -> None:
     """Make a directory and those above it that are missing. Raises OSError; FileExistsError where a file is there."""
-    missing = [place for place in (directory, *directory.parents) if not place.is_dir()]
+    missing = list(takewhile(lambda place: not place.is_dir(), (directory, *directory.parents)))
     for place in reversed(missing):
         mode = directory_mode(file_mode_in(place.parent))
         with contextlib.suppress(FileExistsError):  # somebody was quicker, or it is a file
             place.mkdir(mode)
             place.chmod(mode)
-    if not directory.is_dir():
+    if missing and not directory.is_dir():
         raise FileExistsError(str(directory))
 
 

@@ -47,6 +47,7 @@ class Transactions:
         prevent, and does it again when it has made room.
         """
         self.path, self._help = path, help
+        self._places = [str(each) for each in manifest_files(path)]
         self._owner = Owner(path.parent)
         self._connection = open_database(path, read_only=read_only)
         leave_when_forked(self)
@@ -129,9 +130,9 @@ class Transactions:
 
     def _look(self) -> None:
         size = 0
-        for path in manifest_files(self.path):
+        for place in self._places:
             with contextlib.suppress(OSError):  # a change is made, whether or not its size can be told
-                size += path.stat().st_size
+                size += os.stat(place).st_size  # noqa: PTH116 - after each change
         self.size_bytes = size
 
     @contextmanager

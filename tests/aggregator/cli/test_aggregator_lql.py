@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from effort import long
 from ports import free_port
 from pyarrow import feather
 from waiting import PATIENCE_S
@@ -69,6 +70,7 @@ def test_query_formats(command, streams):
     assert command("query", "data", "-", stdin=b"SELECT COUNT").rows == [{"count": 3}]
 
 
+@long
 def test_query_as_arrow(streams):
     """A stream in a pipe."""
     done = subprocess.run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 
 import pytest
+from effort import long
 
 HOW = ("--space", "who", "--timestamp", "at")
 CLICKS = (
@@ -14,7 +15,7 @@ CLICKS = (
 )
 
 
-@pytest.fixture(params=["disk", "store"])
+@pytest.fixture(params=["disk", pytest.param("store", marks=long)])
 def place(request, tmp_path):
     """An empty directory on disk or prefix of a store, with what puts a file there."""
     if request.param == "disk":

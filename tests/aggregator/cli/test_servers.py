@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from effort import share_of
+from effort import long, share_of
 
 import aggregator
 from aggregator.server import RunningServer, Settings
@@ -63,7 +63,7 @@ SAME = [
 ]
 
 
-@pytest.mark.parametrize("arguments", share_of(SAME, 2), ids=" ".join)
+@pytest.mark.parametrize("arguments", share_of(SAME, 4), ids=" ".join)
 def test_same_as_of_a_directory(command, served, arguments):
     """Output, exit status and whether there is an error do not tell where the catalog is."""
     verb, *rest = arguments
@@ -230,7 +230,7 @@ def _line(process, end=30.0):
 def test_following(served, tmp_path):
     """Records and events as they arrive, until Ctrl-C, which is status 130."""
     arguments = [["SELECT '{msg}' FROM app = new OR app = web", "-n", "1"], ["clicks", "-n", "1"]]
-    for (what, *rest), sent in zip(arguments, (b"came\n", b"new"), strict=True):
+    for (what, *rest), sent in share_of(zip(arguments, (b"came\n", b"new"), strict=True), 2):
         with subprocess.Popen(
             [*COMMAND, "tail", served.url, what, *rest, "-f"], stdout=subprocess.PIPE, bufsize=0
         ) as tail:
@@ -276,6 +276,7 @@ def test_forward(command, served):
         assert command("forward", served.url, wrong, "--to", "stdout").status == 2
 
 
+@long
 def test_forward_stopped_between_records(served, tmp_path):
     """A forwarder that is ended notes what it sent, and goes on exactly there."""
     state, out = tmp_path / "notes.json", tmp_path / "out.txt"
@@ -304,6 +305,7 @@ def test_forward_stopped_between_records(served, tmp_path):
     assert json.loads(state.read_text())["position"] not in ("head", "tail")
 
 
+@long
 def test_ctrl_c_in_a_query(served, tmp_path):
     """Status 130 and one line, while the server has not answered."""
     assert os.environ.get("AGGREGATOR_TOKEN") is None

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from breaking_proxy import BreakingProxy, Fate
+from effort import long
 
 from aggregator import InvalidRequestError
 from aggregator.client import LogHandler
@@ -208,6 +209,7 @@ def test_what_is_wrong_with_a_record_is_not_raised(catalog, server, capfd):
         LogHandler(server.url, when_full="block")
 
 
+@long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_after_a_fork(catalog, server):
     """A child ships its own records, and none of its parent's a second time."""

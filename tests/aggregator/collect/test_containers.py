@@ -139,7 +139,7 @@ def test_pieces(multiline):
     chance = random.Random(3)
     files = Files(path=("x",), max_line_bytes=2000, multiline=multiline, file_tag="")
     maker, read = Maker(files), 2 * files.max_line_bytes + 2
-    for _ in range(40):
+    for _ in share_of(range(40), 3):
         lines = []
         for _ in range(chance.randrange(2, 150)):
             wrap, stream = (

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from effort import long
 
 import aggregator
 from aggregator.cli import run
@@ -117,6 +118,7 @@ Collector(settings, sink, Path(notes), lambda: 1_000_000).run(time.sleep, once=T
 """
 
 
+@long
 def test_side_by_side(server, tmp_path):
     """Two processes that read the same files at once, one of which is killed on the way: every line once."""
     for name in "abc":

@@ -60,6 +60,7 @@ def run(program: str, *args: str | Path, expected: int = 0, timeout: float = 60)
     return done.stdout
 
 
+@long
 def test_nobody_is_in_sqlite_when_a_process_is_forked(tmp_path):
     """A child that opens a catalog would wait for ever for a lock of SQLite that a thread it has not got holds."""
     said = run(
@@ -210,6 +211,7 @@ def test_a_child_keeps_no_lock_of_a_writer_that_died(tmp_path):
         os.kill(child, signal.SIGKILL)
 
 
+@long
 def test_pins_stay_the_parents(tmp_path):
     """A scan of the parent keeps its files though a forked process collects its copy of the scan, and ends; those of a
     reader that died are not kept by a child of it.
@@ -235,6 +237,7 @@ def test_pins_stay_the_parents(tmp_path):
     assert run(program, tmp_path / "c").split() == ["gone", "True"]
 
 
+@long
 def test_multiprocessing(tmp_path):
     """Forked workers of a pool are told; each may read beside the writer."""
     module = tmp_path / "worker_module.py"
@@ -278,6 +281,7 @@ def test_multiprocessing(tmp_path):
     assert count == "10"
 
 
+@long
 def test_forks_amid_transactions(tmp_path):
     """Children that end, finalizers and all, while threads of the parent append, seal and read: nothing is lost."""
     program = """
@@ -312,6 +316,7 @@ def test_forks_amid_transactions(tmp_path):
     assert run(program, tmp_path / "c", children).splitlines() == ["True True", "True []"]
 
 
+@long
 def test_a_child_of_a_server(tmp_path):
     """The server goes on answering while and after a process that was forked from it tries to write."""
     program = """

@@ -36,7 +36,7 @@ threading.Thread(target=append).start()
 }
 
 
-@pytest.mark.parametrize("end", share_of(ENDS.values(), 2), ids=share_of(ENDS, 2))
+@pytest.mark.parametrize("end", share_of(ENDS.values(), 4), ids=share_of(ENDS, 4))
 def test_without_close(tmp_path, end):
     """Seals and merges under way end with the program; what was acknowledged is there, the log synced."""
     done = subprocess.run(

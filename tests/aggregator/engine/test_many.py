@@ -8,6 +8,7 @@ import random
 import shutil
 
 import pytest
+from effort import share_of
 
 import aggregator
 from aggregator import CatalogNotFoundError, InvalidRequestError, ReadOnlyError, SegmentMissingError, TopicNotFoundError
@@ -56,10 +57,10 @@ def sets(scan):
 
 @pytest.mark.parametrize(
     "asked",
-    [
+    share_of([
         {}, {"space": "s1"}, {"space": "s2", "reverse": True}, {"start": 200_000, "end": 600_000}, {"reverse": True},
         {"space": "s0", "limit": 7}, {"limit": 11, "reverse": True}, {"space": "none"},
-    ],
+    ], 2),
 )  # fmt: skip
 def test_scans_are_those_of_one_catalog(fleet, asked):
     """In order of time, forward and backward, with limits, by events, batches and counts."""

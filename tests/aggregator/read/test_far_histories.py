@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from effort import long
 
 import aggregator
 from esformat import Event
@@ -49,7 +50,7 @@ def forget(catalog: aggregator.Catalog, topic: aggregator.Topic, *, cache: bool 
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("groupings", [1, 3])
+@pytest.mark.parametrize("groupings", [pytest.param(1, marks=long), 3])
 def test_requests_of_a_history(tmp_path: Path, s3: S3Endpoint, bucket: str, groupings: int):
     """Three of a segment that nobody read before, two where its file was let go here, none when it is cached."""
     with aggregator.open(tmp_path / "data", store=f"s3://{bucket}/x") as catalog:

@@ -185,7 +185,7 @@ def test_matching_of_a_file(tmp_path):
         assert few["data"].to_pylist() == segment_answers(segment, odd)[:5]
 
 
-@pytest.mark.parametrize("gathered", [(24, 1 << 15), (3, 1 << 15), (24, 5)], ids=str)
+@pytest.mark.parametrize("gathered", share_of([(24, 1 << 15), (3, 1 << 15), (24, 5)], 2), ids=str)
 def test_rare_rows_of_many_blocks(tmp_path, monkeypatch, gathered):
     """Their other columns are decoded for several groups of blocks at a time, and stay with their rows."""
     for name, number in zip(("GATHERED_BLOCKS", "GATHERED_ROWS"), gathered, strict=True):

@@ -39,7 +39,7 @@ def catalog(tmp_path_factory):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("most", [100 << 10, 64 << 20], ids=["many waves", "one"])
+@pytest.mark.parametrize("most", share_of([100 << 10, 64 << 20], 2), ids=share_of(["many waves", "one"], 2))
 def test_as_all_at_once(catalog, monkeypatch, reverse, most):
     """Waves give what reading side by side gives, of any part of the time, ties and all."""
     topic = catalog.topic("clicks")
@@ -106,7 +106,7 @@ def test_memory(catalog, monkeypatch):
     assert rows == (SEGMENTS + 2) * ROWS
 
 
-@pytest.mark.parametrize("times", [(-(2**63), 2**63 - 1), (2**63 - 3, 2**63 - 1), (7, 7)], ids=str)
+@pytest.mark.parametrize("times", share_of([(-(2**63), 2**63 - 1), (2**63 - 3, 2**63 - 1), (7, 7)], 2), ids=str)
 def test_ends_of_time(tmp_path, monkeypatch, times):
     """From the first time that there is to the last, near the last, and all at one."""
     monkeypatch.setattr(waves, "FEW_ROWS", 1)

@@ -15,6 +15,7 @@ import httpx
 import pyarrow as pa
 import pytest
 from certificates import CertificateAuthority
+from effort import long
 from served import Spawned, served
 
 import aggregator
@@ -50,7 +51,7 @@ def logging_as_it_was():
     root.setLevel(level)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=long)])
 def test_stops_under_load(tmp_path, number, capsys, logging_as_it_was):
     """Stopped or killed in the middle of appends: what was acknowledged is there, once. Asked nicely, it ends with 0,
     finishes the request that is open, and ends answers that have no end of their own. Another server of the same
@@ -195,6 +196,7 @@ def test_tls(tmp_path):
         assert httpx.get(f"{server.url}/ok", verify=trusting).json() == {"ok": "true"}
 
 
+@long
 def test_a_clean_stop_leaves_little_in_the_log(tmp_path):
     """What many unsealed events take to read back is done when the server stops; it never loads pandas."""
     count, size = 3000, 4000

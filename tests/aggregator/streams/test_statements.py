@@ -91,7 +91,7 @@ def test_selects_equal_a_list(tmp_path, monkeypatch, large):
     for _ in range(60 if effort.ALL else 20):
         model.step()
     for _ in range(2):
-        for text, keep in effort.share_of(QUESTIONS, 3):
+        for text, keep in effort.share_of(QUESTIONS, 6):
             expected = _expected(row for row in model.rows if keep(row))
             query = model.catalog.query
             assert _keys(query(text)) == expected, text
@@ -114,8 +114,9 @@ def test_positions_see_every_record_once(tmp_path, text):
     model = Model(tmp_path / "c")
     keep = dict([QUESTIONS[0], ("SELECT FROM app = web WHERE msg != m3", lambda r: "app=web" in r[3] and r[4] != "m3")])
     position, seen = "HEAD", []
-    for step in range(80):
-        if step < 60:
+    steps = 80 if effort.ALL else 40
+    for step in range(steps):
+        if step < steps - 20:
             model.step()
         answer = model.catalog.query(f"{text} POSITION {position} LIMIT {model.random.randrange(1, 60)}")
         seen += _keys(answer)

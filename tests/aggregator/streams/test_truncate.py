@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from crash_image import crash_image
-from effort import share_of
+from effort import ALL, share_of
 
 import aggregator
 from aggregator.lql import TagSet
@@ -165,7 +165,7 @@ def test_truncated_equals_a_list(tmp_path, monkeypatch, few):
     monkeypatch.setattr("aggregator.streams.truncate.FEW_SPACES", few)
     stored = Stored(tmp_path / "c", few)
     removed = 0
-    for number in range(7):
+    for number in range(7 if ALL else 4):
         for _ in range(6):
             stored.write(stored.chance.randrange(1, 30))
             if stored.chance.random() < 0.3:
@@ -190,7 +190,7 @@ def test_truncated_equals_a_list(tmp_path, monkeypatch, few):
             stored.catalog.close()
             stored.catalog = aggregator.open(tmp_path / "c", durability="none")
             stored.check()
-    assert removed > 100
+    assert removed > 50
     stored.catalog.close()
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from effort import long
 
 from esformat.cli.console import count, moment, progress, size
 from tests.esformat.cli.conftest import environment
@@ -91,6 +92,7 @@ def test_progress_on_a_terminal(tmp_path):
     assert b"\x1b[" in shown
 
 
+@long
 def test_table_on_a_terminal(activity, tmp_path):
     """A terminal gets a table by default, cut to its width; a pipe gets JSON lines."""
     _, shown = on_terminal(["scan", activity, "--space", "customer-1"], tmp_path)

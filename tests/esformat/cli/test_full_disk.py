@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -31,15 +32,24 @@ def small(tmp_path):
         subprocess.run(["umount", "-l", place], check=True)
 
 
-@pytest.fixture
-def large(tmp_path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
     """Events that compress to more than that, as CSV and as a segment."""
-    with (tmp_path / "large.csv").open("w") as file:
+    folder = tmp_path_factory.mktemp("large")
+    with (folder / "large.csv").open("w") as file:
         file.write("space,timestamp,text\n")
         file.writelines(f"s{n},{1_700_000_000_000 + n},{os.urandom(400).hex()}\n" for n in range(3500))
-    with esformat.create(tmp_path / "large.esdb") as writer:
+    with esformat.create(folder / "large.esdb") as writer:
         for n in range(3500):
             writer.add(f"s{n}", os.urandom(400), timestamp=n)
+    return folder
+
+
+@pytest.fixture
+def large(made, tmp_path) -> Path:
+    """The same in a directory of the test's own."""
+    for file in made.iterdir():
+        shutil.copyfile(file, tmp_path / file.name)
     return tmp_path
 
 

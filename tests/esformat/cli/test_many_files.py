@@ -12,7 +12,7 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-from effort import share_of
+from effort import long, share_of
 
 import esformat
 
@@ -31,7 +31,7 @@ class Place:
         return f"{self.root}/{name}"
 
 
-@pytest.fixture(params=["disk", "store"])
+@pytest.fixture(params=[pytest.param("disk", marks=long), "store"])
 def place(request, tmp_path) -> Place:
     """An empty place for files; the command runs in `tmp_path`."""
     if request.param == "disk":
@@ -72,7 +72,7 @@ def named(parts: Place, how: str) -> list[str]:
     }[how]
 
 
-@pytest.mark.parametrize("how", share_of(["files", "directory", "pattern", "each once"], 2))
+@pytest.mark.parametrize("how", share_of(["files", "directory", "pattern", "each once"], 4))
 def test_reading_verbs(esdb, parts, how):
     """Every verb that reads takes them all, and reads them as one."""
     files = named(parts, how)
@@ -174,7 +174,7 @@ def test_a_format_for_all(esdb, inputs, tmp_path):
     assert esdb("scan", "out.esdb", "--count").text == "2\n"
 
 
-@pytest.mark.parametrize("name", share_of(FOREIGN, 2))
+@pytest.mark.parametrize("name", share_of(FOREIGN, 4))
 def test_inputs_of_convert(esdb, inputs, name):
     """`convert` reads a file of any format where it lies."""
     converted = esdb("convert", inputs / f"in/{name}", inputs / "made.esdb", *ROLES)

@@ -51,7 +51,7 @@ WORK = {
 MADE = {"convert": ("0.parquet", "deep/1.parquet"), "split": ("0-0001.esdb", "deep/1-0000.esdb")}
 
 
-@pytest.mark.parametrize("verb", share_of(WORK, 2))
+@pytest.mark.parametrize("verb", share_of(WORK, 3))
 def test_each_goes_into_the_directory(esdb, root, verb):
     """Every file of a directory gets one of its own, below the other directory as it lay below the first."""
     result = esdb(verb, f"{root}/year", f"{root}/out", *WORK[verb])

@@ -147,7 +147,7 @@ def test_every_truncation(esdb, activity, tmp_path, name):
         assert "Traceback" not in result.err
 
 
-@pytest.mark.parametrize("name", share_of(["info", "spaces", "scan"], 2))
+@pytest.mark.parametrize("name", share_of(["info", "spaces", "scan"], 3))
 def test_full_disk(activity, name):
     """Output that cannot be written is an error."""
     with Path("/dev/full").open("wb") as full:
@@ -161,7 +161,7 @@ def test_full_disk(activity, name):
 
 @pytest.mark.parametrize(
     ("arguments", "status"),
-    share_of([(["scan"], 2), (["spaces"], 2), (["info"], 0), (["scan", "--count"], 2), (["verify"], 0)], 2),
+    share_of([(["scan"], 2), (["spaces"], 2), (["info"], 0), (["scan", "--count"], 2), (["verify"], 0)], 5),
 )
 def test_closed_streams(activity, arguments, status):
     """Without standard streams there is no traceback, nor a place to show one."""
@@ -175,7 +175,7 @@ def test_closed_streams(activity, arguments, status):
 LONG_OUTPUT = [["scan", "--format", format_] for format_ in ("jsonl", "csv", "arrow", "parquet", "table")]
 
 
-@pytest.mark.parametrize("arguments", share_of([*LONG_OUTPUT, ["spaces"], ["info"], ["--help"]], 3))
+@pytest.mark.parametrize("arguments", share_of([*LONG_OUTPUT, ["spaces"], ["info"], ["--help"]], 6))
 def test_broken_pipe(activity, arguments):
     """A reader that has seen enough ends a command quietly."""
     file = [] if arguments == ["--help"] else [str(activity)]

@@ -9,6 +9,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from effort import long
 
 import esformat
 
@@ -269,6 +270,7 @@ def test_no_events(esdb, tmp_path):
     assert events() == []
 
 
+@long
 def test_process(process, source):
     """A real process: clean stdout, nothing on stderr, status 0."""
     result = process("write", "out.esdb", source, *NAMED)

@@ -36,7 +36,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "extension"), share_of(HELD, 5))
+@pytest.mark.parametrize(("name", "extension"), share_of(HELD, 8))
 def test_there_and_back(tmp_path, name, extension):
     """Types, nested ones, nulls, order, indexes, properties, kind of keys: all are as before."""
     between, back, plain = (tmp_path / each for each in (f"a.{extension}", "back.esdb", "plain.esdb"))

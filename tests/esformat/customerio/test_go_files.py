@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from effort import ALL, share_of
 from go_files import ARCHIVES, STREAMS, added, go_archive, go_stream, in_order, path_of, shown
 
 from esformat import UsageError, customerio
@@ -56,7 +57,7 @@ def test_spaces(file):
     listed = {key.encode() if isinstance(key, str) else key: count for key, count in opened.spaces().items()}
     assert listed == counts
     assert list(listed) == sorted(counts)
-    for key in list(counts)[::7]:
+    for key in share_of(list(counts)[::7], 3):
         mine = [event for event in events if event.space == key]
         space = opened.find(key)
         assert space.num_events == len(space) == counts[key]
@@ -79,15 +80,16 @@ def test_small_groups(monkeypatch):
     monkeypatch.setattr("esformat.customerio.archive_events.BATCH_ROWS", 3)
     with customerio.open(path_of("many_spaces")) as archive:
         events = in_order(added("many_spaces"))
-        assert shown(archive.scan()) == events
         assert shown(archive.scan(reverse=True)) == in_order(events, reverse=True)
+        if ALL:
+            assert shown(archive.scan()) == events
 
 
 def test_small_stretches(monkeypatch):
     """A stream reads the same where a stretch is smaller than an event; chains of indexes cross stretches."""
     monkeypatch.setattr("esformat.customerio.stream.STRETCH_BYTES", 100)
     monkeypatch.setattr("esformat.customerio.stream.BATCH_ROWS", 1)
-    for name in STREAMS:
+    for name in share_of(STREAMS, 3):
         with customerio.open(path_of(name)) as stream:
             assert shown(stream.scan()) == added(name)
             assert shown(stream.scan(reverse=True)) == added(name)[::-1]

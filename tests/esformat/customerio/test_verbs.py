@@ -41,7 +41,7 @@ QUESTIONS = [
 CONDITIONS = [("type", "page"), ("country", ""), ("country", "none"), ({"type": "page", "country": "SE"},)]
 
 
-@pytest.mark.parametrize("question", share_of(QUESTIONS, 3), ids=str)
+@pytest.mark.parametrize("question", share_of(QUESTIONS, 5), ids=str)
 def test_same_answers(both, question):
     """Scans of everything and of spaces, with and without conditions: tables, counts and events."""
     archive, segment = both

@@ -10,6 +10,7 @@ from itertools import count
 
 import fsspec
 import pytest
+from effort import long
 from object_store import keys
 
 from esformat.errors import ClosedError
@@ -77,7 +78,7 @@ def in_bucket(s3, bucket):
     return StoredFolder(Watched(place.store), place.path)
 
 
-@pytest.fixture(params=["memory", "s3"])
+@pytest.fixture(params=[pytest.param("memory", marks=long), "s3"])
 def folder(request):
     """A prefix with the objects of one write."""
     made = request.getfixturevalue("in_memory" if request.param == "memory" else "in_bucket")

@@ -148,7 +148,7 @@ def test_directories_that_go_away_while_they_are_listed(tmp_path):
         other.join()
 
 
-@pytest.mark.parametrize("through", share_of(["uri", "arrow", "fsspec"], 2))
+@pytest.mark.parametrize("through", share_of(["uri", "arrow", "fsspec"], 3))
 def test_files_found_in_a_store(s3, bucket, prefix, through):
     """Prefixes and patterns of an object store mean the same, through whichever filesystem."""
     for pattern, expected in FOUND:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from effort import long
 
 import esformat
 from esformat.errors import UsageError
@@ -189,7 +190,7 @@ except OSError as error:
 """
 
 
-@pytest.mark.parametrize("events", [60, 5000])
+@pytest.mark.parametrize("events", [pytest.param(60, marks=long), 5000])
 def test_disk_full(tmp_path, events):
     """No room for the file, noticed by the last flush or before: an OSError, and nothing is left."""
     with python(DISK_FULL, tmp_path / "a.esdb", events) as process:

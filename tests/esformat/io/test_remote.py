@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs
 import pytest
-from effort import share_of
+from effort import long, share_of
 from object_store import arrow_filesystem, keys
 
 import esformat
@@ -157,7 +157,7 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("question", "held"), share_of(product(QUESTIONS, [0, 300_000]), 3))
+@pytest.mark.parametrize(("question", "held"), share_of(product(QUESTIONS, [0, 300_000]), 5))
 def test_every_scan_is_the_local_files(s3, stored, big, question, held, monkeypatch):
     """Whatever was fetched ahead and whatever had no room."""
     monkeypatch.setattr(remote, "HELD_BYTES", held)
@@ -280,7 +280,7 @@ def failure_of(read):
 
 
 @pytest.mark.parametrize("change", share_of([replaced_by_another, cut_short, removed], 2))
-@pytest.mark.parametrize("filesystem", ["arrow", "fsspec"])
+@pytest.mark.parametrize("filesystem", ["arrow", pytest.param("fsspec", marks=long)])
 def test_a_changed_object_is_an_error(s3, bucket, stored, big, change, filesystem):
     """Never a mix of two versions: the error says that the object changed, whatever the read saw of it."""
     target = stored

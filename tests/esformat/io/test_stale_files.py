@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from effort import long
 
 import esformat
 from esformat.io import stale_files as leftovers
@@ -67,6 +68,7 @@ while True:
 """
 
 
+@long
 def test_killed_writer(tmp_path):
     """Of one that was killed while events wait in temporary files, one hidden file is left, till the next comes."""
     environment = os.environ | {"PYTHONPATH": str(Path(esformat.__file__).parents[1])}

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from effort import long
 
 import esformat
 from esformat.io.temp_file import SpillFile
@@ -103,6 +104,7 @@ sys.exit(main())
 """
 
 
+@long
 def test_files_may_not_grow(tmp_path):
     """The command says it in one line and ends with 1; nothing is left."""
     table = events(1, 60_000)

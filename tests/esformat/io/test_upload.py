@@ -8,13 +8,14 @@ import fsspec
 import pyarrow.fs
 import pytest
 from clicks import click_table
+from effort import share_of
 from object_store import arrow_filesystem, keys, uploads
 
 import esformat
 from esformat.io import retry, store
 
 
-@pytest.fixture(params=["uri", "arrow", "fsspec"])
+@pytest.fixture(params=share_of(["uri", "arrow", "fsspec"], 2))
 def target(request, s3, bucket):
     """The same place by a URI, by Arrow's filesystem and by one of fsspec."""
     if request.param == "uri":

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from effort import examples, share_of
+from effort import examples, long, share_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -180,7 +180,7 @@ STATEMENTS = [
 
 
 @pytest.mark.parametrize("statement", share_of(STATEMENTS, 2))
-@pytest.mark.parametrize("which", ["one", "both"])
+@pytest.mark.parametrize("which", [pytest.param("one", marks=long), "both"])
 def test_statements(folder, opened, which, statement):
     same(folder, opened, which, statement.replace("{folder}", str(folder)))
 
@@ -225,7 +225,7 @@ TALLIED = [
 
 
 @pytest.mark.parametrize("statement", TALLIED)
-@pytest.mark.parametrize("which", ["one", "both"])
+@pytest.mark.parametrize("which", [pytest.param("one", marks=long), "both"])
 def test_codes_are_counted(folder, opened, which, statement):
     """Combinations of indexed values are counted by their codes, and no text is made of each."""
     assert blocks(opened[which], statement).startswith("events: codes alone, ")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from effort import examples
+from effort import examples, long
 from event_strategies import Recording, recordings
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,7 +91,7 @@ def _texts(templates: TemplateTable | None) -> list[bytes]:
     return literals + [value for variable in templates.variables for value in variable.values]
 
 
-@pytest.mark.parametrize("copies", [3, 30_000])
+@pytest.mark.parametrize("copies", [3, pytest.param(30_000, marks=long)])
 def test_nothing_is_left(tmp_path, copies):
     """Neither key, payload, index value nor coded value is anywhere, in dictionaries neither; the report is right."""
     path = _with_secret(tmp_path / "all.esdb", copies)

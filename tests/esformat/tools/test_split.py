@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from effort import ALL, examples
+from effort import ALL, examples, long
 from event_strategies import Recording, recordings
 from hypothesis import given
 from hypothesis import strategies as st
@@ -112,6 +112,7 @@ def test_parts_keep_their_size(tmp_path):
         assert parts.num_events == count
 
 
+@long
 def test_parts_keep_their_size_within_blocks(tmp_path):
     """Where a block holds many spaces, and payloads are anything but alike, only a part of one space is larger."""
     path, rng = tmp_path / "a.esdb", np.random.default_rng(7)

@@ -89,7 +89,7 @@ def count(monkeypatch):
     return counts
 
 
-@pytest.mark.parametrize("order", share_of(ORDERS, 2))
+@pytest.mark.parametrize("order", share_of(ORDERS, 3))
 def test_same_bytes_in_any_memory(tmp_path, clicks, order, count):
     """Held, spilled, or streamed with a late event; and the file holds what it must."""
     table = ORDERS[order](clicks)
@@ -167,7 +167,7 @@ BEFORE = {"nothing": 0, "a little": 150, "a lot": 1200}
 @pytest.mark.parametrize(
     ("before", "order", "bad"),
     share_of(
-        pairs_of(BEFORE, ["as it arrives", "in order", "in order but for one"], ["stream breaks", "bad batch"]), 2
+        pairs_of(BEFORE, ["as it arrives", "in order", "in order but for one"], ["stream breaks", "bad batch"]), 4
     ),
 )
 def test_a_stream_is_taken_whole_or_not_at_all(tmp_path, clicks, before, order, bad):
@@ -208,6 +208,7 @@ def test_where_a_large_table_is_wrong(tmp_path, clicks):
     assert row + start == 1700
 
 
+@long
 def test_tied_events_beyond_memory(tmp_path):
     """All of one key and one time: order of arrival, through any number of runs."""
     count = 5000

@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from effort import ALL
+from effort import ALL, long
 from killing import PATIENT, batch
 from serving import Serving
 from waiting import until
@@ -83,6 +83,7 @@ def check_promoted(copy: Path, receipts: dict[int, tuple[int, int]], *, whole: b
         assert topic.read("0", again.first).to_table()["data"].to_pylist() == batch("p", 0)["data"].to_pylist()
 
 
+@long
 def test_kills_on_both_sides(tmp_path, request):
     """Each is killed again and again at any moment; copies are promoted in between, and at the end."""
     chance = random.Random(1)

@@ -8,6 +8,7 @@ import sys
 
 import httpx
 import pytest
+from effort import long
 from served import Spawned, served
 from waiting import until
 
@@ -66,6 +67,7 @@ def test_followers_need_the_scope_admin(tmp_path):
         assert follower.lag["trouble"] is not None
 
 
+@long
 def test_a_copy_is_made_once_by_a_command(tmp_path):
     """And goes on with the next."""
     with served(tmp_path / "data") as server:

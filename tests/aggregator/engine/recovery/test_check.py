@@ -138,7 +138,7 @@ def change_segments(data, how):
     return ()
 
 
-@pytest.mark.parametrize(("manifest", "segments"), share_of(product(MANIFESTS, SEGMENTS), 2))
+@pytest.mark.parametrize(("manifest", "segments"), share_of(product(MANIFESTS, SEGMENTS), 4))
 def test_a_lost_manifest_is_rebuilt(data, manifest, segments):
     """Opening refuses and names the way out; then all sealed events that have a file are there."""
     lost = change_segments(data, segments)

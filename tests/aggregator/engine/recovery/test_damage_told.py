@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from itertools import product
 
 import pytest
 from crash_image import crash_image
+from effort import share_of
 from still import no_background
 
 import aggregator
@@ -160,8 +162,7 @@ WAL_DAMAGE = [
 ]
 
 
-@pytest.mark.parametrize("shm", [True, False], ids=["shm", "no shm"])
-@pytest.mark.parametrize("how", WAL_DAMAGE, ids=str)
+@pytest.mark.parametrize(("how", "shm"), share_of(product(WAL_DAMAGE, [True, False]), 3))
 def test_readers_beside_a_damaged_manifest(root, how, shm):
     """They see all of it, or an error that names the way out; who opens for writing brings everything back."""
     if not shm:

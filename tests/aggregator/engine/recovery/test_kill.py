@@ -65,7 +65,11 @@ def check(root, acknowledged):
 
 @pytest.mark.parametrize(
     ("durability", "roll_rows"),
-    [("fsync", 200), pytest.param("fsync", 10**6, marks=effort.long), ("interval:50ms", 500)],
+    [
+        ("fsync", 200),
+        pytest.param("fsync", 10**6, marks=effort.long),
+        pytest.param("interval:50ms", 500, marks=effort.long),
+    ],
 )
 def test_killed_while_ingesting(tmp_path, durability, roll_rows):
     """Several times over the same catalog, with sealing all the time or none at all."""

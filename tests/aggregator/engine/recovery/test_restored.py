@@ -7,7 +7,7 @@ import shutil
 from contextlib import closing
 
 import pytest
-from effort import examples
+from effort import examples, pairs_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,11 +52,12 @@ def copy(tmp_path):
     return tmp_path / "copy"
 
 
-@pytest.mark.parametrize("live", [True, False], ids=["copied while open", "copied when closed"])
-@pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "logged"])
-@pytest.mark.parametrize("idle", [0, 2], ids=["at once", "opened in between"])
-def test_positions(root, copy, live, sealed, idle):
-    """Those from before the copy go on; those from after it are refused, however the indexes lie."""
+@pytest.mark.parametrize(("copied", "sealed", "idle"), pairs_of(["while open", "when closed"], [True, False], [0, 2]))
+def test_positions(root, copy, copied, sealed, idle):
+    """Those from before the copy go on; those from after it are refused, however the indexes lie, also where the
+    catalog was opened in between.
+    """
+    live = copied == "while open"
     catalog = aggregator.open(root)
     write(catalog, "1", "2")
     early = position_of(catalog)

@@ -11,6 +11,7 @@ import time
 
 import pyarrow as pa
 import pytest
+from effort import long
 
 import aggregator
 import esformat
@@ -177,6 +178,7 @@ def test_nobody_gets_one_unasked(tmp_path):
         aggregator.open(tmp_path / "data", sealing="fork")
 
 
+@long
 def test_a_message_without_its_events(tmp_path):
     """A process that cannot take the events in ends, and its parent is told; it does not leave it waiting."""
     writer = SealingProcess(Layout(tmp_path))

@@ -238,6 +238,7 @@ sealing_helper.run(int(sys.argv[1]))
 )
 
 
+@long
 @pytest.mark.slow
 def test_events_that_end_the_process(root, monkeypatch):
     """The process that writes segments may die of some events: the second time these are set aside."""

@@ -9,6 +9,7 @@ import time
 from collections import namedtuple
 
 import pytest
+from effort import share_of
 from still import files_of
 from waiting import until
 
@@ -300,7 +301,7 @@ def test_stats(root):
             assert seen == stats
 
 
-@pytest.mark.parametrize("count", [None, 3])
+@pytest.mark.parametrize("count", share_of([3, None], 2))
 def test_sealing_that_is_behind(tmp_path, monkeypatch, count):
     """Small batches that wait together for sealing become segments of a size that retention can keep some of."""
     monkeypatch.setattr("aggregator.engine.upkeep.scheduler.choose_to_seal", lambda *_: [])

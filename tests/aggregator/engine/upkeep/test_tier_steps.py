@@ -7,14 +7,14 @@ import threading
 from pathlib import Path
 
 import pytest
-from effort import share_of
+from effort import ALL, share_of
 
 import aggregator
 from aggregator.policy import Tuning
 from aggregator.storage.store.objects import object_name
 
 pytestmark = pytest.mark.usefixtures("unshipped")
-STEPS = 60
+STEPS = 60 if ALL else 30
 TUNING = Tuning(fan_in=3, tick_s=0.05)
 
 

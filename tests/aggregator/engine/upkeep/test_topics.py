@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from effort import long
 
 import aggregator
 from aggregator import InvalidRequestError, TopicExistsError, TopicNotFoundError
@@ -264,6 +265,7 @@ catalog.delete_topic("doomed")
 """
 
 
+@long
 def test_kill_between_the_steps(tmp_path: Path) -> None:
     """The topic is there or gone as a whole, with the manifest and with a rebuilt one, and no file of it is left."""
     filled(tmp_path / "0")

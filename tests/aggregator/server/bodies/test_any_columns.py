@@ -11,6 +11,7 @@ import time
 import httpx
 import pyarrow as pa
 import pytest
+from effort import share_of
 from ports import free_port
 from served import served
 from waiting import until
@@ -161,7 +162,9 @@ def running(tmp_path):
 FEW = [KINDS[place] for place in (0, 2, 5, 9, 14)]
 
 
-@pytest.mark.parametrize(("kind", "value"), FEW, ids=lambda each: str(each) if isinstance(each, pa.DataType) else "")
+@pytest.mark.parametrize(
+    ("kind", "value"), share_of(FEW, 2), ids=lambda each: str(each) if isinstance(each, pa.DataType) else ""
+)
 def test_columns_of_any_type(running, tmp_path, kind, value):
     """Columns of one type, named as fields of records are: nothing is lost, and fields are found by their name."""
     server, web, port = running

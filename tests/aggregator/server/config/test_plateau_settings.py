@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from effort import long
 from served import Spawned, served
 
 from aggregator import InvalidRequestError, Retention, Roll
@@ -213,6 +214,7 @@ def test_figures_on_their_own_address(tmp_path):
         assert httpx.get(f"{server.url}/topics").json() == {"topics": [{"name": "t"}]}
 
 
+@long
 def test_serve_with_a_file_of_plateaus(tmp_path, monkeypatch):
     """A server starts with it, and its log names what is ignored, once."""
     (tmp_path / "plateau.yaml").write_text("""

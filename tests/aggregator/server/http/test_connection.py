@@ -17,6 +17,7 @@ import time
 import httpx
 import pytest
 from certificates import CertificateAuthority
+from effort import long
 from served import served
 
 from aggregator.server import Settings
@@ -136,6 +137,7 @@ OF_JAVA = [
 ]
 
 
+@long
 @pytest.mark.skipif(shutil.which("java") is None, reason="needs a JDK")
 def test_the_client_of_java(server, tmp_path):
     """java.net.http, which offers h2c with each request as it is, stores and asks on every route."""

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from effort import long
 from served import Spawned, served
 from waiting import until
 
@@ -140,6 +141,7 @@ def test_limits(data, work, statement, told):
         assert ask(server.url, QUICK).status_code == 200
 
 
+@long
 def test_stops_while_one_runs(data):
     """SIGTERM ends the server within its limit although a slow query is open; its client is told so."""
     with Spawned(data, "--set", "http.drain=3s") as server, asking(server.url, 1) as clients:

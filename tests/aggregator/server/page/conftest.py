@@ -1,4 +1,4 @@
-"""Fixtures: one browser, and one server with events of every kind, for all tests of a file."""
+"""Fixtures: one browser, and for each file one server with events of every kind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,6 +19,9 @@ from served import served
 from aggregator import Catalog
 from aggregator.server import RunningServer
 
+_HERE = Path(__file__).parent
+_started: list[Any] = []
+_until_the_last = contextlib.ExitStack()
 TIED = 375
 HOSTILE = [
     ("<script>window.pwned = 1</script>", b"<img src=x onerror=window.pwned=2>", '"><img onerror=alert(1)>'),
@@ -53,16 +57,28 @@ def fill(catalog: Catalog) -> None:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """A browser for the tests of a file. While there is one, Playwright's event loop runs, and no other can."""
-    with browsing() as found:
-        yield found
+def browser() -> Any:
+    """A browser for the tests of this folder: to start one takes a second of the processor's time."""
+    if not _started:
+        _started.append(_until_the_last.enter_context(browsing()))
+    return _started[0]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Close it behind them. While there is one, Playwright's event loop runs, and no other can."""
+    if nextitem is None or _HERE not in nextitem.path.parents:
+        _started.clear()
+        _until_the_last.close()
 
 
 @pytest.fixture(scope="module")
-def idle() -> list[Tab]:
+def idle() -> Iterator[list[Tab]]:
     """Tabs that are in the hands of no test. To make one takes half a second of the processor's time."""
-    return []
+    tabs: list[Tab] = []
+    yield tabs
+    for tab in tabs:
+        tab.context.close()
 
 
 @pytest.fixture(scope="module")

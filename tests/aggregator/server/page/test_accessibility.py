@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browsing import PHONE, WIDE
-from effort import share_of
+from effort import long, share_of
 
 SHOWN = {
     "overview": ".topic-card",
@@ -59,7 +59,7 @@ def test_everybody_can_read_it(tab_of, server, scheme, size):
         assert not told, f"{view}: " + "\n".join(told)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", share_of(["dark", "light"], 2))
 def test_what_opens_over_a_view(tab_of, server, scheme):
     """Menus, the list of words, help, a live tail, and what is asked before something is done."""
     tab = tab_of(server.url, color_scheme=scheme, bypass_csp=True)
@@ -90,6 +90,7 @@ HELD = """(() => {
 """What has the focus."""
 
 
+@long
 def test_the_focus_stays_where_it_was(tab, server):
     """What is chosen by keys has the focus also when it was drawn anew; so has what the overview draws by itself."""
     page = tab.explore(topic="clicks")
@@ -138,6 +139,7 @@ def test_menus_close(tab):
     assert page.locator("details[open]").count() == 0
 
 
+@long
 def test_from_the_question_to_its_events(tab):
     """`/`, a statement, Enter, `j`: no other key is needed."""
     page = tab.explore(lql="SELECT FROM app = shop")

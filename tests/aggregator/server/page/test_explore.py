@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from breaking_proxy import BreakingProxy, Fate
 from browsing import saved
-from effort import ALL, long
+from effort import ALL, long, share_of
 
 from aggregator.lql.run import counting
 from examples.demo.clickstream import generate
@@ -73,7 +73,7 @@ def test_rows_of_a_topic(tab, web):
 STACKED = [({"topic": "clicks"}, "SELECT FROM topic = clicks", "type"), ({"lql": LQL}, LQL, "level")]
 
 
-@pytest.mark.parametrize(("asked", "query", "by"), STACKED)
+@pytest.mark.parametrize(("asked", "query", "by"), share_of(STACKED, 2))
 def test_bars_in_colours(tab, web, asked, query, by):
     """Stacked by an index, or by a field, as the API counts each value; a value of the legend is asked for alone."""
     page = tab.explore(**asked)
@@ -288,6 +288,7 @@ def test_a_row_opens_and_its_values_narrow(tab, web):
     tab.until("!document.querySelector('#box').value.includes('WHERE')")
 
 
+@long
 def test_values_of_a_topic_narrow_as_lql(tab, web):
     """A value of a topic's event makes the question a statement, with the same answer as the API's index."""
     page = tab.explore(topic="clicks", space="customer-1")
@@ -323,6 +324,7 @@ def test_history_of_a_space(tab, web):
     assert page.locator(".status").inner_text().startswith(f"{len(events(web, space=space)):,} event")
 
 
+@long
 def test_groupings_of_a_space_over_time(tab, server, web):
     """A lane for each, from its first event to its last, the newest on top; one that is chosen is asked for alone."""
     page = tab.explore(topic="clicks", space="customer-1")
@@ -355,6 +357,7 @@ def test_groupings_of_a_space_over_time(tab, server, web):
     assert page.locator(".lanes").is_hidden()
 
 
+@long
 def test_history_of_a_binary_space(tab, server, web):
     """Keys that are no text are asked for as they are; what only LQL could do is not offered."""
     topic = server.catalog.create_topic("binary", keys="binary", exist_ok=True)
@@ -409,6 +412,7 @@ def test_values_that_look_like_others(tab, server):
     assert [row.split("\n")[-1] for row in tab.rows()] == ["partabc", 'part{"base64":"no bytes!"}']
 
 
+@long
 def test_questions_of_a_new_user(tab, server):
     """Who did most yesterday, what she did last, how many refunds there were in an hour, what retention has left."""
     midnight = int(datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()) * 1_000_000
@@ -449,6 +453,7 @@ def test_questions_of_a_new_user(tab, server):
     assert page.locator(".status").inner_text().startswith(f"{len(refunds)} event")
 
 
+@long
 def test_ten_thousand_columns(tab, server, web):
     """A row of so many fields, or of all that a topic may have, is as high as others, shows some, and opens to all."""
     columns, fields = (4_000, 10_000) if ALL else (800, 1_000)
@@ -486,6 +491,7 @@ def test_live(tab, server):
     assert [row.split("\n")[-1] for row in tab.rows()] == ["third", "second", "first"]
 
 
+@long
 def test_export(tab, web):
     """The file that is saved is the API's answer, in each of its formats."""
     page = tab.explore(topic="clicks", index="type", value="cart")
@@ -524,6 +530,7 @@ def test_time_is_chosen_on_the_chart(tab, web):
     page.get_by_text("No events. Another time may have some.").wait_for()
 
 
+@long
 def test_time_is_chosen_in_a_calendar(tab_of, server):
     """A day, several, or moments to the second, in the zone that was chosen; days tell how many events they have."""
     tab = tab_of(server.url, timezone_id="America/New_York")
@@ -560,6 +567,7 @@ def test_time_is_chosen_in_a_calendar(tab_of, server):
     assert page.get_by_role("dialog").count() == 0
 
 
+@long
 def test_days_by_name(tab, server, web):
     """Yesterday and today begin and end at midnight."""
     topic = server.catalog.create_topic("days", exist_ok=True)
@@ -571,6 +579,7 @@ def test_days_by_name(tab, server, web):
         assert page.locator("[aria-label=Time]").input_value() == last
 
 
+@long
 def test_bars_as_wide_as_was_asked_for(tab, server):
     """An hour a bar, for events per hour; also in colours, over all time or a part; and wider rather than too many."""
     first = spread(server)

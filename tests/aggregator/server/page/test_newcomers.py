@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from browsing import PHONE, WIDE
+from effort import long
 from served import served
 
 BOX = "node => { const { left, right, width } = node.getBoundingClientRect(); return [left, right, width]; }"
@@ -43,6 +44,7 @@ def test_an_empty_catalog(browser, tab_of, tmp_path, size):
         tab.leave()
 
 
+@long
 def test_addresses_made_by_hand(tab):
     """A time and bars that the lists do not have: the time is among them then, what is none is as if left out."""
     page = tab.explore(topic="clicks", last="2h", bars="hour")
@@ -54,6 +56,7 @@ def test_addresses_made_by_hand(tab):
     assert len(tab.rows()) > 0
 
 
+@long
 def test_values_that_cannot_be_seen(tab, server):
     """Nothing, blanks and signs without a shape are shown by their names, and asked for as they are."""
     odd = ["", " \t", "\u2067\u202e", "seen"]
@@ -87,6 +90,7 @@ def test_what_facets_count(tab):
     tab.until("location.hash.includes('value=page')")
 
 
+@long
 def test_a_dialog_goes_with_its_view(tab):
     """Back leaves the calendar too, as if nothing had been chosen."""
     page = tab.open("overview")
@@ -114,6 +118,7 @@ def test_words_behind_a_keyword(tab):
     tab.until("document.querySelectorAll('.row-head').length === 3")
 
 
+@long
 def test_numbers_of_a_table(tab, server):
     """Counts and sums have separators; what names something has none, however long it is."""
     topic = server.catalog.create_topic("sums", schema=None)
@@ -122,6 +127,7 @@ def test_numbers_of_a_table(tab, server):
     assert page.locator(".result tbody tr").first.inner_text().split("\t") == ["1234567", "3", "3,703,701", "7.5"]
 
 
+@long
 def test_segments_behind_others(tab, server):
     """Of more that overlap than there are lines it says how many lie behind others."""
     topic = server.catalog.create_topic("crowd")

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 from browsing import Tab, saved
+from effort import long
 from served import served
 from waiting import until
 
@@ -76,6 +77,7 @@ def test_overview(tab, server, web):
     tab.until(f"document.querySelector('[data-topic=logs] dd').textContent === '{before + 7:,}'")
 
 
+@long
 def test_groups_of_streams(browser, tab_of, tmp_path):
     """Streams by the tag that tells them apart best, with their records as the API lists them, and a way to these."""
     with served(tmp_path / "data") as running:
@@ -171,6 +173,7 @@ def test_retention_is_changed_after_a_dry_run(browser, tab_of, tmp_path):
         tab.leave()
 
 
+@long
 def test_limits_of_segments_are_changed(browser, tab_of, tmp_path):
     """When events become a segment, after a question; what is left out becomes the default, frames stay."""
     with served(tmp_path / "data") as running:
@@ -205,6 +208,7 @@ def test_a_topic_is_exported(tab, web):
     assert saved(download.value) == web.get("/v1/topics/clicks/events", headers=accept).content
 
 
+@long
 def test_what_goes_next(browser, tab_of, tmp_path):
     """Limits by size mark the segment that goes first, of all or of each partition; without any, none is marked."""
     with served(tmp_path / "data") as running:

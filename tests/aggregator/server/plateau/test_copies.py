@@ -8,7 +8,7 @@ import signal
 import httpx
 import pyarrow as pa
 import pytest
-from effort import share_of
+from effort import long, share_of
 from served import Spawned, served
 
 from tests.aggregator.server.plateau.test_plateau import records, send
@@ -44,6 +44,7 @@ def numbers(web, topic, start, page_size=10_000):
     return pa.ipc.open_file(pa.py_buffer(answer.content)).read_all()
 
 
+@long
 @pytest.mark.parametrize("durability", share_of(["none", "interval"], 2))
 def test_copies_go_on_after_a_kill(tmp_path, web_of, durability):
     """Each record is copied once, whichever of the two was killed, by a copy that goes on and by one that begins anew,

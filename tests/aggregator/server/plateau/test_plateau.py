@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
+from effort import long
 from served import served
 
 import aggregator
@@ -131,7 +132,7 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("sealed", [pytest.param(False, marks=long), True])
 def test_any_schema_comes_back(tmp_path, sealed, web_of):
     """Records read back with the schema that they came with, one after the other in a partition, sealed or not, and
     after a restart: each change of the schema ends a page.

@@ -10,6 +10,7 @@ import sys
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from effort import long
 
 import aggregator
 from aggregator.cli import main
@@ -127,7 +128,7 @@ def fill_names(disk):
     assert os.statvfs(disk).f_favail == 0
 
 
-@pytest.fixture(params=[fill_bytes, fill_names], ids=["bytes", "names"])
+@pytest.fixture(params=[fill_bytes, pytest.param(fill_names, marks=long)], ids=["bytes", "names"])
 def full(request, small_disk):
     """The root of a catalog with ten segments, closed, on a disk without room."""
     root = small_disk / "data"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from effort import share_of
 
 import aggregator
 import esformat
@@ -58,9 +59,9 @@ def modes(root):
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize(("umask", "sealing", "file_mode"), [
+@pytest.mark.parametrize(("umask", "sealing", "file_mode"), share_of([
     (0o000, "process", None), (0o022, "thread", None), (0o077, "thread", 0o640), (0o000, "thread", 0o660),
-], indirect=["umask"])  # fmt: skip
+], 2), indirect=["umask"])  # fmt: skip
 def test_modes(tmp_path, umask, sealing, file_mode):
     """Every file and directory has the mode that was asked for, also while the catalog is open, and opened again."""
     root = tmp_path / "above" / "data"

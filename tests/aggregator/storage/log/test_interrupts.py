@@ -6,8 +6,10 @@ import dis
 import sys
 import threading
 import time
+from itertools import product
 
 import pytest
+from effort import share_of
 from log_bench import Bench, read_back
 
 from aggregator.errors import LogFailedError
@@ -98,8 +100,7 @@ def leading(bench, at, others):
     return found, interrupter.came
 
 
-@pytest.mark.parametrize("others", [0, 2])
-@pytest.mark.parametrize("durability", ["fsync", "none"])
+@pytest.mark.parametrize(("durability", "others"), share_of(product(["fsync", "none"], [0, 2]), 3))
 def test_interrupts_at_every_step(tmp_path, durability, others):
     """Alone, and with others behind: told as stored is what is stored, and nobody is told both or nothing."""
     at, refused, came = 1, 0, True

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from effort import examples
+from effort import ALL, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -141,13 +141,13 @@ def test_newest_pieces_stand_apart():
 
 
 def test_tiny_batches_are_put_together():
-    """Ten thousand of them are a handful of pieces, and nothing of them is lost."""
-    unsealed = Unsealed.empty()
-    for number in range(10_000):
+    """Thousands of them are a handful of pieces, and nothing of them is lost."""
+    unsealed, count = Unsealed.empty(), 10_000 if ALL else 2_000
+    for number in range(count):
         add(unsealed, piece(number, ["a"]))
     assert len(unsealed.pieces) < 200
-    assert np.concatenate([p.record_indexes() for p in unsealed.pieces]).tolist() == list(range(10_000))
-    assert unsealed.rows == 10_000
+    assert np.concatenate([p.record_indexes() for p in unsealed.pieces]).tolist() == list(range(count))
+    assert unsealed.rows == count
     assert unsealed.oldest_us == 7
 
 
@@ -172,15 +172,15 @@ def test_more_came_meanwhile():
 @pytest.mark.parametrize("batches", [1, 40])
 def test_batches_that_come_at_once_are_put_together(batches):
     """Also where several came before anybody looked: joined ones are joined again, and single ones wait behind them."""
-    unsealed = Unsealed.empty()
+    unsealed, count = Unsealed.empty(), 4000 if ALL else 1000
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MERGED", 5)
-        for number in range(0, 4000, batches):
+        for number in range(0, count, batches):
             for more in range(batches - 1):
                 unsealed.add(piece(number + more, ["a"]))
             add(unsealed, piece(number + batches - 1, ["a"]))
     assert len(unsealed.pieces) < 60
-    assert np.concatenate([p.record_indexes() for p in unsealed.pieces]).tolist() == list(range(4000))
+    assert np.concatenate([p.record_indexes() for p in unsealed.pieces]).tolist() == list(range(count))
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=20), st.integers(0, 3000))

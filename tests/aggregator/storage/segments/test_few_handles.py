@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from effort import ALL
+from effort import long
 
-SEGMENTS, HANDLES = (120, 64) if ALL else (70, 64)
+SEGMENTS, HANDLES = 120, 64
 
 CHILD = f"""
 import resource, sys, threading, time
@@ -82,6 +82,7 @@ print("fine")
 """
 
 
+@long
 def test_more_overlapping_segments_than_handles(tmp_path, request):
     """Embedded, through the server while appends go on, and as files: every event, in order."""
     helpers = request.config.rootpath / "tests" / "support"

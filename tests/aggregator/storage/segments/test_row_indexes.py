@@ -144,7 +144,7 @@ def test_a_page_of_a_time_reads_its_blocks(stored):
 @pytest.mark.skipif(not PEAK.exists(), reason="asks the system for the most memory that was used")
 def test_memory_of_a_page(tmp_path):
     """A page takes little memory whatever lies around it, and ends with the record that fills its bytes."""
-    rows = 60_000
+    rows = 30_000
     text = "x" * 2900
     with aggregator.open(tmp_path, durability="none") as catalog:
         topic = catalog.create_topic("t")
