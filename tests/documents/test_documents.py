@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from effort import ALL, long
+from effort import ALL
 
 from aggregator.cli import run as aggregator_command
 from esformat.cli import run as esdb
@@ -65,14 +65,6 @@ def names(pages):
 
 def pages_with(*languages):
     return [page for page in PAGES if any(block.language in languages for block in blocks(page))]
-
-
-RUN = pages_with("python", "console")
-LONG = {
-    "docs/http.md", "docs/object-stores.md", "docs/query-engines.md", "docs/tutorials/data-engineer.md",
-    "docs/tutorials/operator.md",
-}  # fmt: skip
-"""They start servers and stores, or load other engines: three quarters of the time of all pages."""
 
 
 def dialogues(block: Block) -> list[tuple[str, str]]:
@@ -125,11 +117,7 @@ def here(capfdbinary, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=long) if name in LONG else page for page, name in zip(RUN, names(RUN), strict=True)],
-    ids=names(RUN),
-)
+@pytest.mark.parametrize("page", pages_with("python", "console"), ids=names(pages_with("python", "console")))
 def test_code_runs(page, tmp_path, monkeypatch, here):
     """What a page shows runs as shown, from top to bottom, and prints what it says; at times the README's again."""
     monkeypatch.chdir(tmp_path)
