@@ -44,6 +44,7 @@ _RUN_ROWS = cython.declare(cython.Py_ssize_t, 128)  # so that their cells stay i
 _RUN_CELLS = cython.declare(cython.Py_ssize_t, 2048)
 _MOST_SLOTS = cython.declare(cython.Py_ssize_t, 1024)  # of a template
 _FEW_CODES = cython.declare(cython.Py_ssize_t, 64)
+_MARK_ROWS = cython.declare(cython.Py_ssize_t, 256)
 _FOUR_ONES = cython.declare(cython.ulonglong, 0x0001000100010001)  # times a code: four of it side by side
 _MOST_TEMPLATES = cython.declare(cython.Py_ssize_t, 0xFFFF)  # whose numbers are kept in 16 bits
 
@@ -99,6 +100,7 @@ class TemplateRows:
     _held: list  # type: ignore[type-arg]  # what the pointers below point into
     _templates: Templates
     _codes: cython.p_ushort
+    _before: cython.p_uint  # for every 256th row, of each code, the rows before it
     _columns: cython.pointer(Column)
     _count: cython.Py_ssize_t
     _variables: cython.Py_ssize_t
@@ -185,7 +187,7 @@ class TemplateRows:
         shown: cython.longlong = 0
         memory: bytes = bytes(8 * (self._count + 1))
         of: cython.p_longlong = cython.cast(cython.p_longlong, PyBytes_AS_STRING(memory))
-        _add_up(self._codes, 0, self.rows, of)
+        self._mark(of)
         for t in range(self._count):
             if of[t + 1]:
                 self._most_bytes += of[t + 1] * self._row_bytes[t]
@@ -194,6 +196,22 @@ class TemplateRows:
                     self._columns[self._own[i]].count += of[t + 1]
         if shown > most_slots:
             raise CorruptSegmentError(f"the rows of a node of templates show {shown} slots")
+        return None
+
+    @cython.cfunc
+    def _mark(self, of: cython.p_longlong) -> object:
+        """Add up the rows of each code; of few codes, note how many rows of each precede every 256th row."""
+        i: cython.Py_ssize_t
+        t: cython.Py_ssize_t
+        marks: cython.Py_ssize_t = self.rows // _MARK_ROWS if self._count < _FEW_CODES else 0
+        memory: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * marks * (self._count + 1))
+        self._held.append(memory)
+        self._before = cython.cast(cython.p_uint, PyBytes_AS_STRING(memory))
+        for i in range(marks):
+            _add_up(self._codes, i * _MARK_ROWS, (i + 1) * _MARK_ROWS, of)
+            for t in range(self._count + 1):
+                self._before[i * (self._count + 1) + t] = cython.cast(cython.uint, of[t])
+        _add_up(self._codes, marks * _MARK_ROWS, self.rows, of)
         return None
 
     @cython.cfunc
@@ -668,6 +686,11 @@ class TemplateRows:
     def _pass_over(self, work: cython.pointer(Work), low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> cython.void:
         """Move each variable's place on by the values of rows [low, high)."""
         k: cython.Py_ssize_t
+        if low == 0 and high >= _MARK_ROWS and self._count < _FEW_CODES:
+            low = high // _MARK_ROWS * _MARK_ROWS
+            before: cython.p_uint = self._before + (high // _MARK_ROWS - 1) * (self._count + 1)
+            for k in range(1, self._count + 1):
+                self._move(work, k, before[k])
         while low < high:  # mostly many rows have the same code
             k = _end_of_run(self._codes, low, high)
             if k < high and k - low <= _FEW_ROWS:
