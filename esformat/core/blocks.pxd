@@ -16,6 +16,7 @@ cdef class Chunks:
     cdef readonly dict kept_nodes
     cdef readonly dict kept_codes
     cdef readonly dict kept_heads
+    cdef bytes _heads
     cdef array.array _kept_steps
     cdef bint _asked
     cdef public object times

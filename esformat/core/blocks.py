@@ -12,6 +12,7 @@ from typing import Any
 
 import cython
 from cython.cimports.cpython import array
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.esformat.core.packs import PackHead, fill_numbers, read_pack_head
 from cython.cimports.libc.string import memcmp
 
@@ -104,6 +105,7 @@ class Chunks:
     dictionary: int
     offset: int
     """The block's place in the file, for messages."""
+    _heads: bytes  # of the node of each column, its shape and its flags; unknown flags where it is cut short
     size_bytes: int
     """What it takes in memory, with what is kept of each row once it was asked for."""
     kept_nodes: dict[int, Any]
@@ -145,6 +147,13 @@ class Chunks:
             edges[i] = at
             at += cython.cast(cython.longlong, _number(data + _HEAD + 4 * i, 4))
         edges[chunk_count] = at
+        self._heads = PyBytes_FromStringAndSize(cython.NULL, 2 * column_count)
+        heads: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(self._heads))
+        for i in range(column_count):
+            at = edges[_FIRST_COLUMN + i]
+            heads[2 * i] = data[at] if at <= size - _NODE else 0
+            heads[2 * i + 1] = data[at + 1] if at <= size - _NODE else 255
+        at = edges[chunk_count]
         if at != size or not 0 < self.row_count <= _MOST_ROWS:
             raise CorruptSegmentError("the head of a data block does not fit its body", offset=offset)
 
@@ -260,16 +269,21 @@ def shapes_of(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t) -> tuple[set[i
     block: Chunks
     shapes: set[int] = set()
     with_nulls: cython.bint = False
+    head: cython.p_uchar
+    last: cython.int = -1
     for block in blocks:
         at: cython.Py_ssize_t = _start(block, chunk)
-        body: cython.const[cython.uchar][::1] = block.body
-        if at > body.shape[0] - _NODE:
-            raise CorruptSegmentError("a column node is cut short", offset=block.offset)
-        flags: cython.int = body[at + 1]
-        if flags & ~_FLAGS:
-            raise CorruptSegmentError(f"a column node has unknown flags {flags:#x}", offset=block.offset)
-        with_nulls |= flags & _VALIDITY
-        shapes.add(body[at])
+        if chunk < _FIRST_COLUMN:
+            raise IndexError("a chunk of keys or timestamps is no column")
+        head = cython.cast(cython.p_uchar, PyBytes_AS_STRING(block._heads)) + 2 * (chunk - _FIRST_COLUMN)
+        if head[1] & ~_FLAGS:
+            if at > len(block.body) - _NODE:
+                raise CorruptSegmentError("a column node is cut short", offset=block.offset)
+            raise CorruptSegmentError(f"a column node has unknown flags {head[1]:#x}", offset=block.offset)
+        with_nulls |= head[1] & _VALIDITY
+        if head[0] != last:
+            shapes.add(head[0])
+        last = head[0]
     return shapes, with_nulls
 
 

@@ -7,7 +7,8 @@ cdef enum:
 cdef Py_ssize_t write_number(int kind, int parameter, long long number, unsigned char* to) noexcept nogil
 
 cdef bint write_numbers(
-    int kind, int parameter, const long long* numbers, Py_ssize_t count, unsigned char* cells, int* sizes
+    int kind, int parameter, const long long* numbers, Py_ssize_t count, unsigned char* cells, int* sizes,
+    unsigned char** texts,
 ) noexcept nogil
 
 
@@ -17,3 +18,10 @@ cdef inline unsigned long long eight_hex_digits(unsigned long long number) noexc
     spread = ((spread >> 8) & 0x000000FF000000FFULL) | ((spread & 0x000000FF000000FFULL) << 16)
     spread = ((spread >> 4) & 0x000F000F000F000FULL) | ((spread & 0x000F000F000F000FULL) << 8)
     return spread + 0x3030303030303030ULL + (((spread + 0x0606060606060606ULL) >> 4) & 0x0101010101010101ULL) * 39
+
+
+cdef inline unsigned long long highest_first(unsigned long long number) noexcept nogil:
+    """The bytes of a number in turned order."""
+    number = number >> 32 | number << 32
+    number = (number >> 16 & 0x0000FFFF0000FFFFULL) | (number & 0x0000FFFF0000FFFFULL) << 16
+    return (number >> 8 & 0x00FF00FF00FF00FFULL) | (number & 0x00FF00FF00FF00FFULL) << 8

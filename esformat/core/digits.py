@@ -6,7 +6,7 @@
 
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING
-from cython.cimports.esformat.core.digits import CELL_BYTES, eight_hex_digits
+from cython.cimports.esformat.core.digits import CELL_BYTES, eight_hex_digits, highest_first
 from cython.cimports.libc.string import memcpy
 
 _PADDED = cython.declare(cython.int, 3)
@@ -16,14 +16,13 @@ _DATE = cython.declare(cython.int, 6)
 
 _pairs: bytes = b"".join(b"%02d" % number for number in range(100))
 _hex_digits: bytes = b"0123456789abcdef"
-_hex_pairs: bytes = b"".join(b"%02x" % number for number in range(256))
-_threes: bytes = b"".join(b"%-3d%c" % (number, len(str(number))) for number in range(1000))
+_threes: bytes = b"".join(b"%-3d%c" % (number, len(str(number))) for number in range(1000)) + bytes(CELL_BYTES)
 _months: bytes = b"JanFebMarAprMayJunJulAugSepOctNovDec"
 _PAIRS = cython.declare(cython.p_char, PyBytes_AS_STRING(_pairs))
-_HEX_PAIRS = cython.declare(cython.p_char, PyBytes_AS_STRING(_hex_pairs))
 _THREES = cython.declare(cython.p_char, PyBytes_AS_STRING(_threes))  # digits and their number, four bytes each
 _HEX_DIGITS = cython.declare(cython.p_char, PyBytes_AS_STRING(_hex_digits))
 _MONTHS = cython.declare(cython.p_char, PyBytes_AS_STRING(_months))
+_LONG_HEX = cython.declare(cython.int, 16)
 _FIRST_DAY = cython.declare(cython.longlong, -719162)  # 0001-01-01
 _LAST_DAY = cython.declare(cython.longlong, 2932896)  # 9999-12-31
 
@@ -83,9 +82,9 @@ def write_number(
         to[0] = 45
         sign = 1
     if kind == _INTEGER:
-        if rest < 100:
-            memcpy(to + sign, _PAIRS + 2 * rest + (1 if rest < 10 else 0), 2)
-            return sign + (1 if rest < 10 else 2)
+        if rest < 1000:
+            memcpy(to + sign, _THREES + 4 * rest, 4)
+            return sign + to[sign + 3]
         digits = _digits(rest)
         _padded(rest, digits, to + sign)
         return sign + digits
@@ -108,33 +107,60 @@ def write_numbers(
     count: cython.Py_ssize_t,
     cells: cython.p_uchar,
     sizes: cython.p_int,
+    texts: cython.pointer(cython.p_uchar),
 ) -> cython.bint:
-    """Write numbers of one kind into cells of 32 bytes each, and the bytes each takes. False where one cannot be."""
+    """Write numbers of one kind: where the text of each is, and how many bytes it takes. 32 bytes may be read of each
+    text. cells: 32 bytes for each, where those are that are not at hand. False where a number cannot be written.
+    """
     i: cython.Py_ssize_t
-    k: cython.Py_ssize_t
     size: cython.Py_ssize_t
     number: cython.ulonglong
-    if kind == _HEX and parameter == 16:
+    if kind == _HEX and parameter == _LONG_HEX:
         for i in range(count):
-            number = cython.cast(cython.ulonglong, numbers[i])
-            for k in range(8):
-                memcpy(cells + 14 - 2 * k, _HEX_PAIRS + 2 * (number & 255), 2)
-                number >>= 8
             sizes[i] = 16
-            cells += CELL_BYTES
+        for i in range(count):
+            texts[i] = cells + 16 * i
+        _write_long_hex(numbers, count, cells + (CELL_BYTES - 8) * count, cells)
         return True
+    threes: cython.p_uchar = cython.cast(cython.p_uchar, _THREES)
     for i in range(count):
         number = cython.cast(cython.ulonglong, numbers[i])
         if kind == _INTEGER and number < 1000:
-            memcpy(cells, _THREES + 4 * number, 4)
-            sizes[i] = cells[3]
+            texts[i] = threes + 4 * number
+            sizes[i] = threes[4 * number + 3]
         else:
-            size = write_number(kind, parameter, numbers[i], cells)
+            texts[i] = cells + CELL_BYTES * i
+            size = write_number(kind, parameter, numbers[i], texts[i])
             if size < 0:
                 return False
             sizes[i] = cython.cast(cython.int, size)
-        cells += CELL_BYTES
     return True
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _write_long_hex(
+    numbers: cython.pointer(cython.const[cython.longlong]),
+    count: cython.Py_ssize_t,
+    swapped: cython.p_uchar,
+    out: cython.p_uchar,
+) -> cython.void:
+    """All 16 digits of each number, one behind another; swapped: room for eight bytes of each, apart from `out`.
+
+    In loops over bytes, which compilers turn into work on 16 of them at a time.
+    """
+    i: cython.Py_ssize_t
+    word = cython.declare(cython.ulonglong)
+    high: cython.schar  # signed: compilers compare several of these with one instruction
+    low: cython.schar
+    for i in range(count):
+        word = highest_first(cython.cast(cython.ulonglong, numbers[i]))
+        memcpy(swapped + 8 * i, cython.address(word), 8)
+    for i in range(8 * count):
+        high, low = cython.cast(cython.schar, swapped[i] >> 4), cython.cast(cython.schar, swapped[i] & 15)
+        out[2 * i] = cython.cast(cython.uchar, high + 48 + (39 if high > 9 else 0))
+        out[2 * i + 1] = cython.cast(cython.uchar, low + 48 + (39 if low > 9 else 0))
 
 
 @cython.cfunc

@@ -14,6 +14,7 @@ cdef enum:
     PACK_HEAD_BYTES = 8
     PACK_OF_BITS = 255  # in place of the number of raw planes
     NUMBERS_TOGETHER = 256
+    FOUR_TOGETHER_BITS = 14  # four numbers of so many lie in eight bytes, whatever bit of the first byte they begin at
     NODE_HEAD_BYTES = 4
     STRINGS = 4  # shape of a node
     NEEDS_DICTIONARY = 2  # flag of one
@@ -112,8 +113,18 @@ cdef inline void unpack_bits(
                 out[i] = <long long>(<word>out[i] + <word>base)
         return
     cdef Py_ssize_t whole = min(max(whole_words(stored_bytes, bits) - low, 0), size)
+    cdef Py_ssize_t first = 0
     cdef word found, mask = (<word>1 << (bits & 63)) - 1
-    for i in range(whole):
+    if bits <= FOUR_TOGETHER_BITS:
+        while first + 4 <= whole:
+            memcpy(&found, stored + (place >> 3), 8)
+            found >>= place & 7
+            for i in range(4):
+                out[first + i] = <long long>((found & mask) + <word>base)
+                found >>= bits
+            first += 4
+            place += 4 * bits
+    for i in range(first, whole):
         memcpy(&found, stored + (place >> 3), 8)
         out[i] = <long long>(((found >> (place & 7)) & mask) + <word>base)
         place += bits

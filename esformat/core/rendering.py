@@ -13,6 +13,7 @@ import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.esformat.core.digits import CELL_BYTES, write_number, write_numbers
 from cython.cimports.esformat.core.packs import (
+    FOUR_TOGETHER_BITS,
     PackHead,
     end_of_strings,
     number_of_bits,
@@ -43,6 +44,8 @@ _RUN_ROWS = cython.declare(cython.Py_ssize_t, 128)  # so that their cells stay i
 _RUN_CELLS = cython.declare(cython.Py_ssize_t, 2048)
 _MOST_SLOTS = cython.declare(cython.Py_ssize_t, 1024)  # of a template
 _FEW_CODES = cython.declare(cython.Py_ssize_t, 64)
+_MARK_ROWS = cython.declare(cython.Py_ssize_t, 256)
+_FOUR_ONES = cython.declare(cython.ulonglong, 0x0001000100010001)  # times a code: four of it side by side
 _MOST_TEMPLATES = cython.declare(cython.Py_ssize_t, 0xFFFF)  # whose numbers are kept in 16 bits
 
 _MISSING = cython.declare(cython.Py_ssize_t, -1)
@@ -75,7 +78,6 @@ Work = cython.struct(  # of one call
     touched=cython.p_int,  # codes with rows in `seen`
     cell=cython.p_int,  # of each variable, the first cell of its values
     slot=cython.p_int,  # the same of each slot
-    rows=cython.p_int,  # the bytes of each row
     sizes=cython.p_int,  # of each cell
     numbers=cython.p_longlong,
     texts=cython.pointer(cython.p_uchar),  # of each cell
@@ -98,10 +100,11 @@ class TemplateRows:
     _held: list  # type: ignore[type-arg]  # what the pointers below point into
     _templates: Templates
     _codes: cython.p_ushort
+    _before: cython.p_uint  # for every 256th row, of each code, the rows before it
     _columns: cython.pointer(Column)
     _count: cython.Py_ssize_t
     _variables: cython.Py_ssize_t
-    _most_row_bytes: cython.longlong
+    _most_bytes: cython.longlong  # of all rows, without their strings
     _first: cython.p_int  # these as in `Templates`
     _text: cython.p_char
     _values: cython.p_char
@@ -112,6 +115,7 @@ class TemplateRows:
     _value_first: cython.p_int
     _own_first: cython.p_int
     _own: cython.p_int
+    _longest: cython.p_int
     _literal_bytes: cython.p_int
     _row_bytes: cython.p_int
     _short: cython.p_int
@@ -142,10 +146,10 @@ class TemplateRows:
         self._literal_bytes = _ints(memory[9])
         self._own_first = self._literal_bytes + self._count
         self._own = self._own_first + self._count + 1
+        self._longest = self._own + self._first[self._count]
         self._step, self._row_bytes = _ints(memory[10]), _ints(memory[11])
         self._short = self._row_bytes + self._count
         self._times = self._short + self._count
-        self._most_row_bytes = templates.most_row_bytes
         self._take_codes(codes)
         columns: bytes = bytes(cython.sizeof(Column) * (self._variables + 1))
         self._held.append(columns)
@@ -177,20 +181,37 @@ class TemplateRows:
 
     @cython.cfunc
     def _count_values(self, most_slots: cython.Py_ssize_t) -> object:
-        """Note how many values each variable has."""
+        """Note how many values each variable has, and how many bytes the rows take at most."""
         t: cython.Py_ssize_t
         i: cython.Py_ssize_t
         shown: cython.longlong = 0
         memory: bytes = bytes(8 * (self._count + 1))
         of: cython.p_longlong = cython.cast(cython.p_longlong, PyBytes_AS_STRING(memory))
-        _add_up(self._codes, 0, self.rows, of)
+        self._mark(of)
         for t in range(self._count):
             if of[t + 1]:
+                self._most_bytes += of[t + 1] * self._row_bytes[t]
                 shown += of[t + 1] * (self._first[t + 1] - self._first[t])
                 for i in range(self._own_first[t], self._own_first[t + 1]):
                     self._columns[self._own[i]].count += of[t + 1]
         if shown > most_slots:
             raise CorruptSegmentError(f"the rows of a node of templates show {shown} slots")
+        return None
+
+    @cython.cfunc
+    def _mark(self, of: cython.p_longlong) -> object:
+        """Add up the rows of each code; of few codes, note how many rows of each precede every 256th row."""
+        i: cython.Py_ssize_t
+        t: cython.Py_ssize_t
+        marks: cython.Py_ssize_t = self.rows // _MARK_ROWS if self._count < _FEW_CODES else 0
+        memory: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * marks * (self._count + 1))
+        self._held.append(memory)
+        self._before = cython.cast(cython.p_uint, PyBytes_AS_STRING(memory))
+        for i in range(marks):
+            _add_up(self._codes, i * _MARK_ROWS, (i + 1) * _MARK_ROWS, of)
+            for t in range(self._count + 1):
+                self._before[i * (self._count + 1) + t] = cython.cast(cython.uint, of[t])
+        _add_up(self._codes, marks * _MARK_ROWS, self.rows, of)
         return None
 
     @cython.cfunc
@@ -455,19 +476,43 @@ class TemplateRows:
     def most_bytes(self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, given: list[Any], most: int) -> int:
         """What rows [low, high) can take at most, or `most` where that is less; given: as for `render`."""
         self._check_rows(low, high)
-        t: cython.Py_ssize_t
-        memory: bytes = bytes(8 * (self._count + 1))
-        of: cython.p_longlong = cython.cast(cython.p_longlong, PyBytes_AS_STRING(memory))
-        _add_up(self._codes, low, high, of)
+        i: cython.Py_ssize_t = low
+        end: cython.Py_ssize_t
+        total: cython.longlong = 0
+        if low == 0 and high == self.rows:
+            total, i = self._most_bytes, high
+        while i < high:
+            end = _end_of_run(self._codes, i, high)
+            total += (end - i) * self._most_of(self._codes[i])
+            i = end
+        return min(total + self._bytes_of(given), most)
+
+    def most_chosen(self, places: cython.const[cython.longlong][::1], given: list[Any], most: int) -> int:
+        """The same of the rows at some places. Raises ValueError for a place without a row."""
+        i: cython.Py_ssize_t
+        total: cython.longlong = 0
+        for i in range(places.shape[0]):
+            if not 0 <= places[i] < self.rows:
+                raise ValueError("fewer rows than asked for")
+            total += self._most_of(self._codes[places[i]])
+        return min(total + self._bytes_of(given), most)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _most_of(self, code: cython.Py_ssize_t) -> cython.longlong:
+        """What a row of a code takes at most, without its strings."""
+        return self._row_bytes[code - 1] if code else 0
+
+    @cython.cfunc
+    def _bytes_of(self, given: list[Any]) -> object:
+        """What rows can take of the strings that are given."""
         total = 0
-        for t in range(self._count):
-            if of[t + 1]:
-                total += of[t + 1] * self._row_bytes[t]
         for v, _, _, text in given:
             if not 0 <= v < self._variables:
                 raise ValueError("strings are given for another kind of variable")
             total += len(text) * self._times[cython.cast(cython.Py_ssize_t, v)]
-        return min(total, most)
+        return total
 
     def render(
         self,
@@ -551,11 +596,8 @@ class TemplateRows:
         """What `values` gives, or None where values must be given for that. Raises CorruptSegmentError."""
         if self.needed(low, high):
             return None
-        room: cython.longlong = self.most_bytes(low, high, [], MOST_NODE_BYTES)
-        if chosen is not None:
-            room = min(room, len(chosen) * self._most_row_bytes)
         try:
-            return self.values(low, high, chosen, [], room)
+            return self.values(low, high, chosen, [], MOST_NODE_BYTES)
         except (IndexError, ValueError, OverflowError) as error:
             raise CorruptSegmentError(f"a node of templates breaks the format: {error}") from None
 
@@ -569,21 +611,25 @@ class TemplateRows:
     ) -> list[Any]:
         """Rows [low, high) as Python bytes, None for null, or those of them at ascending places that are chosen.
 
-        Raises as `render` does, which gets room for `most` bytes.
+        Raises as `render` does, which gets room for what they can take, and for `most` bytes at most.
         """
         self._check_rows(low, high)
         if not 0 <= most <= _MOST - _SLACK:
             raise OverflowError("the values take more room than there is")
         n: cython.Py_ssize_t = high - low if chosen is None else len(chosen)
         i: cython.Py_ssize_t
-        memory: bytes = PyBytes_FromStringAndSize(cython.NULL, 8 * (n + 1) + 4 * (n + 1) + most + _SLACK)
+        total: cython.longlong = 0
+        memory: bytes = PyBytes_FromStringAndSize(cython.NULL, 8 * (n + 1) + 4 * (n + 1))
         places: cython.p_longlong = cython.cast(cython.p_longlong, PyBytes_AS_STRING(memory))
         offsets: cython.p_int = cython.cast(cython.p_int, places + n + 1)
-        out: cython.p_uchar = cython.cast(cython.p_uchar, offsets + n + 1)
         for i in range(n):
             places[i] = low + i if chosen is None else chosen[i]
             if not low <= places[i] < high or (i and places[i] <= places[i - 1]):
                 raise ValueError("fewer rows than asked for")
+            total += self._most_of(self._codes[places[i]])
+        most = min(total + self._bytes_of(given), most)
+        texts: bytes = PyBytes_FromStringAndSize(cython.NULL, most + _SLACK)
+        out: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(texts))
         held: list[Any] = []
         columns: cython.pointer(Column) = self._with(given, held)
         few: cython.bint = n <= _FEW_ROWS or chosen is not None
@@ -615,7 +661,7 @@ class TemplateRows:
         memory: bytes = PyBytes_FromStringAndSize(
             cython.NULL,
             8 * (codes + variables + rows + cells) + cython.sizeof(Piece) * (slots + 1)
-            + 4 * (codes + variables + slots + rows + cells)
+            + 4 * (codes + variables + slots + cells)
             + CELL_BYTES * (cells + 1),
         )  # fmt: skip
         held.append(memory)
@@ -628,8 +674,7 @@ class TemplateRows:
         work.touched = cython.cast(cython.p_int, work.pieces + slots + 1)
         work.cell = work.touched + codes
         work.slot = work.cell + variables
-        work.rows = work.slot + slots
-        work.sizes = work.rows + rows
+        work.sizes = work.slot + slots
         work.cells = cython.cast(cython.p_uchar, work.sizes + cells)
         memset(work.seen, 0, 8 * (codes + variables))
         return work
@@ -641,6 +686,19 @@ class TemplateRows:
     def _pass_over(self, work: cython.pointer(Work), low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> cython.void:
         """Move each variable's place on by the values of rows [low, high)."""
         k: cython.Py_ssize_t
+        if low == 0 and high >= _MARK_ROWS and self._count < _FEW_CODES:
+            low = high // _MARK_ROWS * _MARK_ROWS
+            before: cython.p_uint = self._before + (high // _MARK_ROWS - 1) * (self._count + 1)
+            for k in range(1, self._count + 1):
+                self._move(work, k, before[k])
+        while low < high:  # mostly many rows have the same code
+            k = _end_of_run(self._codes, low, high)
+            if k < high and k - low <= _FEW_ROWS:
+                break
+            self._move(work, self._codes[low], k - low)
+            low = k
+        if low == high:
+            return
         if self._count < _FEW_CODES:  # they are counted in four lanes, as one count waits for the one before
             lanes = cython.declare(cython.uint[4 * 64])
             memset(lanes, 0, cython.sizeof(lanes))
@@ -817,9 +875,7 @@ class TemplateRows:
             most = _RUN_ROWS
             if t >= 0:
                 most = min(most, _RUN_CELLS // (self._own_first[t + 1] - self._own_first[t] + 1))
-            end = begin + 1
-            while end < high and end - begin < most and self._codes[end] == t + 1:
-                end += 1
+            end = _end_of_run(self._codes, begin, min(high, begin + most))
             if t >= 0 and end - begin > _FEW_ROWS:
                 at = self._run(columns, work, t, end - begin, offsets + (begin - low), out, at, room)
                 if at < 0:
@@ -854,8 +910,7 @@ class TemplateRows:
         v: cython.Py_ssize_t
         cell: cython.Py_ssize_t = 0
         total: cython.longlong = 0
-        sizes: cython.p_int
-        rows: cython.p_int = work.rows
+        wide: cython.int = 0  # whether a value takes more than 16 bytes
         slots: cython.Py_ssize_t = self._first[t + 1] - self._first[t]
         step: cython.p_int = self._step + 8 * (self._first[t] + t)
         for k in range(self._own_first[t], self._own_first[t + 1]):
@@ -865,22 +920,24 @@ class TemplateRows:
                 return i
             work.cell[v] = cython.cast(cython.int, cell)
             work.place[v] += n
+            if self._longest[v] > 16:
+                for i in range(cell, cell + n):
+                    wide |= work.sizes[i] > 16
             cell += n
-        for i in range(n):
-            rows[i] = self._literal_bytes[t]
         for k in range(slots):
             work.slot[k] = work.cell[step[8 * k + 4]]
-            sizes = work.sizes + work.slot[k]
+        if self._short[t] and self._row_bytes[t] <= (room - at) // n:  # no value is longer than its kind's longest
+            if wide:
+                return _join_short(True, work, self._text, step, slots, n, offsets, out, at)
+            return _join_short(False, work, self._text, step, slots, n, offsets, out, at)
+        total = n * cython.cast(cython.longlong, self._literal_bytes[t])
+        for k in range(slots):
             for i in range(n):
-                rows[i] += sizes[i]
-                total += sizes[i]
-        if total + n * cython.cast(cython.longlong, self._literal_bytes[t]) > room - at:
+                total += work.sizes[work.slot[k] + i]
+        if total > room - at:
             return _TOO_LONG
-        if self._short[t]:
-            _join_short(work, self._text, step, slots, n, offsets, out, at)
-        else:
-            _join(work, self._text, step, slots, n, offsets, out, at)
-        return at + total + n * cython.cast(cython.longlong, self._literal_bytes[t])
+        _join(work, self._text, step, slots, n, offsets, out, at)
+        return at + total
 
     @cython.cfunc
     @cython.inline
@@ -930,11 +987,8 @@ class TemplateRows:
                 numbers, n, self._value + self._value_first[v], self._value_first[v + 1] - self._value_first[v],
                 cython.cast(cython.p_uchar, self._values), sizes, texts,
             )  # fmt: skip
-        if not write_numbers(self._kind[v], self._parameter[v], numbers, n, work.cells + CELL_BYTES * cell, sizes):
-            return _INVALID
-        for i in range(n):
-            texts[i] = work.cells + CELL_BYTES * (cell + i)
-        return 0
+        cells: cython.p_uchar = work.cells + CELL_BYTES * cell
+        return 0 if write_numbers(self._kind[v], self._parameter[v], numbers, n, cells, sizes, texts) else _INVALID
 
 
 @cython.cfunc
@@ -944,25 +998,17 @@ def _write_enum(
     numbers: cython.pointer(cython.const[cython.longlong]),
     n: cython.Py_ssize_t,
     edges: cython.p_int,
-    count: cython.longlong,
+    count: cython.Py_ssize_t,
     values: cython.p_uchar,
     sizes: cython.p_int,
     texts: cython.pointer(cython.p_uchar),
 ) -> cython.Py_ssize_t:
     """Cells of n values of an enumeration of `count`, of which each begins and ends at an edge of `values`."""
     i: cython.Py_ssize_t
-    number: cython.ulonglong
-    begin: cython.int
-    wrong: cython.int = 0
     for i in range(n):
-        number = cython.cast(cython.ulonglong, numbers[i])
-        if number >= cython.cast(cython.ulonglong, count):
-            wrong = 1
-            number = 0
-        begin = edges[number]
-        sizes[i] = edges[number + 1] - begin
-        texts[i] = values + begin
-    return _MISSING if wrong else 0
+        if not _put_enum(cython.cast(cython.ulonglong, numbers[i]), count, edges, values, sizes + i, texts + i):
+            return _MISSING
+    return 0
 
 
 @cython.cfunc
@@ -982,35 +1028,58 @@ def _write_enum_bits(
     # Stores to cells may change what `column` points to, for all that the compiler knows: hence copies.
     stored: cython.pointer(cython.const[cython.uchar]) = column.stored
     bits: cython.Py_ssize_t = column.bits
-    i: cython.Py_ssize_t
-    whole: cython.Py_ssize_t = min(max(column.whole - first, 0), n)
+    whole: cython.Py_ssize_t = column.whole
+    i: cython.Py_ssize_t = 0
+    k: cython.Py_ssize_t
+    together: cython.Py_ssize_t = min(max(whole - first, 0), n) if bits <= FOUR_TOGETHER_BITS else 0
     place: cython.Py_ssize_t = bits * first
-    begin: cython.int
     word = cython.declare(cython.ulonglong)
     mask: cython.ulonglong = (cython.cast(cython.ulonglong, 1) << bits) - 1
-    for i in range(whole):
+    while i + 4 <= together:
         memcpy(cython.address(word), stored + (place >> 3), 8)
-        word = (word >> (place & 7)) & mask
-        place += bits
-        if word >= cython.cast(cython.ulonglong, count):
+        word >>= place & 7
+        for k in range(4):
+            if not _put_enum(word & mask, count, edges, values, sizes + i + k, texts + i + k):
+                return _MISSING
+            word >>= bits
+        i += 4
+        place += 4 * bits
+    while i < n:
+        word = cython.cast(cython.ulonglong, number_of_bits(stored, whole, bits, 0, first + i))
+        if not _put_enum(word, count, edges, values, sizes + i, texts + i):
             return _MISSING
-        begin = edges[word]
-        sizes[i] = edges[word + 1] - begin
-        texts[i] = values + begin
-    for i in range(whole, n):
-        word = cython.cast(cython.ulonglong, number_of_bits(stored, column.whole, bits, 0, first + i))
-        if word >= cython.cast(cython.ulonglong, count):
-            return _MISSING
-        begin = edges[word]
-        sizes[i] = edges[word + 1] - begin
-        texts[i] = values + begin
+        i += 1
     return 0
 
 
 @cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_enum(
+    number: cython.ulonglong,
+    count: cython.Py_ssize_t,
+    edges: cython.p_int,
+    values: cython.p_uchar,
+    size: cython.p_int,
+    text: cython.pointer(cython.p_uchar),
+) -> cython.bint:
+    """The cell of one value of an enumeration of `count`; False where it has no such value."""
+    begin: cython.int
+    if number >= cython.cast(cython.ulonglong, count):
+        return False
+    begin = edges[number]
+    size[0] = edges[number + 1] - begin
+    text[0] = values + begin
+    return True
+
+
+@cython.cfunc
+@cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
 def _join_short(
+    wide: cython.bint,
     work: cython.pointer(Work),
     text: cython.p_char,
     steps: cython.p_int,
@@ -1019,15 +1088,16 @@ def _join_short(
     offsets: cython.p_int,
     out: cython.p_uchar,
     at: cython.Py_ssize_t,
-) -> cython.void:
-    """Put n rows together, of whose literals and values none takes more than 32 bytes."""
-    rows: cython.p_int = work.rows
+) -> cython.Py_ssize_t:
+    """Put n rows together, of whose literals none takes more than 32 bytes, and no value more, or more than 16 if it
+    is not wide. Gives the end.
+    """
     pieces: cython.pointer(Piece) = work.pieces
     last: cython.pointer(Piece) = pieces + slots
     piece: cython.pointer(Piece)
     i: cython.Py_ssize_t
     k: cython.Py_ssize_t
-    to: cython.p_uchar
+    to: cython.p_uchar = out + at
     for k in range(slots + 1):
         pieces[k].literal = text + steps[8 * k]
         pieces[k].bytes = steps[8 * k + 1]
@@ -1035,17 +1105,20 @@ def _join_short(
             pieces[k].texts = work.texts + work.slot[k]
             pieces[k].sizes = work.sizes + work.slot[k]
     for i in range(n):
-        offsets[i] = cython.cast(cython.int, at)
-        to = out + at
-        at += rows[i]
+        offsets[i] = cython.cast(cython.int, to - out)
         piece = pieces
         while piece < last:
             memcpy(to, piece.literal, 32)
             to += piece.bytes
-            memcpy(to, piece.texts[i], 32)
+            if wide:
+                memcpy(to, piece.texts[i], 32)
+            else:
+                memcpy(to, piece.texts[i], 16)
             to += piece.sizes[i]
             piece += 1
         memcpy(to, last.literal, 32)
+        to += last.bytes
+    return to - out
 
 
 @cython.cfunc
@@ -1150,16 +1223,34 @@ def _copy(to: cython.p_uchar, source: cython.p_char, size: cython.Py_ssize_t) ->
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
+def _end_of_run(codes: cython.p_ushort, low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """The row behind those from `low` on, and before `high`, that have the code of row `low`: mostly many."""
+    i: cython.Py_ssize_t = low + 1
+    word = cython.declare(cython.ulonglong)
+    alike: cython.ulonglong = codes[low] * _FOUR_ONES
+    while i + 4 <= high:
+        memcpy(cython.address(word), codes + i, 8)
+        if word != alike:
+            break
+        i += 4
+    while i < high and codes[i] == codes[low]:
+        i += 1
+    return i
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
 def _add_up(
     codes: cython.p_ushort, low: cython.Py_ssize_t, high: cython.Py_ssize_t, of: cython.p_longlong
 ) -> cython.void:
     """Add the number of rows of each code in [low, high)."""
     i: cython.Py_ssize_t = low
     begin: cython.Py_ssize_t
-    while i < high:  # most rows have the code of the row before
+    while i < high:
         begin = i
-        while i < high and codes[i] == codes[begin]:
-            i += 1
+        i = _end_of_run(codes, i, high)
         of[codes[begin]] += i - begin
 
 
@@ -1176,8 +1267,7 @@ def _tally(
     touched: cython.Py_ssize_t = 0
     while i < high:
         begin = i
-        while i < high and codes[i] == codes[begin]:
-            i += 1
+        i = _end_of_run(codes, i, high)
         if not work.seen[codes[begin]]:
             work.touched[touched] = codes[begin]
             touched += 1

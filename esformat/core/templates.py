@@ -70,8 +70,6 @@ class Templates:
     count = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
     """Templates; a row's code is 0 for null, k for the k-th of them."""
     variables = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
-    most_row_bytes = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
-    """What a row takes at most, without its strings."""
     memory = cython.declare(list, visibility="readonly")  # type: list[bytes]
     """What `matching.py` and `rendering.py` need: literals, values, first slots, slots, edges of literals, first values
     of variables, edges of values, kinds, parameters; own variables, steps and sizes, as the fields below say. Numbers
@@ -195,7 +193,6 @@ class Templates:
         for s in range(self._first[t], self._first[t + 1]):
             size += self._longest[self._slot[s]]
         self._row_bytes[t] = cython.cast(cython.int, min(size, _MOST))
-        self.most_row_bytes = max(self.most_row_bytes, self._row_bytes[t])
         self._short[t] = True
         for s in range(self._first[t] + t, self._first[t + 1] + t + 1):
             self._short[t] &= self._literal[s + 1] - self._literal[s] <= _SLACK

@@ -142,8 +142,10 @@ def repeated(value: bytes, count: cython.Py_ssize_t) -> tuple[bytes, bytes]:
     offsets: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * (count + 1))
     out: cython.p_int = cython.cast(cython.p_int, PyBytes_AS_STRING(offsets))
     i: cython.Py_ssize_t
-    for i in range(count + 1):
-        out[i] = i * size
+    at: cython.uint = 0
+    for i in range(count + 1):  # added up, and not multiplied: compilers work on several at a time
+        out[i] = cython.cast(cython.int, at)
+        at += cython.cast(cython.uint, size)
     return offsets, value * count
 
 
@@ -163,15 +165,93 @@ def gather(
     values: cython.Py_ssize_t = edges.shape[0] - 1
     i: cython.Py_ssize_t
     longest: cython.Py_ssize_t = 0
-    at: cython.Py_ssize_t = 0
-    code: cython.longlong
-    wrong: cython.bint = False
     for i in range(values):
         if edges[i] < 0 or edges[i + 1] < edges[i] or edges[i + 1] > data.shape[0]:
             raise ValueError("the bytes of values end early")
         longest = max(longest, edges[i + 1] - edges[i])
     if n > _MOST:
         raise OverflowError("the values of rows take more than 2 GiB")
+    if longest <= _SLACK and n <= _MOST // (_SLACK + 1):
+        return _gather_short(codes, edges, bytes(data[: edges[values]]) + bytes(_SLACK) if values > 0 else b"", longest)
+    return _gather_long(codes, edges, data)
+
+
+@cython.cfunc
+def _gather_short(
+    codes: cython.const[Code][::1], edges: cython.const[cython.int][::1], padded: bytes, longest: cython.Py_ssize_t
+) -> tuple[bytes, bytes]:
+    """The same of values that take at most `longest` bytes, which is up to 32: so many follow the last one in `padded`.
+    There is room for the longest in each row, and 32 bytes more, so that no row has to be looked at before.
+    """
+    n: cython.Py_ssize_t = codes.shape[0]
+    values: cython.Py_ssize_t = edges.shape[0] - 1
+    at: cython.Py_ssize_t = 0
+    memory: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * (n + 1))
+    gathered: bytes = PyBytes_FromStringAndSize(cython.NULL, n * longest + _SLACK)
+    ends: cython.p_int = cython.cast(cython.p_int, PyBytes_AS_STRING(memory))
+    out: cython.p_char = PyBytes_AS_STRING(gathered)
+    text: cython.p_char = PyBytes_AS_STRING(padded)
+    if n and values <= 0:
+        raise IndexError("a code has no value")
+    if n:
+        source: cython.pointer(cython.const[Code]) = cython.address(codes[0])
+        edge: cython.pointer(cython.const[cython.int]) = cython.address(edges[0])
+        with cython.nogil:
+            if longest > 16:
+                at = _put_short(source, n, edge, values, text, True, ends, out)
+            else:
+                at = _put_short(source, n, edge, values, text, False, ends, out)
+    if at < 0:
+        raise IndexError("a code has no value")
+    ends[n] = cython.cast(cython.int, at)
+    return memory, gathered if 2 * at >= n * longest else gathered[:at]  # nobody holds on to much more than is used
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_short(
+    codes: cython.pointer(cython.const[Code]),
+    n: cython.Py_ssize_t,
+    edges: cython.pointer(cython.const[cython.int]),
+    values: cython.Py_ssize_t,
+    text: cython.p_char,
+    wide: cython.bint,
+    ends: cython.p_int,
+    out: cython.p_char,
+) -> cython.Py_ssize_t:
+    """Copy the value of each code, of up to 32 bytes, or of 16 if it is not wide. Gives the end, -1 for a code without
+    a value.
+    """
+    i: cython.Py_ssize_t
+    at: cython.Py_ssize_t = 0
+    code: cython.ulonglong
+    begin: cython.Py_ssize_t
+    for i in range(n):
+        code = cython.cast(cython.ulonglong, codes[i])
+        if code >= cython.cast(cython.ulonglong, values):
+            return -1
+        ends[i] = cython.cast(cython.int, at)
+        begin = edges[code]
+        if wide:
+            memcpy(out + at, text + begin, 32)
+        else:
+            memcpy(out + at, text + begin, 16)
+        at += edges[code + 1] - begin
+    return at
+
+
+@cython.cfunc
+def _gather_long(
+    codes: cython.const[Code][::1], edges: cython.const[cython.int][::1], data: cython.const[cython.uchar][::1]
+) -> tuple[bytes, bytes]:
+    """The same of any values, for which `gather` checked the edges."""
+    n: cython.Py_ssize_t = codes.shape[0]
+    values: cython.Py_ssize_t = edges.shape[0] - 1
+    i: cython.Py_ssize_t
+    at: cython.Py_ssize_t = 0
+    code: cython.longlong
+    wrong: cython.bint = False
     memory: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * (n + 1))
     ends: cython.p_int = cython.cast(cython.p_int, PyBytes_AS_STRING(memory))
     with cython.nogil:
@@ -189,19 +269,10 @@ def gather(
     if at > _MOST:
         raise OverflowError("the values of rows take more than 2 GiB")
     ends[n] = cython.cast(cython.int, at)
-    gathered: bytes = PyBytes_FromStringAndSize(cython.NULL, at + _SLACK)
+    gathered: bytes = PyBytes_FromStringAndSize(cython.NULL, at)
     out: cython.p_char = PyBytes_AS_STRING(gathered)
-    padded: bytes = bytes(data[: edges[values]]) + bytes(_SLACK) if longest <= _SLACK else b""
-    short: cython.p_char = PyBytes_AS_STRING(padded)
     with cython.nogil:  # every code and edge was checked above; codes that another thread changes meanwhile are ours
-        if longest <= 16:
-            for i in range(n):
-                memcpy(out + ends[i], short + edges[codes[i]], 16)
-        elif longest <= _SLACK:
-            for i in range(n):
-                memcpy(out + ends[i], short + edges[codes[i]], 32)
-        else:
-            for i in range(n):
-                if ends[i + 1] > ends[i]:
-                    memcpy(out + ends[i], cython.address(data[edges[codes[i]]]), ends[i + 1] - ends[i])
+        for i in range(n):
+            if ends[i + 1] > ends[i]:
+                memcpy(out + ends[i], cython.address(data[edges[codes[i]]]), ends[i + 1] - ends[i])
     return memory, gathered

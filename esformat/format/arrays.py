@@ -246,6 +246,6 @@ class Values:
         return pa.DictionaryArray.from_arrays(indices, self._array.slice(first), safe=False)
 
     def _valid(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Buffer | None:
-        if self._array.null_count and not codes.all():
+        if self._array.null_count and len(codes) and not codes.min():  # none is negative
             return bitmap((codes != 0).view(np.uint8))
         return None

@@ -151,27 +151,20 @@ class TemplateNode:
         if made is not None:
             return made
         strings = self._strings_of(low, high, context, frames)
-        most = self.template_rows.most_bytes(low, high, strings, MAX_NODE_BYTES)
-        if places is not None:
-            most = self._most_chosen(len(places), low, strings, most)
         try:
-            return self.template_rows.values(low, high, places, strings, most)
+            return self.template_rows.values(low, high, places, strings, MAX_NODE_BYTES)
         except (IndexError, ValueError, OverflowError) as error:
             raise _broken(error) from None
-
-    def _most_chosen(self, count: int, low: int, strings: list[Any], most: int) -> int:
-        """What so many rows take at most, of rows from `low` on that all take `most`."""
-        of_strings = self.template_rows.most_bytes(low, low, strings, MAX_NODE_BYTES)
-        return min(most, count * self._templates.most_row_bytes + of_strings)
 
     def decoded(
         self, low: int, high: int, context: DecodeContext, frames: Cache | None, places: I64 | None = None
     ) -> Decoded:
         """What the values of rows [low, high) are rendered from, or of those of them at ascending places."""
         strings = self._strings_of(low, high, context, frames)
-        most = self.template_rows.most_bytes(low, high, strings, MAX_NODE_BYTES)
-        if places is not None:
-            most = self._most_chosen(len(places), low, strings, most)
+        if places is None:
+            most = self.template_rows.most_bytes(low, high, strings, MAX_NODE_BYTES)
+        else:
+            most = self.template_rows.most_chosen(places, strings, MAX_NODE_BYTES)
         return Decoded(self.template_rows, low, high, places, strings, most)
 
     def _strings_of(self, low: int, high: int, context: DecodeContext, frames: Cache | None) -> list[Any]:

@@ -380,10 +380,10 @@ class BlockGroup:
         edges = np.searchsorted(places, np.append(self._starts, self.row_count))
         held = np.diff(edges).nonzero()[0]
         firsts, ends, starts = edges[held], edges[held + 1], self._starts[held]
-        lows, highs = places[firsts] - starts, places[ends - 1] - starts + 1
-        columns = (held, firsts, ends, starts, lows, highs)
-        for number, first, end, start, low, high in zip(*(column.tolist() for column in columns), strict=True):
-            yield self.blocks[number], low, high, None if high - low == end - first else places[first:end] - start
+        within = places - np.repeat(starts, ends - firsts)  # their blocks
+        columns = (held, firsts, ends, within[firsts], within[ends - 1] + 1)
+        for number, first, end, low, high in zip(*(column.tolist() for column in columns), strict=True):
+            yield self.blocks[number], low, high, None if high - low == end - first else within[first:end]
 
     def _plan_frames(self, place: int, places: I64 | None) -> FramePlan:
         chunk = FIRST_COLUMN_CHUNK + place

@@ -62,6 +62,11 @@ def test_any_rows(data):
     assert opened.values(low, high, None, strings, most) == texts[low:high]
     places = sorted(data.draw(st.sets(st.integers(low, high - 1), max_size=9))) if low < high else []
     given_places = np.array(places, I64)
+    chosen = opened.most_chosen(given_places, strings, 1 << 30)
+    assert (
+        sum(len(texts[place] or b"") for place in places) <= chosen <= opened.most_bytes(0, len(rows), strings, 1 << 30)
+    )
+    assert opened.most_chosen(given_places, strings, 3) == min(chosen, 3)
     few = _rendered(lambda *to: opened.render_places(given_places, strings, *to), len(places), most)
     assert few == [texts[place] or b"" for place in places]
     assert opened.values(low, high, places, strings, most) == [texts[place] for place in places]
@@ -218,6 +223,41 @@ def test_places_of_rows_outside(places):
         rows.render_places(np.array(places, I64), strings, np.zeros(9, np.int32), 0, np.zeros(99, np.uint8), 0)
     with pytest.raises(ValueError, match="fewer rows"):
         rows.values(0, 2, places, strings, 99)
+
+
+@pytest.mark.parametrize("place", [2, -1, 1 << 62])
+def test_bounds_of_places_outside(place):
+    """What a row takes is told of rows alone."""
+    rows, strings = _rows(ONE, [NUMBERS, STRINGS], CODES)
+    with pytest.raises(ValueError, match="fewer rows"):
+        rows.most_chosen(np.array([0, place], I64), strings, 99)
+
+
+@pytest.mark.parametrize("spread", [1, 2, 5, 300, 2000])
+def test_many_rows_before(spread):
+    """Rows behind many others, of codes that come in runs of any length."""
+    table = TemplateTable(
+        (Variable(Kind.INTEGER), Variable(Kind.HEX, 16)),
+        (Template((b"a", b""), (0,)), Template((b"b", b",", b"."), (1, 0)), Template((b"c",), ())),
+    )
+    codes = np.arange(2000) // spread * 7 % 4
+    numbers = np.arange(2000) * 10**15 // 7
+    columns = [numbers[: int(np.isin(codes, [1, 2]).sum())], numbers[: int((codes == 2).sum())]]
+    rows, _ = _rows(table, columns, codes)
+    places, texts = [0, 0], []
+    for code in codes.tolist():
+        shown = [
+            int(column[min(place, len(column) - 1)]) if len(column) else 0
+            for column, place in zip(columns, places, strict=True)
+        ]
+        texts.append((None, b"a%d" % shown[0], b"b%016x,%d." % (shown[1], shown[0]), b"c")[code])
+        places = [places[0] + (code in (1, 2)), places[1] + (code == 2)]
+    for low, high in [(0, 2000), (255, 300), (256, 257), (511, 1900), (1999, 2000), (1024, 1024)]:
+        assert rows.values(low, high, None, [], 1 << 20) == texts[low:high]
+        wanted = [text or b"" for text in texts[low:high]]
+        assert _rendered(lambda *to: rows.render(low, high, [], *to), high - low, 1 << 17) == wanted  # noqa: B023
+    for chosen in ([255], [256], [3, 256, 1999], list(range(0, 2000, 130))):
+        assert rows.values(0, 2000, chosen, [], 1 << 20) == [texts[place] for place in chosen]
 
 
 def test_places_outside():

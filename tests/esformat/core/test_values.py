@@ -103,14 +103,21 @@ def test_one_value_for_every_row(value, count):
 
 
 @examples(100)
-@given(st.sampled_from([9, 17, 33]), st.sampled_from([np.uint8, np.int64]), st.data())
+@given(st.sampled_from([9, 16, 17, 32, 33]), st.sampled_from([np.uint8, np.int64]), st.data())
 def test_gathering(longest, dtype, data):
     """Values by code, put one behind another, whether they are short or long."""
-    held = data.draw(st.lists(st.binary(max_size=longest), min_size=1, max_size=9))
+    held = data.draw(st.lists(st.binary(max_size=longest) | st.just(bytes(longest)), min_size=1, max_size=9))
     codes = data.draw(st.lists(st.integers(0, len(held) - 1), max_size=20))
     edges = np.array(list(accumulate(map(len, held), initial=0)), np.int32)
     offsets, gathered = gather(np.array(codes, dtype), edges, b"".join(held))
     assert [gathered[a:b] for a, b in pairwise(np.frombuffer(offsets, np.int32).tolist())] == [held[c] for c in codes]
+
+
+def test_one_long_value_among_short_ones():
+    """Not much more memory is held than the values take."""
+    edges = np.array([0, 32, 33], np.int32)
+    _, gathered = gather(np.ones(1000, np.uint8), edges, b"x" * 32 + b"y")
+    assert gathered == b"y" * 1000
 
 
 @pytest.mark.parametrize("code", [2, -1, 1 << 62])
