@@ -7,9 +7,11 @@ from typing import NoReturn
 from esformat.parts import launch
 
 LATE = (
-    "aggregator.streams.statements", "aggregator.streams.pipes.tables", "aggregator.streams.pipes.worker",
+    "aggregator.streams.statements",
+    "aggregator.streams.pipes.tables",
+    "aggregator.streams.pipes.worker",
     "aggregator.streams.writing",
-)  # fmt: skip
+)
 """Modules that wait for the first of their names: much is behind them, and a server starts without it."""
 
 

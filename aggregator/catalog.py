@@ -212,8 +212,9 @@ class Catalog(Closing):
             raise TopicExistsError(
                 f"the topic {wanted.name!r} exists, with keys of {topic.keys} and the indexes "
                 f"{', '.join(topic.indexes) or '(none)'}",
-                path=str(self.path), hint="give another name, or the same indexes and keys",
-            )  # fmt: skip
+                path=str(self.path),
+                hint="give another name, or the same indexes and keys",
+            )
         return topic
 
     def seal(self, topic: str | None = None) -> int:
@@ -440,14 +441,18 @@ class Catalog(Closing):
         segments = sum(facts["sealed_bytes"] for facts in topics.values()) - let_go
         following = read_following(self._backend.layout.following)
         facts: dict[str, Any] = {
-            "path": str(self.path), "rows": sum(mine["rows"] for mine in topics.values()),
+            "path": str(self.path),
+            "rows": sum(mine["rows"] for mine in topics.values()),
             "segments": sum(mine["segments"] for mine in topics.values()),
             "disk": disk_stats(measure(self._backend.layout, segments=segments, waiting=waiting)),
-            "problems": len(self.problems()), "quarantined": len(self.quarantine.entries()),
-            "clock": asdict(self.clock()), "topics": topics,
-            "pipes": tables.pipe_facts(self._backend, self._pipes), "scans": scan_stats(self._backend.pool.windows),
+            "problems": len(self.problems()),
+            "quarantined": len(self.quarantine.entries()),
+            "clock": asdict(self.clock()),
+            "topics": topics,
+            "pipes": tables.pipe_facts(self._backend, self._pipes),
+            "scans": scan_stats(self._backend.pool.windows),
             "follows": None if following is None else following.lag(now_us()),
-        }  # fmt: skip
+        }
         stored = store_stats(self._backend)
         if stored is not None:
             facts["store"] = stored
@@ -458,8 +463,9 @@ class Catalog(Closing):
             facts["since_open"] = {
                 "appended_rows": self._backend.ingest.appended_rows,
                 "appended_bytes": self._backend.ingest.appended_bytes,
-                "seals": self._backend.sealer.seals, "removed_segments": self._backend.upkeep.removal.retired,
-            }  # fmt: skip
+                "seals": self._backend.sealer.seals,
+                "removed_segments": self._backend.upkeep.removal.retired,
+            }
             for name, mine in topics.items():
                 state = self._backend.state.topics.get(name)
                 waiting = 0 if state is None else self._backend.upkeep.waiting_to_merge(state)

@@ -331,7 +331,8 @@ def _layout(path: AnyPath) -> Layout:
         raise InvalidRequestError(f"no directory can be called {given!r}", hint="its name has a NUL in it")
     if _ADDRESS.match(given):
         raise InvalidRequestError(
-            "a catalog is written in a directory of a local disk, not at an address", path=given,
+            "a catalog is written in a directory of a local disk, not at an address",
+            path=given,
             hint="its store can be one, open(directory, store=address); from there it is read, with read_only=True",
-        )  # fmt: skip
+        )
     return Layout(Path(given).absolute())

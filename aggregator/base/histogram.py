@@ -22,7 +22,7 @@ _WIDTHS = (
     *(n * _H for n in (1, 2, 3, 6, 12)),
     *(n * _D for n in (1, 2, 7, 14, 30, 91, 182, 365)),
     *(n * 365 * _D for n in (2, 5, 10, 20, 50, 100, 1_000, 10_000)),
-)  # fmt: skip
+)
 """Lengths of spans in µs, of which people know how long they are."""
 
 

@@ -184,9 +184,12 @@ class LogHandler(logging.Handler):
 
 def _row(record: logging.LogRecord, text: str) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "ts": int(record.created * 1e6), "msg": text.encode("utf-8", "backslashreplace"),
-        "level": python_level(record.levelno), LEVEL_TEXT: record.levelname, "logger": record.name,
-    }  # fmt: skip
+        "ts": int(record.created * 1e6),
+        "msg": text.encode("utf-8", "backslashreplace"),
+        "level": python_level(record.levelno),
+        LEVEL_TEXT: record.levelname,
+        "logger": record.name,
+    }
     given = vars(record)
     for name in [name for name in given if name not in _STANDARD]:
         if (value := given[name]) is not None:

@@ -115,9 +115,13 @@ class PlateauTopic:
         return PlateauRecords(self._connection, page, {partition: start}, partition, wanted)
 
     def iterate(
-        self, *, order: str = "asc", partition_filter: Sequence[str] = (), begin: Mapping[str, int] | None = None,
+        self,
+        *,
+        order: str = "asc",
+        partition_filter: Sequence[str] = (),
+        begin: Mapping[str, int] | None = None,
         **wanted: Any,
-    ) -> PlateauRecords:  # fmt: skip
+    ) -> PlateauRecords:
         """Records of all partitions, one partition after the other. order: "asc", or "desc" for the newest first.
 
         partition_filter: names, or "regex:…". begin: where to go on, by partition. wanted: see `PlateauRecords`.
@@ -136,16 +140,25 @@ class PlateauRecords:
     """Records that are fetched page by page when they are asked for, as often as wanted."""
 
     def __init__(
-        self, connection: Connection, call_of: Any, begin: Mapping[str, int], partition: str | None,
+        self,
+        connection: Connection,
+        call_of: Any,
+        begin: Mapping[str, int],
+        partition: str | None,
         wanted: Mapping[str, Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Made by the verbs of PlateauTopic. wanted: page_size; time_start and time_end, RFC 3339, both included;
         columns, exclude; separator, which flattens structs; max_bytes, of a column.
         """
         names = {
-            "page_size": "page_size", "time_start": "time.start", "time_end": "time.end", "columns": "dataset",
-            "exclude": "dataset.exclude", "separator": "dataset.separator", "max_bytes": "dataset.max_bytes",
-        }  # fmt: skip
+            "page_size": "page_size",
+            "time_start": "time.start",
+            "time_end": "time.end",
+            "columns": "dataset",
+            "exclude": "dataset.exclude",
+            "separator": "dataset.separator",
+            "max_bytes": "dataset.max_bytes",
+        }
         self._connection, self._call_of, self._begin, self._partition = connection, call_of, begin, partition
         self._asked: dict[str, Any] = {}
         for name, value in wanted.items():

@@ -66,8 +66,10 @@ class Questions(Scans[S], Generic[S, C]):
     ) -> S:
         """Events of a partition in the order in which they were appended. See `aggregator.Topic.read`."""
         parameters = {
-            "from_": from_index, "limit": limit, "reverse": reverse or None,
+            "from_": from_index,
+            "limit": limit,
+            "reverse": reverse or None,
             "columns": None if columns is None else list(columns),
-        }  # fmt: skip
+        }
         where = ("v1", "topics", self.name, "partitions", partition, "records")
         return self._answer(where, parameters)

@@ -35,8 +35,10 @@ class RoutingClient(Closing):
         if not names or len(names) < len(servers) or len(set(names)) < len(names):
             raise InvalidRequestError("give the address of each server once")
         with ExitStack() as opened:
-            made = [(name, opened.enter_context(Client(given, **options)))
-                    for name, given in zip(names, servers, strict=True)]  # fmt: skip
+            made = [
+                (name, opened.enter_context(Client(given, **options)))
+                for name, given in zip(names, servers, strict=True)
+            ]
             self._clients = dict(made)
             self._opened = opened.pop_all()
 

@@ -159,9 +159,10 @@ class Collector:
         elif progress.catalog and end < progress.end:
             raise AggregatorError(
                 f"the catalog's records end at {end:,}, and those that were collected at {progress.end:,}: it is an "
-                "older copy of itself", path=str(self._notes.path),
+                "older copy of itself",
+                path=str(self._notes.path),
                 hint="restore the newer one, or remove this file to collect everything into it again",
-            )  # fmt: skip
+            )
         if self._progress.catalog != catalog:
             self._progress.catalog, self._changed = catalog, True
 
@@ -201,8 +202,10 @@ class Collector:
             else:
                 _LOG.warning(
                     "%s: bytes %d to %d cannot be read again; whether they were stored is not known",
-                    part.tracked.path, part.tracked.offset, part.after.offset,
-                )  # fmt: skip
+                    part.tracked.path,
+                    part.tracked.offset,
+                    part.after.offset,
+                )
         try:
             self._store(tables)
         except SequenceConflictError:  # it was stored, and made otherwise: the settings have changed, or a file is gone

@@ -193,9 +193,14 @@ class _Window:
         return fits
 
     def read(
-        self, shape: _Shape, at: I64, now_us: int, made: Read, rows: I64,
+        self,
+        shape: _Shape,
+        at: I64,
+        now_us: int,
+        made: Read,
+        rows: I64,
         day_before: Callable[[I64, I64], Mask] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Read dates of a shape, which stand at these places of these rows."""
         field = {
             name: self._number(place, 4 if name == "Y" else 2) for name, place in shape.places.items() if name != "b"

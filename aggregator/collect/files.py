@@ -110,9 +110,13 @@ class Recognised:
 
 
 def recognise(
-    found: Iterable[Found], known: Iterable[Tracked], gone: Iterable[Tracked], now_us: int, group: str = "",
+    found: Iterable[Found],
+    known: Iterable[Tracked],
+    gone: Iterable[Tracked],
+    now_us: int,
+    group: str = "",
     waited: Container[Key] = (),
-) -> Recognised:  # fmt: skip
+) -> Recognised:
     """Each file that was found as what it is: one that is known, as far as it was read, or a new one from its start.
 
     A file that was cut, or has other contents now, is a new one. Its old contents may be in a copy, now or later, which

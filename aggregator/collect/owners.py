@@ -51,5 +51,8 @@ def tell_of_others(fresh: Sequence[Found], notes: Notes, catalog: str) -> None:
         if progress.catalog == catalog and shared:
             _LOG.warning(
                 "%s is collected into this catalog by another collector, too, so that its lines are stored twice "
-                "(%d such files; its notes: %s)", shared[0].path, len(shared), path,
-            )  # fmt: skip
+                "(%d such files; its notes: %s)",
+                shared[0].path,
+                len(shared),
+                path,
+            )

@@ -142,10 +142,16 @@ def _file_to_json(tracked: Tracked) -> dict[str, Any]:
 
 def _file_of_json(given: Mapping[str, Any]) -> Tracked:
     return Tracked(
-        str(given["group"]), str(given["name"]), str(given["path"]), (int(given["device"]), int(given["inode"])),
-        Head(int(given["head_length"]), int(given["head"])), int(given["offset"]), bool(given["skipping"]),
-        bool(given["done"]), int(given["seen_us"]),
-    )  # fmt: skip
+        str(given["group"]),
+        str(given["name"]),
+        str(given["path"]),
+        (int(given["device"]), int(given["inode"])),
+        Head(int(given["head_length"]), int(given["head"])),
+        int(given["offset"]),
+        bool(given["skipping"]),
+        bool(given["done"]),
+        int(given["seen_us"]),
+    )
 
 
 class Notes:
@@ -196,9 +202,10 @@ class Notes:
             return Progress.of_json(json.loads(text))
         except (ValueError, KeyError, TypeError) as error:
             raise AggregatorError(
-                f"the collector's notes cannot be read: {error}", path=str(self.path),
+                f"the collector's notes cannot be read: {error}",
+                path=str(self.path),
                 hint="restore them, or remove the file to collect everything again",
-            ) from None  # fmt: skip
+            ) from None
 
     def save(self, progress: Progress) -> None:
         """Replace them, whole and synced. Raises OSError."""

@@ -106,9 +106,14 @@ class ServerSink:
     """A server: `POST /v1/topics/{topic}/events`, tried again until it answers."""
 
     def __init__(
-        self, address: str, topic: str, partition: str, token: str | None, sleep: Sleep,
+        self,
+        address: str,
+        topic: str,
+        partition: str,
+        token: str | None,
+        sleep: Sleep,
         patience: Patience | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._peer = Peer(address, TIMEOUT_S, {"Authorization": f"Bearer {token}"} if token else {})
         self._topic = f"{urlsplit(address).path.rstrip('/')}/v1/topics/{quote(topic, safe='')}"
         self._target = f"{self._topic}/events?partition={quote(partition, safe='')}"

@@ -82,9 +82,10 @@ class ReaderEngine:
                     break
         if self.layout.following.exists():
             raise CatalogNotFoundError(
-                "the copy of a server's catalog is not whole yet", path=str(self.layout.root),
+                "the copy of a server's catalog is not whole yet",
+                path=str(self.layout.root),
                 hint="it is when `aggregator follow` has copied all that there was at its beginning",
-            )  # fmt: skip
+            )
         if any(self.layout.segments.glob("*/*")) or any(self.layout.log.glob("*")):
             raise CatalogNotFoundError("its manifest is missing", path=str(self.layout.manifest), hint=REBUILD)
         raise CatalogNotFoundError(

@@ -265,13 +265,14 @@ class ManyEngine(ReaderEngine):
 
         schemas = tuple(self._schema(place, info) for place, each in taken for info in each.schemas)
         return Snapshot(
-            topic.info, SchemaSet(schemas, topic.info.indexes, topic.binary_keys),
+            topic.info,
+            SchemaSet(schemas, topic.info.indexes, topic.binary_keys),
             tuple((here(i, p), f"{self.names[i]}/{name}") for i, each in taken for p, name in each.partitions),
             self._segments(topic.info.name, taken),
             tuple(UnsealedPart(here(i, u.partition), u.pieces, u.owner) for i, each in taken for u in each.unsealed),
             {(here(i, p), space): cuts for i, each in taken for (p, space), cuts in each.tombstones.items()},
             {here(i, p): holes for i, each in taken for p, holes in each.holes.items()},
-        )  # fmt: skip
+        )
 
     def _segments(self, name: str, taken: list[tuple[int, Snapshot]]) -> SegmentView:
         """The segments of a topic, as made for the last snapshot where no catalog has others by now."""
@@ -281,11 +282,14 @@ class ManyEngine(ReaderEngine):
             return known[1]
         table = SegmentTable(
             replace(
-                info, number=self.number(place, info.number), partition=self.number(place, info.partition),
+                info,
+                number=self.number(place, info.number),
+                partition=self.number(place, info.partition),
                 schema=self.number(place, info.schema),
             )
-            for place, each in taken for info in each.segments
-        )  # fmt: skip
+            for place, each in taken
+            for info in each.segments
+        )
         self._views[name] = (views, table.view())
         return self._views[name][1]
 
@@ -305,9 +309,10 @@ def _check_distinct(members: Sequence[ReaderEngine]) -> None:
         other = known.setdefault(identity, member.address)
         if identity and other != member.address:
             raise InvalidRequestError(
-                "two of the catalogs are one, or copies of one, and would count twice", path=member.address,
+                "two of the catalogs are one, or copies of one, and would count twice",
+                path=member.address,
                 hint=f"name this one or {other}",
-            )  # fmt: skip
+            )
 
 
 def _named(addresses: Sequence[str]) -> tuple[list[str], str]:

@@ -82,9 +82,12 @@ def segment_facts(topic: Topic, state: CatalogState) -> list[Facts]:
 
 def _unsealed(partition: Partition) -> Facts:
     facts: Facts = dict.fromkeys(_SUMS, 0) | {
-        "min_timestamp": None, "max_timestamp": None, "oldest_unsealed_us": None,
-        "first_index": partition.visible_end, "end_index": partition.visible_end,
-    }  # fmt: skip
+        "min_timestamp": None,
+        "max_timestamp": None,
+        "oldest_unsealed_us": None,
+        "first_index": partition.visible_end,
+        "end_index": partition.visible_end,
+    }
     for part in (partition.sealing, partition.unsealed):
         if part is None or not part.pieces:
             continue
@@ -106,10 +109,16 @@ def _widen(facts: Facts, what: str, low: int, high: int) -> None:
 def disk_stats(usage: Usage) -> Facts:
     """What the catalog takes on disk, in bytes."""
     return {
-        "total": usage.total, "segments": usage.segments, "waiting_for_scans": usage.waiting, "log": usage.log,
-        "manifest": usage.manifest, "quarantine": usage.quarantine, "reserve": usage.reserve,
-        "cache": usage.cache, "free": usage.free,
-    }  # fmt: skip
+        "total": usage.total,
+        "segments": usage.segments,
+        "waiting_for_scans": usage.waiting,
+        "log": usage.log,
+        "manifest": usage.manifest,
+        "quarantine": usage.quarantine,
+        "reserve": usage.reserve,
+        "cache": usage.cache,
+        "free": usage.free,
+    }
 
 
 def memory_stats(held_bytes: int, limit_bytes: int) -> Facts:

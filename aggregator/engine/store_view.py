@@ -30,17 +30,23 @@ def store_stats(backend: Backend) -> Facts | None:
     arrived = [info for info in live if info.number in stored]
     numbers = {info.number for info in live}
     facts: Facts = {
-        "address": settings.address, "keep_local": settings.keep_local.to_json(),
-        "arrived": _sum(arrived), "waiting": _sum(info for info in live if info.number not in stored),
+        "address": settings.address,
+        "keep_local": settings.keep_local.to_json(),
+        "arrived": _sum(arrived),
+        "waiting": _sum(info for info in live if info.number not in stored),
         "let_go": _sum(info for info in arrived if not stored[info.number].local),
         "leaving": _sum(each for number, each in stored.items() if number not in numbers),
-        "cache": {"bytes": 0, "limit": settings.cache_bytes, "hits": 0, "misses": 0, "trouble": None}, "requests": {},
-    }  # fmt: skip
+        "cache": {"bytes": 0, "limit": settings.cache_bytes, "hits": 0, "misses": 0, "trouble": None},
+        "requests": {},
+    }
     if backend.objects.is_open:
         cache = backend.objects.cache
         facts["cache"] |= {
-            "bytes": cache.size_bytes, "hits": cache.hits, "misses": cache.misses, "trouble": cache.trouble
-        }  # fmt: skip
+            "bytes": cache.size_bytes,
+            "hits": cache.hits,
+            "misses": cache.misses,
+            "trouble": cache.trouble,
+        }
         facts["requests"] = asdict(backend.objects.store.traffic)
     facts["shipping"] = backend.shipping()
     if isinstance(backend, WriterEngine):

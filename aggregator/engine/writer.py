@@ -124,9 +124,11 @@ def _refuse_follower(layout: Layout) -> None:
     note = read_following(layout.following)
     if note is not None:
         raise CatalogLockedError(
-            f"the directory follows {note.url or 'a server'}: nobody else writes to it", path=str(layout.root),
-            hint="open it for reading, or make it a catalog of its own: `aggregator promote DIR`", holder={},
-        )  # fmt: skip
+            f"the directory follows {note.url or 'a server'}: nobody else writes to it",
+            path=str(layout.root),
+            hint="open it for reading, or make it a catalog of its own: `aggregator promote DIR`",
+            holder={},
+        )
 
 
 class WriterEngine:
@@ -309,9 +311,14 @@ class WriterEngine:
             self.tuning.log_file_bytes, _sealing_limits(self.limits).log_bytes // 8
         )  # the last file takes no large part of the budget
         self.log = Log(
-            layout.log, self.durability, files=recovered.files, position=recovered.position, file_bytes=file_bytes,
-            guard=self.lock, shipping=self.shipper,
-        )  # fmt: skip
+            layout.log,
+            self.durability,
+            files=recovered.files,
+            position=recovered.position,
+            file_bytes=file_bytes,
+            guard=self.lock,
+            shipping=self.shipper,
+        )
         undoing.callback(self.log.close)
         self.manifest.note_change = self.log.note_change
         self.log.note_change(self.manifest.change())
@@ -334,10 +341,13 @@ class WriterEngine:
         taken += segment_files(layout)
         newest_us = max((segment.created_us for segment in segments), default=0)
         self.sealer = Sealer(
-            self._storage, self.quarantine, kept_bytes=_kept_bytes(self.limits),
-            next_segment=max(taken, default=0) + 1, clock=_never_back(self._clock, newest_us),
+            self._storage,
+            self.quarantine,
+            kept_bytes=_kept_bytes(self.limits),
+            next_segment=max(taken, default=0) + 1,
+            clock=_never_back(self._clock, newest_us),
             write=None if self.sealing_process is None else self.sealing_process.write_segment,
-        )  # fmt: skip
+        )
         self.streams = StreamIndex(self.state, manifest, self.pool, self.snapshot)
         self.upkeep = Upkeep(self._storage, self.quota, self.sealer, self.streams)
 

@@ -164,9 +164,10 @@ class Forwarder:
             raise AggregatorError(f"the forwarder's notes cannot be read: {error}", path=str(self._notes)) from None
         if statement != self._statement:
             raise InvalidRequestError(
-                f"these are the notes of another statement: {statement}", path=str(self._notes),
+                f"these are the notes of another statement: {statement}",
+                path=str(self._notes),
                 hint=_START_AGAIN,
-            )  # fmt: skip
+            )
         return position
 
     def _try_to_note(self) -> None:

@@ -172,9 +172,15 @@ class Scan(Answer):
                 return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))
 
             yield Part(
-                group.min_timestamp, group.max_timestamp, group.partitions[0], group.first_index, group.end_index - 1,
-                True, group.rows, events,
-            )  # fmt: skip
+                group.min_timestamp,
+                group.max_timestamp,
+                group.partitions[0],
+                group.first_index,
+                group.end_index - 1,
+                True,
+                group.rows,
+                events,
+            )
 
     # ------------------------------------------------------------ reading
 

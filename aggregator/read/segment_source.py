@@ -206,9 +206,15 @@ def segment_part(pool: SegmentPool, info: SegmentInfo, question: Question, colum
         return None
     scan = _scan(space, question, columns, question.start, question.end, limit=question.limit)
     return Part(
-        info.min_timestamp, info.max_timestamp, info.partition, info.first_index, info.last_index,
-        space.num_groupings == 1 or question.grouping is not None, space.num_events, scan.__iter__,
-    )  # fmt: skip
+        info.min_timestamp,
+        info.max_timestamp,
+        info.partition,
+        info.first_index,
+        info.last_index,
+        space.num_groupings == 1 or question.grouping is not None,
+        space.num_events,
+        scan.__iter__,
+    )
 
 
 def _scan(
@@ -223,9 +229,14 @@ def _scan(
     reverse = question.reverse and question.space is not None  # else the file's order, which the caller sorts by time
     if question.conditions:
         return owner.scan_index(  # type: ignore[no-any-return]
-            dict(question.conditions), grouping=question.grouping, start=start, end=end, reverse=reverse, limit=limit,
+            dict(question.conditions),
+            grouping=question.grouping,
+            start=start,
+            end=end,
+            reverse=reverse,
+            limit=limit,
             columns=columns,
-        )  # fmt: skip
+        )
     return owner.scan(  # type: ignore[no-any-return]
         grouping=question.grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns
     )
@@ -327,9 +338,14 @@ def _appended(
         return
     segment = pool.get(info)
     scan = parts.scan_rows(
-        segment, low, last, columns=view.needed(segment.schema.names), start=view.question.start,
-        end=view.question.end, listed=listed,
-    )  # fmt: skip
+        segment,
+        low,
+        last,
+        columns=view.needed(segment.schema.names),
+        start=view.question.start,
+        end=view.question.end,
+        listed=listed,
+    )
     for batch in scan.batches():
         check()
         yield batch

@@ -41,8 +41,13 @@ class _Expected:
     def __init__(self, segments: Sequence[SegmentInfo]) -> None:
         facts = np.array([(info.min_timestamp, info.max_timestamp, info.rows) for info in segments], np.float64)
         low, high, rows = facts.T
-        spans = np.array([(low, low + 1, np.minimum(1, rows)), (high, high + 1, np.minimum(1, np.maximum(0, rows - 1))),
-                          (low + 1, high, np.maximum(0, rows - 2))])  # fmt: skip
+        spans = np.array(
+            [
+                (low, low + 1, np.minimum(1, rows)),
+                (high, high + 1, np.minimum(1, np.maximum(0, rows - 1))),
+                (low + 1, high, np.maximum(0, rows - 2)),
+            ]
+        )
         begin, end, held = (spans[:, part].ravel() for part in range(3))
         self.times, places = np.unique(np.concatenate([begin, end]), return_inverse=True)
         rates = held / np.maximum(1, end - begin)

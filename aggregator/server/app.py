@@ -39,10 +39,13 @@ SERVICES: tuple[tuple[str, Callable[[Settings], str | None]], ...] = (
 """Modules of what runs beside the routes while the application does, such as a listener for syslog, where it is asked
 for."""
 _LATE = (
-    ("pyarrow.compute", "field"), ("aggregator.streams.statements", "run"),
-    ("aggregator.streams.writing", "StreamWrites"), ("esformat.parts", "scan_rows"),
-    ("esformat.parts", "rows_of_batch"), ("esformat.convert", "open_sink"),
-)  # fmt: skip
+    ("pyarrow.compute", "field"),
+    ("aggregator.streams.statements", "run"),
+    ("aggregator.streams.writing", "StreamWrites"),
+    ("esformat.parts", "scan_rows"),
+    ("esformat.parts", "rows_of_batch"),
+    ("esformat.convert", "open_sink"),
+)
 """Names that requests ask for first of modules which are loaded by that."""
 WARM_S = 0.1
 """How long after its start a server does what it has left out: imports, and opens segments. Requests that come sooner

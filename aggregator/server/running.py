@@ -261,8 +261,11 @@ def _tell_oddities(settings: Settings, context: Context) -> None:
     if settings.ignored:
         _log.warning("settings without effect here: %s", "; ".join(settings.ignored))
     if settings.as_plateau and _is_open(settings.http.bind, settings, context):
-        _log.warning("any client that reaches %s may read and write, as with plateau: make a token "
-                     "(`aggregator token create`), or set http.bind", settings.http.bind)  # fmt: skip
+        _log.warning(
+            "any client that reaches %s may read and write, as with plateau: make a token "
+            "(`aggregator token create`), or set http.bind",
+            settings.http.bind,
+        )
 
 
 def _allow_many_files() -> None:

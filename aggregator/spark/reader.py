@@ -127,10 +127,13 @@ class CatalogReader(DataSourceReader):
             snapshot, pin = following.snapshot(topic_of(following, options.topic), None)
             try:
                 tasks = plan_tasks(
-                    following.layout, snapshot, self._request,
-                    partition_bytes=options.partition_bytes, partitions=options.partitions,
+                    following.layout,
+                    snapshot,
+                    self._request,
+                    partition_bytes=options.partition_bytes,
+                    partitions=options.partitions,
                     store=following.objects.settings,
-                )  # fmt: skip
+                )
             finally:
                 pin.release()
         finally:

@@ -68,8 +68,11 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lineage = self._catalog().state.lineage
         incarnation = lineage.name_of(self._numbered(ends)).hex() if lineage.names else ""
         return {
-            "catalog": self._identity(), "incarnation": incarnation, "topic": self._options.topic, "ends": dict(ends),
-        }  # fmt: skip
+            "catalog": self._identity(),
+            "incarnation": incarnation,
+            "topic": self._options.topic,
+            "ends": dict(ends),
+        }
 
     def _numbered(self, ends: Mapping[str, int]) -> dict[int, int]:
         """The same by the numbers of the partitions; 0 for one that the topic does not have."""
@@ -169,9 +172,14 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 snapshot, {number: spans[number] for number, name in snapshot.partitions if name in begin}
             )
         tasks = plan_tasks(
-            self._catalog().layout, snapshot, self._request, indexes=spans, store=self._catalog().objects.settings,
-            partition_bytes=self._options.partition_bytes, partitions=self._options.partitions,
-        )  # fmt: skip
+            self._catalog().layout,
+            snapshot,
+            self._request,
+            indexes=spans,
+            store=self._catalog().objects.settings,
+            partition_bytes=self._options.partition_bytes,
+            partitions=self._options.partitions,
+        )
         return [InputPartition(task) for task in tasks]
 
     def _check_there(self, snapshot: Snapshot, asked: Mapping[int, tuple[int, int]]) -> None:
@@ -187,9 +195,10 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 count = sum(last - first for first, last in gone)
                 raise UsageError(
                     f"{count:,} events of partition {name!r} from record index {gone[0][0]} on were removed before the "
-                    "stream came to them", path=self._options.root,
+                    "stream came to them",
+                    path=self._options.root,
                     hint='let retention keep more, or go on without them: .option("failOnDataLoss", "false")',
-                )  # fmt: skip
+                )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of one task."""

@@ -119,6 +119,11 @@ def _unsealed(snapshot: Snapshot, part: UnsealedPart, wanted: set[str], hidden: 
     for row in grouped.to_pylist():
         if row["space"] in wanted:
             yield Share(
-                snapshot.topic.name, row["space"], None, row["timestamp_count"], row["timestamp_count"] * size,
-                row["timestamp_min"], row["timestamp_max"],
-            )  # fmt: skip
+                snapshot.topic.name,
+                row["space"],
+                None,
+                row["timestamp_count"],
+                row["timestamp_count"] * size,
+                row["timestamp_min"],
+                row["timestamp_max"],
+            )

@@ -32,14 +32,20 @@ from aggregator.streams.trimming import Rows, Rules, Trimming
 _SIZE = "record_bytes"
 _READ = pa.schema(
     [
-        pa.field("space", pa.string()), pa.field("timestamp", pa.timestamp("us", "UTC")),
-        pa.field(RECORD_INDEX, pa.int64()), pa.field(PARTITION, pa.string()),
+        pa.field("space", pa.string()),
+        pa.field("timestamp", pa.timestamp("us", "UTC")),
+        pa.field(RECORD_INDEX, pa.int64()),
+        pa.field(PARTITION, pa.string()),
     ]
-)  # fmt: skip
+)
 _ANSWER = (
-    ("tags", pa.string()), ("topic", pa.string()), ("removed records", pa.int64()), ("removed bytes", pa.int64()),
-    ("records", pa.int64()), ("bytes", pa.int64()),
-)  # fmt: skip
+    ("tags", pa.string()),
+    ("topic", pa.string()),
+    ("removed records", pa.int64()),
+    ("removed bytes", pa.int64()),
+    ("records", pa.int64()),
+    ("bytes", pa.int64()),
+)
 
 
 @dataclass(slots=True)

@@ -30,9 +30,13 @@ class StreamWrites:
         self._columns: dict[int, tuple[int, pa.Schema]] = {}
 
     def write(
-        self, streams: Iterable[tuple[Mapping[str, str], Any]], topic: str, partition: str, producer: str | None,
+        self,
+        streams: Iterable[tuple[Mapping[str, str], Any]],
+        topic: str,
+        partition: str,
+        producer: str | None,
         sequence: int | None,
-    ) -> Receipt:  # fmt: skip
+    ) -> Receipt:
         """Store records of several streams as one batch. Raises as `Catalog.write` does."""
         target = self._target(topic)
         now = now_us()

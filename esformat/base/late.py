@@ -20,9 +20,15 @@ from types import ModuleType
 from typing import Any
 
 _SLOW = (
-    "difflib", "html", "http.client", "logging.config", "numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars",
-    "pyarrow.compute", "tomllib",
-)  # fmt: skip
+    "difflib",
+    "html",
+    "http.client",
+    "logging.config",
+    "numpy._core._add_newdocs",
+    "numpy._core._add_newdocs_scalars",
+    "pyarrow.compute",
+    "tomllib",
+)
 
 
 def import_late(more: Sequence[str] = ()) -> None:

@@ -94,10 +94,13 @@ _OPTIONS = (
     input_format_option(*convert.FORMATS),
     *_DIALECT,
     click.option(
-        ON_ERROR, type=_OnError(), default=("stop", ""), metavar="stop|skip|collect FILE",
+        ON_ERROR,
+        type=_OnError(),
+        default=("stop", ""),
+        metavar="stop|skip|collect FILE",
         help="What to do with rows that cannot be read as events. Default: stop.",
     ),
-)  # fmt: skip
+)
 
 
 def input_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,9 +26,14 @@ Examples:
 @json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def reindex(
-    files: tuple[str, ...], out: str, indexes: tuple[str, ...], no_index: bool, rebuild: bool, as_json: bool,
+    files: tuple[str, ...],
+    out: str,
+    indexes: tuple[str, ...],
+    no_index: bool,
+    rebuild: bool,
+    as_json: bool,
     force: bool,
-) -> int:  # fmt: skip
+) -> int:
     """Write segments with indexes on exactly the named columns.
 
     FILE is a segment, a directory or pattern of them, or a place in a store, and stays as it is. One goes to OUT,

@@ -87,8 +87,14 @@ def spark() -> None:
 @click.option("--grouping", metavar="COLUMN", help="Second key, within the space.")
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Index this column. Repeatable.")
 @reading_options
-@click.option("--write-option", "write_options", type=Pair(), multiple=True, metavar="NAME=VALUE",
-              help="Option for writing segments. Repeatable.")  # fmt: skip
+@click.option(
+    "--write-option",
+    "write_options",
+    type=Pair(),
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Option for writing segments. Repeatable.",
+)
 @click.option("--allow-loss", is_flag=True, help="With --format: write values even if they cannot be restored.")
 @click.option("--partitions", type=click.IntRange(1), help="Number of ranges to shuffle the events into.")
 @click.option("--group", "group", type=Size(), default="8GiB", show_default=True, metavar="SIZE",
@@ -133,8 +139,11 @@ def convert(inputs: tuple[str, ...], input_format: str | None, format_: str, gro
 @job_options
 def compact(directory: str, target: int, **options: Any) -> int:
     """Merge the small segments of DIRECTORY into few larger ones."""
-    return run_job("merging", options, lambda session, jobs, show: jobs.compact(
-        session, directory, target_bytes=target, progress=show))  # fmt: skip
+    return run_job(
+        "merging",
+        options,
+        lambda session, jobs, show: jobs.compact(session, directory, target_bytes=target, progress=show),
+    )
 
 
 @spark.command(epilog=_REINDEX)

@@ -63,8 +63,10 @@ def _report(summary: Any, *, as_json: bool) -> int:
     parts = [count(summary.files, "file")]
     parts += [f"{count(summary.made, 'file')} published"] if summary.job != "verify" else []
     parts += [f"{summary.skipped:,} skipped"] if summary.skipped else []
-    say(f"{summary.job}: {', '.join(parts)}; {count(summary.events, 'event')}, {size(summary.bytes)}, "
-        f"in {summary.seconds:.1f} s")  # fmt: skip
+    say(
+        f"{summary.job}: {', '.join(parts)}; {count(summary.events, 'event')}, {size(summary.bytes)}, "
+        f"in {summary.seconds:.1f} s"
+    )
     for path, reason in summary.failed[:_SHOWN_FAILURES]:
         warn(f"esdb: {path}: {one_line(RuntimeError(reason))}")
     if len(summary.failed) > _SHOWN_FAILURES:

@@ -110,6 +110,11 @@ def _session(program: str, names: Iterable[str]) -> Any:
     folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / program
     folder.mkdir(parents=True, exist_ok=True)
     return PromptSession(
-        "sql> ", multiline=True, prompt_continuation="...> ", history=FileHistory(str(folder / "sql-history")),
-        completer=Completing(), complete_while_typing=False, key_bindings=keys,
-    )  # fmt: skip
+        "sql> ",
+        multiline=True,
+        prompt_continuation="...> ",
+        history=FileHistory(str(folder / "sql-history")),
+        completer=Completing(),
+        complete_while_typing=False,
+        key_bindings=keys,
+    )

@@ -34,9 +34,13 @@ def show_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, layout: str
 
 
 def show_rows(
-    names: Sequence[str], rows: Iterable[Sequence[str]], *,
-    right: Iterable[int] = (), whole: Iterable[int] = (), layout: str = "table",
-) -> None:  # fmt: skip
+    names: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Iterable[int] = (),
+    whole: Iterable[int] = (),
+    layout: str = "table",
+) -> None:
     """Print `rows` of text under `names`. The columns numbered `right` are numbers; they and `whole` are never cut."""
     clean = [[printable(cell) for cell in row] for row in rows]
     fitting = is_terminal(sys.stdout) and layout != "wide"
@@ -48,9 +52,13 @@ def show_rows(
 
 
 def _parts(
-    names: Sequence[str], rows: Sequence[Sequence[str]], right: set[int], whole: set[int], layout: str,
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: set[int],
+    whole: set[int],
+    layout: str,
     room: int | None,
-) -> Iterable[RenderableType]:  # fmt: skip
+) -> Iterable[RenderableType]:
     natural = [max(map(cell_len, column)) for column in zip(names, *rows, strict=True)]
     keys = {place for place, name in enumerate(names) if name in _KEYS and natural[place] <= _LONGEST_KEY}
     widths: list[int] | None = natural

@@ -29,9 +29,15 @@ _QUOTED = re.compile(r"""'(?:[^']|'')*'|(?:"(?:[^"]|"")*")""")
 _JOINED = re.compile(r"\s(AND|OR)\s.*([=<>]|\sIN\b)", re.IGNORECASE | re.DOTALL)
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]+)?([eE][-+]?[0-9]{1,2})?")  # that a float64 compares exactly
 _COMPARED = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq, "==": operator.eq,
-    "!=": operator.ne, "<>": operator.ne,
-}  # fmt: skip
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<>": operator.ne,
+}
 
 
 @dataclass(frozen=True, slots=True)

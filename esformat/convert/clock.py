@@ -166,9 +166,12 @@ def _zoned(found: unix_time.UnixTimes) -> Parsed:
 def _either(first: Parsed, second: Parsed) -> Parsed:
     """Take the rows of the first that are ok, else those of the second."""
     return Parsed(
-        np.where(first.ok, first.micros, second.micros), np.where(first.ok, first.nanos, second.nanos),
-        np.where(first.ok, first.zoned, second.zoned), first.ok | second.ok, second.assumed,
-    )  # fmt: skip
+        np.where(first.ok, first.micros, second.micros),
+        np.where(first.ok, first.nanos, second.nanos),
+        np.where(first.ok, first.zoned, second.zoned),
+        first.ok | second.ok,
+        second.assumed,
+    )
 
 
 def _nothing(length: int) -> Parsed:

@@ -218,9 +218,13 @@ def _text(path: Input, format_: str, schema: str) -> Iterator[Moved]:
     with closing(Source(path)) as source:
         kinds = model.schema
         yield Moved(
-            kinds, model.indexes, model.binary_keys, lambda: read_typed(source, format_, kinds), model.properties,
+            kinds,
+            model.indexes,
+            model.binary_keys,
+            lambda: read_typed(source, format_, kinds),
+            model.properties,
             _position(source),
-        )  # fmt: skip
+        )
 
 
 def _position(source: Source) -> Callable[[int], tuple[int, int]]:

@@ -58,9 +58,10 @@ def _check(name: str, known: str, path: str) -> None:
     for foreign, function in _FOREIGN.items():
         if known.startswith(foreign):
             raise InputError(
-                f"column {name!r} is {known}, which events cannot hold", path=path,
+                f"column {name!r} is {known}, which events cannot hold",
+                path=path,
                 hint=f"leave it out by naming the columns to keep, or write it with {function}",
-            )  # fmt: skip
+            )
 
 
 def _noted(schema: pa.Schema) -> Iterator[tuple[str, Any]]:

@@ -61,9 +61,14 @@ class Leaf:
     most_block_bytes: int
 
     def __init__(
-        self, body: Any, runs: cython.Py_ssize_t, first_row: cython.longlong, first_block: cython.longlong,
-        data_offset: cython.longlong, plain: Any,
-    ) -> None:  # fmt: skip
+        self,
+        body: Any,
+        runs: cython.Py_ssize_t,
+        first_row: cython.longlong,
+        first_block: cython.longlong,
+        data_offset: cython.longlong,
+        plain: Any,
+    ) -> None:
         """plain: a decompressor without a dictionary. Raises CorruptSegmentError where the leaf contradicts itself."""
         view: cython.const[cython.uchar][::1] = body
         size: cython.Py_ssize_t = view.shape[0]
@@ -108,9 +113,13 @@ class Leaf:
 
     @cython.cfunc
     def _read_blocks(
-        self, body: object, view: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, data_offset: cython.longlong,
+        self,
+        body: object,
+        view: cython.const[cython.uchar][::1],
+        at: cython.Py_ssize_t,
+        data_offset: cython.longlong,
         plain: object,
-    ) -> cython.Py_ssize_t:  # fmt: skip
+    ) -> cython.Py_ssize_t:
         """The facts of the blocks; gives the byte after them."""
         count: cython.Py_ssize_t = self.block_count
         self.block_rows = array.clone(_LONGS, count + 1, False)
@@ -187,9 +196,15 @@ class Leaf:
         return _place(self.run_rows.data.as_longlongs, len(self.run_rows), row + 1) - 1
 
     def slices(
-        self, first: cython.longlong, last: cython.longlong, run_start: cython.longlong, blocks: Any = None,
-        rows: Any = None, start: Any = None, end: Any = None,
-    ) -> list[Any]:  # fmt: skip
+        self,
+        first: cython.longlong,
+        last: cython.longlong,
+        run_start: cython.longlong,
+        blocks: Any = None,
+        rows: Any = None,
+        start: Any = None,
+        end: Any = None,
+    ) -> list[Any]:
         """Rows [first, last) of the segment by the leaf's blocks that can hold those that are wanted: `BlockSlice`s.
 
         run_start: as each slice has it. blocks: numbers of data blocks of the segment, rows: numbers of rows, both
@@ -268,9 +283,14 @@ class BlockSlice:
     max_timestamp = cython.declare(cython.longlong, visibility="readonly")  # type: int
 
     def __init__(
-        self, leaf: Leaf, block: cython.Py_ssize_t, first: cython.longlong, last: cython.longlong, rows: Any,
+        self,
+        leaf: Leaf,
+        block: cython.Py_ssize_t,
+        first: cython.longlong,
+        last: cython.longlong,
+        rows: Any,
         run_start: cython.longlong,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not 0 <= block < leaf.block_count:
             raise ValueError("a leaf has fewer blocks")
         self.leaf, self.block, self.first, self.last, self.rows = leaf, block, first, last, rows
@@ -285,9 +305,13 @@ class BlockSlice:
 
 
 def open_data_blocks(
-    parts: Sequence[BlockSlice], stored: Any, start: cython.longlong, checksum: Any, made: Any,
+    parts: Sequence[BlockSlice],
+    stored: Any,
+    start: cython.longlong,
+    checksum: Any,
+    made: Any,
     columns: cython.Py_ssize_t,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """The blocks of slices, of which `stored`, a memoryview, holds all bytes: those of the file from byte `start` on.
 
     The rest is as of `Leaf.open_data_block`. Raises the same.
@@ -371,9 +395,14 @@ def _place(
 @cython.cfunc
 @cython.exceptval(-1)
 def _read_pack(
-    body: object, view: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, count: cython.Py_ssize_t,
-    head: cython.pointer(PackHead), plain: object, out: cython.p_longlong,
-) -> cython.int:  # fmt: skip
+    body: object,
+    view: cython.const[cython.uchar][::1],
+    at: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
+    head: cython.pointer(PackHead),
+    plain: object,
+    out: cython.p_longlong,
+) -> cython.int:
     """The numbers of a pack at a byte; its header tells the byte after it."""
     if not read_pack_head(cython.address(view[0]), view.shape[0], at, count, head):
         raise CorruptSegmentError("the header of packed numbers breaks the format, or they are cut short")

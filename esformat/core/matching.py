@@ -296,9 +296,13 @@ class Matcher:
     @cython.nogil
     @cython.exceptval(check=False)
     def _matched(
-        self, t: cython.Py_ssize_t, known: cython.Py_ssize_t, data: cython.p_char, at: cython.longlong,
+        self,
+        t: cython.Py_ssize_t,
+        known: cython.Py_ssize_t,
+        data: cython.p_char,
+        at: cython.longlong,
         end: cython.longlong,
-    ) -> cython.Py_ssize_t:  # fmt: skip
+    ) -> cython.Py_ssize_t:
         """How many literals with the slots behind them give the bytes [at, end); -1 for all, the last literal as well.
 
         known: so many do, and what their variables hold is in the cells, where that of the others is put.

@@ -120,8 +120,11 @@ class MessageWriter:
         _put(out + self._rows_at, whole.length)
         _put(out + self._body_length_at, body)
         walk.column, walk.found, walk.node, walk.buffer = (
-            first, found.data.as_longlongs, out + self._nodes_at, out + self._buffers_at,
-        )  # fmt: skip
+            first,
+            found.data.as_longlongs,
+            out + self._nodes_at,
+            out + self._buffers_at,
+        )
         walk.body, walk.at = out + len(self._head), 0
         times = cython.declare(cython.longlong[2])
         if body < _LARGE:

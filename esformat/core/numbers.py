@@ -90,9 +90,13 @@ def read_columns(
 
 @cython.cfunc
 def _numbers(
-    body: object, at: cython.Py_ssize_t, count: cython.Py_ssize_t, head: cython.pointer(PackHead), plain: object,
+    body: object,
+    at: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
+    head: cython.pointer(PackHead),
+    plain: object,
     before: cython.Py_ssize_t,
-) -> array.array:  # fmt: skip
+) -> array.array:
     """The numbers of a pack, behind room for `before` others."""
     view: cython.const[cython.uchar][::1] = body
     if not view.shape[0] or not read_pack_head(cython.address(view[0]), view.shape[0], at, count, head):
@@ -196,9 +200,14 @@ def _join(
         if size:
             with cython.nogil:
                 unpack_bits(
-                    cython.address(body[pack.stored_at]), pack.end - pack.stored_at, pack.bits, pack.base, low,
-                    cython.address(out[at]), size,
-                )  # fmt: skip
+                    cython.address(body[pack.stored_at]),
+                    pack.end - pack.stored_at,
+                    pack.bits,
+                    pack.base,
+                    low,
+                    cython.address(out[at]),
+                    size,
+                )
         return 0
     if raw and (raw_at > body.shape[0] or count > (body.shape[0] - raw_at) // raw):
         raise ValueError("the bytes of packed numbers end early")
@@ -211,8 +220,12 @@ def _join(
             join_number_planes(
                 cython.address(body[raw_at]) if raw else cython.NULL,
                 cython.address(rest[rest_at]) if packed else cython.NULL,
-                cython.address(head), count, low, cython.address(out[at]), size,
-            )  # fmt: skip
+                cython.address(head),
+                count,
+                low,
+                cython.address(out[at]),
+                size,
+            )
     return 0
 
 

@@ -100,9 +100,14 @@ class Query:
     """Whether rows must be looked at to know if they belong to the answer."""
 
     def __init__(
-        self, start: Any = None, end: Any = None, reverse: bool = False, limit: Any = None, columns: Any = None,
+        self,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: Any = None,
+        columns: Any = None,
         conditions: tuple[Any, ...] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.start, self.end, self.reverse, self.limit = start, end, reverse, limit
         self.columns, self.conditions = columns, conditions
         self.timed = start is not None or end is not None
@@ -582,8 +587,8 @@ class ScanRows:
         return rows
 
     def near_parts(self, make: Any, columns: Any, narrow: Any, find: Any) -> Any:
-        """What is made of the rows of one run that lie in one block, or in one leaf of a local file, block by block; None
-        where that is not all there is to it.
+        """What is made of the rows of one run that lie in one block, or in one leaf of a local file, block by block;
+        None where that is not all there is to it.
 
         make: gives what makes something of rows, with some columns; called where there are rows. narrow: asks the
         indexes. find: finds the rows of a block by other means than codes at hand.

@@ -550,9 +550,15 @@ class TemplateRows:
                 )  # fmt: skip
             else:
                 end = self._many(
-                    columns, cython.address(work), low, high, cython.address(offsets[row]),
-                    cython.address(out[0]), at, out.shape[0] - _SLACK,
-                )  # fmt: skip
+                    columns,
+                    cython.address(work),
+                    low,
+                    high,
+                    cython.address(offsets[row]),
+                    cython.address(out[0]),
+                    at,
+                    out.shape[0] - _SLACK,
+                )
         return _checked(end)
 
     def render_places(
@@ -660,10 +666,11 @@ class TemplateRows:
         slots: cython.Py_ssize_t = _MOST_SLOTS if many else 0
         memory: bytes = PyBytes_FromStringAndSize(
             cython.NULL,
-            8 * (codes + variables + rows + cells) + cython.sizeof(Piece) * (slots + 1)
+            8 * (codes + variables + rows + cells)
+            + cython.sizeof(Piece) * (slots + 1)
             + 4 * (codes + variables + slots + cells)
             + CELL_BYTES * (cells + 1),
-        )  # fmt: skip
+        )
         held.append(memory)
         work = cython.declare(Work)
         work.seen = cython.cast(cython.p_longlong, PyBytes_AS_STRING(memory))
@@ -969,10 +976,15 @@ class TemplateRows:
             return 0
         if self._kind[v] == _ENUM and column.form == _BITS and 0 < column.bits <= 32 and not column.base:
             return _write_enum_bits(
-                column, place, n, self._value + self._value_first[v],
-                self._value_first[v + 1] - self._value_first[v], cython.cast(cython.p_uchar, self._values), sizes,
+                column,
+                place,
+                n,
+                self._value + self._value_first[v],
+                self._value_first[v + 1] - self._value_first[v],
+                cython.cast(cython.p_uchar, self._values),
+                sizes,
                 texts,
-            )  # fmt: skip
+            )
         if column.form == _NUMBERS:
             numbers = column.numbers + place
         else:
@@ -984,9 +996,14 @@ class TemplateRows:
             numbers = work.numbers
         if self._kind[v] == _ENUM:
             return _write_enum(
-                numbers, n, self._value + self._value_first[v], self._value_first[v + 1] - self._value_first[v],
-                cython.cast(cython.p_uchar, self._values), sizes, texts,
-            )  # fmt: skip
+                numbers,
+                n,
+                self._value + self._value_first[v],
+                self._value_first[v + 1] - self._value_first[v],
+                cython.cast(cython.p_uchar, self._values),
+                sizes,
+                texts,
+            )
         cells: cython.p_uchar = work.cells + CELL_BYTES * cell
         return 0 if write_numbers(self._kind[v], self._parameter[v], numbers, n, cells, sizes, texts) else _INVALID
 

@@ -27,7 +27,7 @@ from esformat.core.json_paths import (
     OBJECT,
     TRUE,
     find_values,
-)  # fmt: skip
+)
 from esformat.core.matching import gathered
 from esformat.errors import UsageError
 from esformat.format.arrays import bytes_of

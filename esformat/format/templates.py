@@ -137,8 +137,14 @@ class StoredTemplates:
     def compiled(self) -> Templates:
         """For the loops over rows. Raises CorruptSegmentError where the parts do not fit each other."""
         return _compiled(
-            self.kinds, self.parameters, self.value_counts, self.values, self.slot_counts, self.slots, self.literals,
-        )  # fmt: skip
+            self.kinds,
+            self.parameters,
+            self.value_counts,
+            self.values,
+            self.slot_counts,
+            self.slots,
+            self.literals,
+        )
 
     def table(self) -> TemplateTable:
         """The same as plain objects, for whoever changes it."""
@@ -160,9 +166,14 @@ def _each(texts: Texts) -> Iterator[bytes]:
 
 
 def _compiled(
-    kinds: I64, parameters: I64, value_counts: I64, values: Texts,
-    slot_counts: I64, slots: I64, literals: Texts,
-) -> Templates:  # fmt: skip
+    kinds: I64,
+    parameters: I64,
+    value_counts: I64,
+    values: Texts,
+    slot_counts: I64,
+    slots: I64,
+    literals: Texts,
+) -> Templates:
     try:
         return Templates(kinds, parameters, value_counts, *values, slot_counts, slots, *literals)
     except (ValueError, OverflowError) as error:

@@ -310,9 +310,10 @@ def _read_record(folder: CommitFolder, name: str) -> dict[str, Any]:
             raise ValueError("a name leads elsewhere")
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(
-            f"the record of a write is broken: {error}", path=f"{folder.name}/{name}",
+            f"the record of a write is broken: {error}",
+            path=f"{folder.name}/{name}",
             hint="restore it, or write the files again",
-        ) from None  # fmt: skip
+        ) from None
     return dict(record)
 
 

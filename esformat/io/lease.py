@@ -90,9 +90,10 @@ def _taken(folder: CommitFolder, job: str) -> Lease:
         folder.remove([lease.name])
         holder = others[0]
     raise UsageError(
-        f"another job works here: {holder['job']}, process {holder['pid']} on {holder['host']}", path=folder.name,
+        f"another job works here: {holder['job']}, process {holder['pid']} on {holder['host']}",
+        path=folder.name,
         hint="wait until it has ended",
-    )  # fmt: skip
+    )
 
 
 def _put(lease: Lease, job: str) -> None:
@@ -125,8 +126,13 @@ def _holder(folder: CommitFolder, name: str) -> dict[str, Any] | None:
     """What a lease says; None where it is gone. Raises UsageError where it says nothing that can be read."""
     try:
         found = json.loads(folder.read(name))
-        return {"job": str(found["job"]), "host": str(found["host"]), "pid": int(found["pid"]),
-                "started": str(found["started"]), "until": float(found["until"])}  # fmt: skip
+        return {
+            "job": str(found["job"]),
+            "host": str(found["host"]),
+            "pid": int(found["pid"]),
+            "started": str(found["started"]),
+            "until": float(found["until"]),
+        }
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):

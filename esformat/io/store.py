@@ -217,9 +217,10 @@ class FsspecStore:
             data: bytes = filesystem.cat_file(path, start=offset, end=offset + length)
             if len(data) > length:
                 raise UsageError(
-                    "the server sends all of the file when it is asked for a part", path=self.name_of(path),
+                    "the server sends all of the file when it is asked for a part",
+                    path=self.name_of(path),
                     hint="download it, and open the copy",
-                )  # fmt: skip
+                )
             return data
 
         return ObjectFacts(int(info["size"]), _stamp(info)), read

@@ -78,9 +78,11 @@ def _data(reader: Reader) -> Iterator[Part]:
     for first in leaves[::each]:
         last = min(first + each, len(root))
         facts = {
-            "events": root.rows[last] - root.rows[first], "first_space": reader.shown(spaces[first]),
-            "min_timestamp": min(earliest[first:last]), "max_timestamp": max(latest[first:last]),
-        }  # fmt: skip
+            "events": root.rows[last] - root.rows[first],
+            "first_space": reader.shown(spaces[first]),
+            "min_timestamp": min(earliest[first:last]),
+            "max_timestamp": max(latest[first:last]),
+        }
         size = sum(handles[n].offset - offsets[n] for n in range(first, last))
         yield Part("data", "", size, root.blocks[last] - root.blocks[first], facts)
     if handles:
@@ -93,8 +95,13 @@ def _indexes(reader: Reader) -> Iterator[Part]:
         if handle is not None:
             pages = reader.index_root(place).handles
             facts = reader.statistics.indexes.get(column.name, {})
-            yield Part("index", column.name, handle.length + sum(page.length for page in pages), 1 + len(pages),
-                       {name: facts[name] for name in ("values", "events") if name in facts})  # fmt: skip
+            yield Part(
+                "index",
+                column.name,
+                handle.length + sum(page.length for page in pages),
+                1 + len(pages),
+                {name: facts[name] for name in ("values", "events") if name in facts},
+            )
 
 
 def _dictionaries(reader: Reader) -> Iterator[Part]:

@@ -147,9 +147,14 @@ class Scannable(ABC, Generic[AnswerT]):
         query = checks.query(start, end, reverse, limit, columns, name, value)
         if query is None:
             query = make_query(
-                checks, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
+                checks,
+                start=start,
+                end=end,
+                reverse=reverse,
+                limit=limit,
+                columns=columns,
                 conditions=conditions_of(name, value),
-            )  # fmt: skip
+            )
         return self._scan(query, None if grouping is None else to_key(grouping))
 
     @property

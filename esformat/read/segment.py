@@ -123,12 +123,15 @@ class Segment(Opened[Scan, Space]):
         return html_facts(
             self.path,
             {
-                "events": self.num_events, "spaces": self.num_spaces, "bytes": self.size_bytes,
-                "first": html_time(self.min_timestamp), "last": html_time(self.max_timestamp),
+                "events": self.num_events,
+                "spaces": self.num_spaces,
+                "bytes": self.size_bytes,
+                "first": html_time(self.min_timestamp),
+                "last": html_time(self.max_timestamp),
                 "indexes": ", ".join(self.indexes),
                 "columns": ", ".join(self.schema.names),
             },
-        )  # fmt: skip
+        )
 
     # ------------------------------------------------------------ facts
 

@@ -58,9 +58,13 @@ class Space(SpaceRows, Unpicklable, Scannable[Scan]):
         span = (stretches[0].first, stretches[-1].last) if stretches else (0, 0)
         small = bool(stretches) and self._is_small()
         return Scan(
-            self._reader, query, stretches, span=span, merged=bool(stretches),
+            self._reader,
+            query,
+            stretches,
+            span=span,
+            merged=bool(stretches),
             small=(lambda: SmallSpace(self._reader, self.key, self._runs(), span)) if small else None,
-        )  # fmt: skip
+        )
 
     def _is_small(self) -> bool:
         if not at_hand(self._reader, self._stretches):  # a source far away is asked for all stretches at once

@@ -14,8 +14,12 @@ from typing import Any
 from esformat.spark.condition import KEYWORDS
 
 _COMPARISONS = {
-    "EqualTo": "=", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">=",
-}  # fmt: skip
+    "EqualTo": "=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+}
 _NUMBER = re.compile(r"#(\d+)L?\Z")  # behind the name of an attribute
 _FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -149,9 +153,10 @@ def _listed(kind: str, expression: Any, columns: Columns) -> str | None:
     if column is None:
         return None
     values = (
-        [_literal(each, column) for each in items(expression.list())] if kind == "In"
+        [_literal(each, column) for each in items(expression.list())]
+        if kind == "In"
         else [_text(each, column.kind) for each in items(expression.hset().toIndexedSeq())]
-    )  # fmt: skip
+    )
     if not values or None in values:
         return None
     return f"{quoted(column.name)} IN ({', '.join(str(value) for value in values)})"

@@ -44,8 +44,12 @@ _TOKEN = re.compile(
     r"|(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<word>[A-Za-z_]\w*)|(?P<sign><=|>=|<>|!=|[=<>(),]))"
 )
 _COMPARISONS: dict[str, Callable[[tuple[str, ...], Any], Filter]] = {
-    "=": EqualTo, "<": LessThan, "<=": LessThanOrEqual, ">": GreaterThan, ">=": GreaterThanOrEqual,
-}  # fmt: skip
+    "=": EqualTo,
+    "<": LessThan,
+    "<=": LessThanOrEqual,
+    ">": GreaterThan,
+    ">=": GreaterThanOrEqual,
+}
 KEYWORDS = ("AND", "IN", "BETWEEN", "LIKE", "IS", "NOT", "NULL", "TRUE", "FALSE", "OR")
 _MAX_DEPTH = 100
 
@@ -225,8 +229,9 @@ def _tokens(text: str) -> Iterator[Token]:
 
 
 _TYPED: dict[str, Callable[[pa.DataType], bool]] = {
-    "DATE": lambda kind: pt.is_date(kind) or pt.is_timestamp(kind), "TIMESTAMP": pt.is_timestamp,
-}  # fmt: skip
+    "DATE": lambda kind: pt.is_date(kind) or pt.is_timestamp(kind),
+    "TIMESTAMP": pt.is_timestamp,
+}
 
 
 def _joined(parts: list[list[Filter]], *, conjoined: bool) -> list[Filter]:
@@ -285,9 +290,12 @@ def columns_of(filter: Any) -> tuple[str, ...]:
 
 
 _MASKS: dict[type[Filter], Callable[[pa.Array, pa.Scalar], pa.Array]] = {
-    EqualTo: pc.equal, LessThan: pc.less, LessThanOrEqual: pc.less_equal, GreaterThan: pc.greater,
+    EqualTo: pc.equal,
+    LessThan: pc.less,
+    LessThanOrEqual: pc.less_equal,
+    GreaterThan: pc.greater,
     GreaterThanOrEqual: pc.greater_equal,
-}  # fmt: skip
+}
 
 
 def matching(batch: pa.RecordBatch, filters: Sequence[Filter]) -> pa.RecordBatch:

@@ -260,9 +260,13 @@ def _asked(
 
 
 def _counted(
-    spark: SparkSession, query: str, sources: Sequence[Source], found: Sequence[Handed], rows: Sequence[Rows],
+    spark: SparkSession,
+    query: str,
+    sources: Sequence[Source],
+    found: Sequence[Handed],
+    rows: Sequence[Rows],
     execution: Any,
-) -> DataFrame | None:  # fmt: skip
+) -> DataFrame | None:
     """Spark's answer of packed rows as they are, where the query groups events by keys and counts them; else None."""
     if len(rows) != 1 or not isinstance(rows[0], Packed) or EVENTS not in rows[0].rows.columns:
         return None
@@ -348,11 +352,14 @@ def _frame(spark: SparkSession, source: Source, handed: Handed, rows: Rows, *, m
     if given == set(source.schema.names) and not more:
         return rows
     fixed = dict(handed.equal)
-    return rows.selectExpr(*(
-        f"{text} AS {column_name(each.name)}"
-        for each in source.schema
-        for text in (column_name(each.name) if each.name in given else _constant(each, fixed.get(each.name)),)
-    ), *more)  # fmt: skip
+    return rows.selectExpr(
+        *(
+            f"{text} AS {column_name(each.name)}"
+            for each in source.schema
+            for text in (column_name(each.name) if each.name in given else _constant(each, fixed.get(each.name)),)
+        ),
+        *more,
+    )
 
 
 def _options(spark: SparkSession, source: Source, handed: Handed, schema: StructType) -> dict[str, str]:

@@ -13,9 +13,11 @@ from esformat.spark.scan_plan import Extent
 
 def told_by_files(handed: Handed) -> bool:
     """Whether segments say all figures of all their events: how many there are, and the first and last time."""
-    return bool(handed.figures) and not handed.conditions and all(
-        figure.column in (None, "timestamp") for figure in handed.figures
-    )  # fmt: skip
+    return (
+        bool(handed.figures)
+        and not handed.conditions
+        and all(figure.column in (None, "timestamp") for figure in handed.figures)
+    )
 
 
 def figures_of(handed: Handed, rows: Extent | pa.Table, schema: pa.Schema) -> pa.Table:

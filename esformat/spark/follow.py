@@ -79,9 +79,10 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The segments that are there, by name."""
         found = listed_below(self._folder)
         return {
-            name: place for name, place in found.items()
+            name: place
+            for name, place in found.items()
             if self._names is None or self._names.fullmatch(folder_of(place)[1])
-        }  # fmt: skip
+        }
 
     def _unread(self, before: Known, after: Known) -> list[Place]:
         """The segments of a micro-batch that hold events which are not known, wherever they are now."""
@@ -95,9 +96,10 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if count:
                 raise UsageError(
                     f"{name} was merged from segments of which the stream read {count} of {len(identities)}, and their "
-                    "events cannot be told apart", path=self._folder.name,
+                    "events cannot be told apart",
+                    path=self._folder.name,
                     hint="merge only what the stream has read",
-                )  # fmt: skip
+                )
             known.update(identities)
             unread[name] = identities
         gone = {name: identities for name, identities in unread.items() if name not in there}
@@ -115,9 +117,10 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 found.append(place)
         if wanted and self._fail:
             raise UsageError(
-                f"segments are gone before the stream came to them: {', '.join(sorted(gone))}", path=self._folder.name,
+                f"segments are gone before the stream came to them: {', '.join(sorted(gone))}",
+                path=self._folder.name,
                 hint='restore them, or go on without them: .option("failOnDataLoss", "false")',
-            )  # fmt: skip
+            )
         return found
 
 

@@ -118,12 +118,16 @@ def _handed(
     figures = () if left or not whole else _figures(above, columns)
     return Handed(
         tuple(
-            each.name for number, each in columns.items()
+            each.name
+            for number, each in columns.items()
             if (use.needed is None or number in use.needed) and each.name not in fixed
         ),
-        tuple(texts), tuple(fixed.items()), None if left else use.limit, {kind for kind, _ in above} <= _ROW_BY_ROW,
+        tuple(texts),
+        tuple(fixed.items()),
+        None if left else use.limit,
+        {kind for kind, _ in above} <= _ROW_BY_ROW,
         figures,
-    )  # fmt: skip
+    )
 
 
 def _figures(above: list[tuple[str, Any]], columns: Columns) -> tuple[Figure, ...]:

@@ -177,11 +177,15 @@ def parse_pattern(text: str) -> re.Pattern[str]:
     known = {"*": ".*", "?": ".", "{": "(?:", "}": ")", ",": "|"}
     pieces = re.findall(r"\[[^\]]+\]|\{[^{}]*\}|.", text, re.DOTALL)
     expression = "".join(
-        "".join(known.get(each, re.escape(each)) for each in piece) if piece[0] == "{" and len(piece) > 1
-        else piece.replace("[!", "[^") if piece[0] == "[" and len(piece) > 1
-        else known[piece] if piece in "*?" else re.escape(piece)
+        "".join(known.get(each, re.escape(each)) for each in piece)
+        if piece[0] == "{" and len(piece) > 1
+        else piece.replace("[!", "[^")
+        if piece[0] == "[" and len(piece) > 1
+        else known[piece]
+        if piece in "*?"
+        else re.escape(piece)
         for piece in pieces
-    )  # fmt: skip
+    )
     try:
         return re.compile(expression, re.DOTALL)
     except re.error:

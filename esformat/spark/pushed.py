@@ -30,8 +30,10 @@ from esformat.read.ask.bounds import NOTHING, UNBOUNDED, Bounds, Domain, admits_
 from esformat.spark.condition import AnyOf
 
 _AFTER: dict[str, Callable[[Any], Any]] = {
-    "space": lambda key: key + b"\0", "grouping": lambda key: key + b"\0", "timestamp": lambda moment: moment + 1,
-}  # fmt: skip
+    "space": lambda key: key + b"\0",
+    "grouping": lambda key: key + b"\0",
+    "timestamp": lambda moment: moment + 1,
+}
 """Columns that are found by ranges, and the next larger value of one of theirs."""
 _NONE: Domain = Domain(frozenset())
 

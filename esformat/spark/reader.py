@@ -112,9 +112,11 @@ class SegmentReader(DataSourceReader):
         """The same of some segments. Raises UsageError."""
         options = self._options
         tasks = share_out(
-            self._candidates(places), partition_bytes=options.partition_bytes, partitions=options.partitions,
+            self._candidates(places),
+            partition_bytes=options.partition_bytes,
+            partitions=options.partitions,
             cores=options.cores,
-        )  # fmt: skip
+        )
         return [InputPartition(task) for task in tasks]
 
     def few(self, most_events: int, most_bytes: int) -> pa.Table | None:
@@ -127,8 +129,9 @@ class SegmentReader(DataSourceReader):
             return None
         ranges = [
             RowRange(each.place, each.identity, each.pieces[0].first, each.pieces[-1].last)
-            for each in candidates if each.pieces
-        ]  # fmt: skip
+            for each in candidates
+            if each.pieces
+        ]
 
         def within(rows: RowRange) -> list[pa.RecordBatch] | None:
             return self._within(rows, most_bytes // len(ranges))

@@ -90,8 +90,9 @@ class SegmentWriter(DataSourceArrowWriter):
         if there and there[0][1].field("space").type != keys:
             raise UsageError(
                 f"its segments have keys of type {there[0][1].field('space').type}, not {keys}",
-                path=self._options.path, hint='cast the column of spaces, or give the option keys',
-            )  # fmt: skip
+                path=self._options.path,
+                hint="cast the column of spaces, or give the option keys",
+            )
         if there:
             unify_schemas([*there, ("what is written", self._columns.payload(self._arrow))])
 
@@ -122,9 +123,14 @@ class SegmentWriter(DataSourceArrowWriter):
     def _write_segment(self, name: str, batches: list[pa.RecordBatch]) -> StagedSegment:
         options, place = self._options, self._write.place(name)
         with create(
-            place, indexes=options.indexes, schema=self._columns.payload(self._arrow), codec=options.codec,
-            level=options.level, keys="binary" if self._columns.binary_keys else "text", threads=1,
-        ) as writer:  # fmt: skip
+            place,
+            indexes=options.indexes,
+            schema=self._columns.payload(self._arrow),
+            codec=options.codec,
+            level=options.level,
+            keys="binary" if self._columns.binary_keys else "text",
+            threads=1,
+        ) as writer:
             for batch in batches:
                 writer.add_table(batch.rename_columns(list(self._columns.names)))
             batches.clear()  # the writer holds them now

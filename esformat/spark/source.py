@@ -66,9 +66,12 @@ class EsdbDataSource(DataSource):
         if len(options.paths) != 1 or options.limit is not None:
             raise UsageError("a stream follows one directory, without the option limit", path=", ".join(options.paths))
         return SegmentStreamReader(
-            options.paths[0], self._reader(options, schema), names=options.name_pattern, most=options.max_files,
+            options.paths[0],
+            self._reader(options, schema),
+            names=options.name_pattern,
+            most=options.max_files,
             fail=options.fail_on_data_loss,
-        )  # fmt: skip
+        )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """Writes micro-batches as segments into a directory, each once."""

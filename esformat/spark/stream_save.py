@@ -73,10 +73,12 @@ class SegmentStreamWriter(DataSourceStreamArrowWriter):
             return
         write.begin()
         facts: dict[str, Any] = {
-            "query": query, "batch": batch, "files": len(segments),
+            "query": query,
+            "batch": batch,
+            "files": len(segments),
             "events": sum(segment.events for segment in segments),
             "bytes": sum(segment.stored_bytes for segment in segments),
-        }  # fmt: skip
+        }
         write.commit({segment.name: segment.directory for segment in segments}, facts=facts)
 
     def _clear(self) -> None:

@@ -25,9 +25,11 @@ MOST_SPACES = 1_000
 
 
 def joined_spaces(
-    connection: duckdb.DuckDBPyConnection, tree: Node, tables: Mapping[str, Table],
+    connection: duckdb.DuckDBPyConnection,
+    tree: Node,
+    tables: Mapping[str, Table],
     statement_of: Callable[[Node], str],
-) -> Only | None:  # fmt: skip
+) -> Only | None:
     """Of a SELECT over an inner join of one of our tables, by its spaces, with another one: which ones matter.
 
     statement_of: a SELECT as text.

@@ -39,9 +39,13 @@ _ASKING = ("SELECT", "EXPLAIN")
 _SETTINGS = ("TimeZone = 'UTC'", "python_enable_replacements = false")
 """Times without a zone are UTC, as everywhere here; names are files and tables, never variables of a program."""
 _LOCKED = (
-    "enable_external_access = false", "autoinstall_known_extensions = false", "autoload_known_extensions = false",
-    "allow_community_extensions = false", "max_temp_directory_size = '0KB'", "lock_configuration = true",
-)  # fmt: skip
+    "enable_external_access = false",
+    "autoinstall_known_extensions = false",
+    "autoload_known_extensions = false",
+    "allow_community_extensions = false",
+    "max_temp_directory_size = '0KB'",
+    "lock_configuration = true",
+)
 """For statements of strangers: no files, no network, no extensions, nothing on the disk, and it stays so."""
 
 

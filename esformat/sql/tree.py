@@ -97,9 +97,12 @@ def table_names(tree: Node) -> list[str]:
 def is_table(node: Node) -> bool:
     """Whether it is a table by its bare name, all rows of it, with the names of its columns as they are."""
     return node.get("type") == "BASE_TABLE" and not (
-        node.get("schema_name") or node.get("catalog_name") or node.get("sample") or node.get("column_name_alias")
+        node.get("schema_name")
+        or node.get("catalog_name")
+        or node.get("sample")
+        or node.get("column_name_alias")
         or node.get("at_clause")
-    )  # fmt: skip
+    )
 
 
 def arguments(function: Node) -> list[Node]:

@@ -209,9 +209,14 @@ def leaf_blocks(leaf: Leaf) -> Iterator[BlockRef]:
         cut = np.clip(run_edges[a : b + 1], first, last)
         rows: I64 = cut[1:] - cut[:-1]
         yield BlockRef(
-            block_handle(leaf, place), leaf.first_block + place, first, last - first, whole.slice(a, b, rows),
-            leaf.block_min[place], leaf.block_max[place],
-        )  # fmt: skip
+            block_handle(leaf, place),
+            leaf.first_block + place,
+            first,
+            last - first,
+            whole.slice(a, b, rows),
+            leaf.block_min[place],
+            leaf.block_max[place],
+        )
 
 
 def side_by_side(places: Sequence[tuple[BlockHandle, T]]) -> Iterator[list[tuple[BlockHandle, T]]]:

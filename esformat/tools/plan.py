@@ -173,6 +173,11 @@ def train(
         return None
     total = int(stored * max(1.0, events / sampled))
     return choose_dictionary(
-        place, pa.concat_arrays(pieces), total, codec, metadata.level, metadata.frame_bytes,
+        place,
+        pa.concat_arrays(pieces),
+        total,
+        codec,
+        metadata.level,
+        metadata.frame_bytes,
         templates=metadata.templates,
-    )  # fmt: skip
+    )

@@ -89,9 +89,13 @@ def repair(
     plan = replace(plan, numbers=[plan.numbers[0]] * len(originals))
     with published(out, overwrite=overwrite) as publication:
         made = make_segment(
-            publication, originals, [everything] * len(originals), plan, copied[:1] * len(originals),
+            publication,
+            originals,
+            [everything] * len(originals),
+            plan,
+            copied[:1] * len(originals),
             built=metadata.schema.indexes,
-        )  # fmt: skip
+        )
     if progress:
         progress(source.size, source.size)
     events = made.statistics.events

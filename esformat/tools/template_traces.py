@@ -96,9 +96,10 @@ class ErasedTemplates:
                 if number not in shown:
                     used.values |= {(number, n) for n, value in enumerate(variable.values) if value and value in text}
             used.templates |= {
-                n for n, template in enumerate(table.templates)
+                n
+                for n, template in enumerate(table.templates)
                 if n not in used.templates and all(literal in text for literal in template.literals)
-            }  # fmt: skip
+            }
 
 
 def templates_gone(original: OpenOriginal, selection: Selection, erased: dict[Column, Usage]) -> dict[Column, Usage]:

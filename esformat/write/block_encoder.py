@@ -217,9 +217,12 @@ class BlockEncoder:
         for i, (base, top) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
             a, b = pieces[i], pieces[i + 1]
             stored = encode_data_block(
-                base, b - a, bounds[i + 1] - bounds[i], [keys[i], chunks[i], *(column[i] for column in columns)],
+                base,
+                b - a,
+                bounds[i + 1] - bounds[i],
+                [keys[i], chunks[i], *(column[i] for column in columns)],
                 self._form.dictionary_number,
-            )  # fmt: skip
+            )
             check = int.from_bytes(stored[-8:-4], "little")
             span = BlockSpan(bounds[i + 1] - bounds[i], len(stored), check, base, top)
             blocks.append(EncodedBlock(stored, span, runs.slice(a, b, piece_rows[a:b]), not begins[i]))

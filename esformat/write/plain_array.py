@@ -116,9 +116,12 @@ def _builder(given: pa.DataType, kind: pa.DataType) -> Callable[[pa.Array, pa.Da
 
 def _is_list(kind: pa.DataType) -> bool:
     return bool(
-        pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind)
-        or pt.is_list_view(kind) or pt.is_large_list_view(kind)
-    )  # fmt: skip
+        pt.is_list(kind)
+        or pt.is_large_list(kind)
+        or pt.is_fixed_size_list(kind)
+        or pt.is_list_view(kind)
+        or pt.is_large_list_view(kind)
+    )
 
 
 def _valid(array: pa.Array) -> Bools | None:

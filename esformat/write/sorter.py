@@ -244,9 +244,15 @@ class EventSorter:
 
     def _begin(self) -> SegmentWriting:
         return SegmentWriting(
-            self._sink, self._metadata, self._codec, self._choice.dictionaries(),
-            budget=self._budget, pool=self._pool, threads=self._threads, temp_dir=self._temp_dir,
-        )  # fmt: skip
+            self._sink,
+            self._metadata,
+            self._codec,
+            self._choice.dictionaries(),
+            budget=self._budget,
+            pool=self._pool,
+            threads=self._threads,
+            temp_dir=self._temp_dir,
+        )
 
     # ------------------------------------------------------------ the end
 

@@ -56,9 +56,13 @@ def may_have_templates(kind: pa.DataType) -> bool:
 
 
 def _with_templates(
-    without: ColumnDictionary, table: TemplateTable, sample: pa.Array, byte_count: int, level: int | None,
+    without: ColumnDictionary,
+    table: TemplateTable,
+    sample: pa.Array,
+    byte_count: int,
+    level: int | None,
     frame_bytes: int | None,
-) -> ColumnDictionary | None:  # fmt: skip
+) -> ColumnDictionary | None:
     """The same with templates; None where they save too little."""
     sampled = max(1, len(bytes_of(sample)[1]))
     bounds = [*range(0, len(sample), SAMPLED_BLOCK_ROWS), len(sample)]
@@ -98,16 +102,22 @@ def variable_raws(sample: pa.Array, context: EncodeContext) -> list[int]:
     assert context.templates is not None
     matched = _matched(sample.slice(0, SAMPLED_BLOCK_ROWS), context)
     return [
-        0 if context.templates.kind(variable) == Kind.STRING or not matched.counts[variable]
+        0
+        if context.templates.kind(variable) == Kind.STRING or not matched.counts[variable]
         else best_raw(matched.numbers(variable), context.plain)
         for variable in range(context.templates.variables)
-    ]  # fmt: skip
+    ]
 
 
 def column_context(
-    dictionary: ColumnDictionary | None, codec: Codec, level: int | None, frame_bytes: int | None,
-    *, raw: int = 0, raws: list[int] | None = None,
-) -> EncodeContext:  # fmt: skip
+    dictionary: ColumnDictionary | None,
+    codec: Codec,
+    level: int | None,
+    frame_bytes: int | None,
+    *,
+    raw: int = 0,
+    raws: list[int] | None = None,
+) -> EncodeContext:
     """What a column is encoded with. Belongs to one thread."""
     plain = make_compressor(codec, level)
     zstd = b"" if dictionary is None else dictionary.zstd

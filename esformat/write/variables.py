@@ -35,11 +35,14 @@ _DATES = [
     re.compile(text)
     for text in (
         _DATE,
-        *(_DATE + between + _MINUTE + rest for between in (b"T", b" ")
-          for rest in (b"", rb":[0-5]\d", rb":[0-5]\d\.\d{3}", rb":[0-5]\d\.\d{6}")),
+        *(
+            _DATE + between + _MINUTE + rest
+            for between in (b"T", b" ")
+            for rest in (b"", rb":[0-5]\d", rb":[0-5]\d\.\d{3}", rb":[0-5]\d\.\d{6}")
+        ),
         _DAY_OF_LOG + _MINUTE + rb":[0-5]\d",
     )
-]  # fmt: skip
+]
 """How the forms of dates look, by number. A day that its month does not have is found out when the row is matched."""
 
 Part = bytes | Variable

@@ -251,9 +251,13 @@ class Writer(FileWriter):
             assert self._schema is not None
             options = self._options
             metadata = Metadata(
-                self._schema, options.codec_name, options.level, options.properties, frame_bytes=options.frame_bytes,
+                self._schema,
+                options.codec_name,
+                options.level,
+                options.properties,
+                frame_bytes=options.frame_bytes,
                 templates=options.templates,
-            )  # fmt: skip
+            )
             self._sorter = EventSorter(
                 self._publication.file, metadata, options.codec, options.budget, options.threads, self._temp_dir
             )

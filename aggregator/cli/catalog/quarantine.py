@@ -71,9 +71,15 @@ def _row(entry: aggregator.Quarantined) -> tuple[str, ...]:
         return entry.name, "-", "-", "-", "-", taken, since, entry.reason
     span = f"{entry.first_index:,} to {entry.last_index:,}"
     return (
-        str(entry.number), entry.topic or "", entry.partition or "", f"{entry.rows:,}", span, taken, since,
+        str(entry.number),
+        entry.topic or "",
+        entry.partition or "",
+        f"{entry.rows:,}",
+        span,
+        taken,
+        since,
         entry.reason,
-    )  # fmt: skip
+    )
 
 
 @quarantine.command(epilog=_EXAMPLES)

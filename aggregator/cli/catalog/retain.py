@@ -45,11 +45,17 @@ def retain(catalog: str, topic: str | None, dry_run: bool, as_json: bool) -> Non
         names = ("topic", "partition", "segment", "events", "bytes", "first", "last", "reason")
         rows = [
             (
-                each.topic, each.partition, str(each.number), f"{each.rows:,}", size(each.size_bytes),
-                moment(each.min_timestamp), moment(each.max_timestamp), each.reason,
+                each.topic,
+                each.partition,
+                str(each.number),
+                f"{each.rows:,}",
+                size(each.size_bytes),
+                moment(each.min_timestamp),
+                moment(each.max_timestamp),
+                each.reason,
             )
             for each in report.removed
-        ]  # fmt: skip
+        ]
         show_rows(names, rows, right=(2, 3, 4))
     gone = f"{count(len(report.removed), 'segment')}, {count(report.rows, 'event')}, {size(report.size_bytes)}"
     say(f"{gone} {'would go' if dry_run else 'gone'}; {size(report.disk_bytes)} on disk")

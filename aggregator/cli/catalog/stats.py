@@ -99,9 +99,15 @@ def _of_pipes(pipes: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
 def _of_topic(name: str, facts: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     for partition, mine in facts["partitions"].items():
         yield (
-            name, partition, f"{mine['rows']:,}", f"{mine['unsealed_rows']:,}", f"{mine['segments']:,}",
-            size(mine["bytes"]), f"{mine['first_index']:,} to {mine['end_index'] - 1:,}" if mine["rows"] else "-",
-            moment(mine["min_timestamp"]), moment(mine["max_timestamp"]),
-        )  # fmt: skip
+            name,
+            partition,
+            f"{mine['rows']:,}",
+            f"{mine['unsealed_rows']:,}",
+            f"{mine['segments']:,}",
+            size(mine["bytes"]),
+            f"{mine['first_index']:,} to {mine['end_index'] - 1:,}" if mine["rows"] else "-",
+            moment(mine["min_timestamp"]),
+            moment(mine["max_timestamp"]),
+        )
     if not facts["partitions"]:
         yield name, "-", "0", "0", "0", size(0), "-", "-", "-"

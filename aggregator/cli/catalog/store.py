@@ -24,9 +24,12 @@ Examples:
   aggregator store gc data --dry-run
 """
 keep_local_option = click.option(
-    "--keep-local", type=Pair(), multiple=True, metavar="WHAT=LIMIT",
+    "--keep-local",
+    type=Pair(),
+    multiple=True,
+    metavar="WHAT=LIMIT",
     help="What stays on the disk: bytes, age; e.g. bytes=50GiB; none: no limit. Repeatable.",
-)  # fmt: skip
+)
 _topic = click.argument("topic", required=False)
 
 
@@ -45,8 +48,9 @@ def store() -> None:
 @keep_local_option
 @click.option("--cache", metavar="SIZE", help="What may be kept on the disk of what is read of it. Default: 1 GiB.")
 @json_option
-def set_(catalog: str, address: str | None, keep_local: Sequence[tuple[str, str]], cache: str | None,
-         as_json: bool) -> None:  # fmt: skip
+def set_(
+    catalog: str, address: str | None, keep_local: Sequence[tuple[str, str]], cache: str | None, as_json: bool
+) -> None:
     """Give CATALOG a store, or change what of it stays on the disk. What is not given stays as it is."""
     with aggregator.open(catalog, store=address, keep_local=policy(keep_local), store_cache=cache) as opened:
         _tell(opened.store.status(), as_json)
@@ -160,8 +164,11 @@ def _tell(facts: dict[str, Any], as_json: bool) -> None:
 
 def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for key, shown in (
-        ("arrived", "in the store"), ("waiting", "not there yet"), ("let_go", "only there"), ("leaving", "leaving it"),
-    ):  # fmt: skip
+        ("arrived", "in the store"),
+        ("waiting", "not there yet"),
+        ("let_go", "only there"),
+        ("leaving", "leaving it"),
+    ):
         yield shown, f"{count(facts[key]['segments'], 'segment')}, {size(facts[key]['bytes'])}"
     kept, cache = facts["keep_local"], facts["cache"]
     yield "stays on the disk, bytes", "all" if kept["bytes"] is None else size(kept["bytes"])

@@ -117,18 +117,25 @@ def _list(catalog: AnyCatalog, as_json: bool) -> None:
 
 def _row(name: str, facts: dict[str, Any]) -> tuple[str, ...]:
     return (
-        name, f"{facts['rows']:,}", f"{facts['segments']:,}", size(facts["bytes"]), moment(facts["min_timestamp"]),
-        moment(facts["max_timestamp"]), str(len(facts["partitions"])), ", ".join(facts["indexes"]) or "-",
+        name,
+        f"{facts['rows']:,}",
+        f"{facts['segments']:,}",
+        size(facts["bytes"]),
+        moment(facts["min_timestamp"]),
+        moment(facts["max_timestamp"]),
+        str(len(facts["partitions"])),
+        ", ".join(facts["indexes"]) or "-",
         kept(facts["retention"]),
-    )  # fmt: skip
+    )
 
 
 def kept(retention: dict[str, int | None]) -> str:
     """What a topic keeps, in words."""
     words = {
-        "bytes": lambda limit: size(limit), "age_us": lambda limit: f"{limit / 86_400_000_000:,.6g} days",
+        "bytes": lambda limit: size(limit),
+        "age_us": lambda limit: f"{limit / 86_400_000_000:,.6g} days",
         "segments": lambda limit: f"{limit:,} segments",
         "partition_bytes": lambda limit: f"{size(limit)} of each partition",
         "partition_segments": lambda limit: f"{limit:,} segments of each partition",
-    }  # fmt: skip
+    }
     return ", ".join(words[name](limit) for name, limit in retention.items() if limit is not None) or "everything"

@@ -36,18 +36,23 @@ def feeding_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         durability_option,
         click.option(
-            "--batch-rows", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, metavar="N",
+            "--batch-rows",
+            type=click.IntRange(1, 1_000_000),
+            default=10_000,
+            show_default=True,
+            metavar="N",
             help="Number of events that are acknowledged together.",
         ),
         click.option(
-            "--producer", metavar="NAME",
+            "--producer",
+            metavar="NAME",
             help="Name of the producer. Batches among the last 64 that it appended are not stored again.",
         ),
         click.option(
             "--receipts", is_flag=True, help="Print a line of JSON for each batch as soon as it is acknowledged."
         ),
         click.option("--partition", default="0", show_default=True, metavar="NAME", help="Partition to append to."),
-    ):  # fmt: skip
+    ):
         command = option(command)
     return command
 

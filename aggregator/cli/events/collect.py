@@ -68,9 +68,13 @@ class _Config(click.Path):
 @click.option("--tag-from", "tags_from", multiple=True, metavar="NAME", help="A key or group that becomes a tag.")
 @click.option("--field", "fields", multiple=True, metavar="NAME", help="A key that becomes a field.")
 @click.option(
-    "--column", "columns", type=Pair(), multiple=True, metavar="NAME=TYPE",
+    "--column",
+    "columns",
+    type=Pair(),
+    multiple=True,
+    metavar="NAME=TYPE",
     help=f"A key or group that becomes a typed column: {', '.join(collecting.TYPES)}.",
-)  # fmt: skip
+)
 @click.option("--multiline", metavar="PATTERN", help="Pattern that the first line of each record matches.")
 @click.option(
     "--container",
@@ -191,8 +195,14 @@ def _report(counts: collecting.Counts, as_json: bool) -> None:
         say_json(asdict(counts))
         return
     told = [count(counts.lines, "line")]
-    told += [f"{number:,} {what}" for number, what in (
-        (counts.cut, "too long and cut"), (counts.failed, "not of the format"), (counts.untimed, "without a time"),
-        (counts.unread, "file not read" if counts.unread == 1 else "files not read"),
-    ) if number]  # fmt: skip
+    told += [
+        f"{number:,} {what}"
+        for number, what in (
+            (counts.cut, "too long and cut"),
+            (counts.failed, "not of the format"),
+            (counts.untimed, "without a time"),
+            (counts.unread, "file not read" if counts.unread == 1 else "files not read"),
+        )
+        if number
+    ]
     say(", ".join(told))

@@ -31,9 +31,11 @@ Examples:
 @catalog_or_server
 @click.argument("statement", metavar="LQL")
 @click.option(
-    "--to", required=True, metavar="WHERE",
+    "--to",
+    required=True,
+    metavar="WHERE",
     help="stdout, file:PATH, syslog://HOST:PORT (TCP), syslog+udp://…, syslog+tls://…, http://… or https://….",
-)  # fmt: skip
+)
 @click.option(
     "--state",
     type=click.Path(),

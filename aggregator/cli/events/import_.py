@@ -102,8 +102,12 @@ def _feed_segments(topic: Topic, paths: Sequence[convert.Input], options: dict[s
         for path in paths:
             with esformat.open(path) as segment:
                 feed(
-                    topic, showing(segment.scan().batches(), show, segment.num_events), options["partition"],
-                    batch_rows=options["batch_rows"], producer=options["producer"], fed=fed,
+                    topic,
+                    showing(segment.scan().batches(), show, segment.num_events),
+                    options["partition"],
+                    batch_rows=options["batch_rows"],
+                    producer=options["producer"],
+                    fed=fed,
                     receipts=options["receipts"],
-                )  # fmt: skip
+                )
     return fed

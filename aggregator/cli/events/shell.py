@@ -162,9 +162,14 @@ class Shell:
                 buffer.insert_text("\n")
 
         return PromptSession(
-            "lql> ", multiline=True, prompt_continuation="...> ", history=FileHistory(str(state_folder() / "history")),
-            completer=Completing(), complete_while_typing=False, key_bindings=keys,
-        )  # fmt: skip
+            "lql> ",
+            multiline=True,
+            prompt_continuation="...> ",
+            history=FileHistory(str(state_folder() / "history")),
+            completer=Completing(),
+            complete_while_typing=False,
+            key_bindings=keys,
+        )
 
     def _pipes(self) -> list[str]:
         try:

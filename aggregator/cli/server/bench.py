@@ -73,8 +73,12 @@ _SHAPES = 16  # batches made beforehand, appended in turn
 )
 @durability_option
 @click.option("--url", help="Send requests to the server at this address, http://host:port.")
-@click.option("--rate", type=click.FloatRange(min=0.1), help="With --url: requests per second, even if answers lag. "
-              "Default: each thread sends a request after the previous answer.")  # fmt: skip
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0.1),
+    help="With --url: requests per second, even if answers lag. "
+    "Default: each thread sends a request after the previous answer.",
+)
 @click.option("--work", type=click.Choice(WORKS), default="append", show_default=True, help="With --url: kind of work.")
 @click.option(
     "--interface", type=click.Choice(INTERFACES), default="native", show_default=True, help="With --url: routes to use."
@@ -193,11 +197,16 @@ def _run(topic: Topic, seconds: float, threads: int, load: dict[str, Any]) -> di
     waits = np.concatenate([np.array(mine) for mine in latencies]) * 1000
     p50, p99 = np.percentile(waits, [50, 99]).tolist() if len(waits) else (0.0, 0.0)
     return {
-        "events": len(waits) * load["batch"], "appends": len(waits), "seconds": round(took, 3),
-        "events_per_s": round(len(waits) * load["batch"] / took), "appends_per_s": round(len(waits) / took),
-        "p50_ms": round(p50, 3), "p99_ms": round(p99, 3), "max_ms": round(float(waits.max(initial=0)), 3),
+        "events": len(waits) * load["batch"],
+        "appends": len(waits),
+        "seconds": round(took, 3),
+        "events_per_s": round(len(waits) * load["batch"] / took),
+        "appends_per_s": round(len(waits) / took),
+        "p50_ms": round(p50, 3),
+        "p99_ms": round(p99, 3),
+        "max_ms": round(float(waits.max(initial=0)), 3),
         "overloads": sum(overloads),
-    }  # fmt: skip
+    }
 
 
 def _batch(number: int, load: dict[str, Any]) -> pa.RecordBatch:

@@ -17,9 +17,14 @@ _SWITCH_S = 0.0005  # a thread whose answer is there shall not wait long for the
 
 
 def bench_url(
-    url: str, seconds: float, rate: float | None, threads: int, what: tuple[str, str, str, str, str, str | None],
-    load: dict[str, Any], as_json: bool,
-) -> None:  # fmt: skip
+    url: str,
+    seconds: float,
+    rate: float | None,
+    threads: int,
+    what: tuple[str, str, str, str, str, str | None],
+    load: dict[str, Any],
+    as_json: bool,
+) -> None:
     """Put a server under load and report rates and latencies. what: work, interface, body, compression,
     topic, token.
 

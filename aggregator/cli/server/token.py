@@ -36,8 +36,14 @@ def token() -> None:
 @token.command(epilog=_EXAMPLES)
 @catalog_argument
 @click.argument("name")
-@click.option("--scope", "scopes", multiple=True, type=click.Choice(["read", "write", "admin"]), required=True,
-              help="Scope of the token; admin includes all. Repeatable.")  # fmt: skip
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice(["read", "write", "admin"]),
+    required=True,
+    help="Scope of the token; admin includes all. Repeatable.",
+)
 @click.option(
     "--topic", "topics", multiple=True, metavar="TOPIC", help="Topics that it may use, e.g. clicks or 'web-*'."
 )

@@ -72,9 +72,13 @@ def run_statement(
 
 
 def show(
-    catalog: AnyCatalog, statement: Statement, text: str, format_: str | None, limit: int | None,
+    catalog: AnyCatalog,
+    statement: Statement,
+    text: str,
+    format_: str | None,
+    limit: int | None,
     sink: BinaryIO | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Print the answer of a statement. limit: of a SELECT that has none."""
     from aggregator.lql.parse.tree import Select
 
@@ -179,9 +183,11 @@ def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     found = forward.fields_of(batch, forward.columns_of(batch))
     fields = [json.dumps(held, ensure_ascii=False, default=str) if held else None for held in found]
     arrays = [
-        batch.column("timestamp"), as_text(batch.column("space")).cast(pa.string()),
-        as_text(batch.column("data")).cast(pa.string()), pa.array(fields, pa.string()),
-    ]  # fmt: skip
+        batch.column("timestamp"),
+        as_text(batch.column("space")).cast(pa.string()),
+        as_text(batch.column("data")).cast(pa.string()),
+        pa.array(fields, pa.string()),
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -52,9 +52,15 @@ class Fed:
 
 
 def feed(
-    topic: AnyTopic, batches: Iterable[pa.RecordBatch], partition: str, *,
-    batch_rows: int, producer: str | None = None, fed: Fed | None = None, receipts: bool = False,
-) -> Fed:  # fmt: skip
+    topic: AnyTopic,
+    batches: Iterable[pa.RecordBatch],
+    partition: str,
+    *,
+    batch_rows: int,
+    producer: str | None = None,
+    fed: Fed | None = None,
+    receipts: bool = False,
+) -> Fed:
     """Append `batches`, cut to `batch_rows`, in order; each is acknowledged before the next is begun.
 
     producer: the batches are its sequences 0, 1, 2 …, so that those that are there already are not stored again.
@@ -140,9 +146,14 @@ def feed_files(topic: AnyTopic | NewTopic, inputs: Sequence[convert.Input], opti
             topic = opened.enter_context(topic.made())
             batches = chain([] if first is None else [first], batches)
         feed(
-            topic, batches, options["partition"],
-            batch_rows=options["batch_rows"], producer=options["producer"], fed=fed, receipts=options["receipts"],
-        )  # fmt: skip
+            topic,
+            batches,
+            options["partition"],
+            batch_rows=options["batch_rows"],
+            producer=options["producer"],
+            fed=fed,
+            receipts=options["receipts"],
+        )
         fed.bad_rows, fed.assumptions = bad_rows.count, tuple(load.assumptions())
     return fed
 

@@ -66,9 +66,12 @@ topic_argument = click.argument("topic")
 optional_topic = click.argument("topic", required=False)
 DURABILITY = "fsync"
 durability_option = click.option(
-    "--durability", default=DURABILITY, show_default=True, metavar="HOW",
+    "--durability",
+    default=DURABILITY,
+    show_default=True,
+    metavar="HOW",
     help="What acknowledged events survive: fsync a power cut; interval, interval:200ms, none a crash only.",
-)  # fmt: skip
+)
 
 
 def policy_options(command: Callable[..., Any]) -> Callable[..., Any]:

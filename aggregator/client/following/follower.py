@@ -85,8 +85,10 @@ class Follower(Closing):
         self._failed: Exception | None = None
         with ExitStack() as opened:
             self._open(opened)
-            self._threads = [Thread(target=self._repeat, args=(work,), name=f"follow-{name}", daemon=True)
-                             for name, work in (("log", self._copy_log), ("files", self._copy_files))]  # fmt: skip
+            self._threads = [
+                Thread(target=self._repeat, args=(work,), name=f"follow-{name}", daemon=True)
+                for name, work in (("log", self._copy_log), ("files", self._copy_files))
+            ]
             for thread in self._threads:
                 thread.start()
             opened.callback(self._join)
@@ -182,9 +184,10 @@ class Follower(Closing):
     def _check_identity(self, identity: str) -> None:
         if self._note.identity not in ("", identity):
             raise InvalidRequestError(
-                "the server has another catalog than the one that is followed here", path=self._note.url,
+                "the server has another catalog than the one that is followed here",
+                path=self._note.url,
                 hint="follow it into another directory",
-            )  # fmt: skip
+            )
 
     def _copy_files(self) -> None:
         """Take in the manifest, and the files that it names."""
@@ -294,9 +297,13 @@ class Follower(Closing):
         caught_up = now if reached else self._note.caught_up_us
         with self._installing:
             self._note = replace(
-                self._note, identity=answer.identity, position=position, end=answer.end, heard_us=now,
+                self._note,
+                identity=answer.identity,
+                position=position,
+                end=answer.end,
+                heard_us=now,
                 caught_up_us=caught_up,
-            )  # fmt: skip
+            )
         self._tell(trouble="")
 
     def _tell(self, *, trouble: str, now: bool = False) -> None:

@@ -57,9 +57,12 @@ class Attempts:
         )
         took = f"{self._made} attempts in {self._clock() - self._began:.1f} s"
         return UnavailableError(
-            f"{error.message} ({took})", path=error.path, hint=error.hint, status=status,
+            f"{error.message} ({took})",
+            path=error.path,
+            hint=error.hint,
+            status=status,
             maybe_stored=self._maybe_stored,
-        )  # fmt: skip
+        )
 
 
 def failure_of(error: httpx.RequestError, subject: str) -> UnavailableError:

@@ -108,9 +108,14 @@ def append(
 
 
 def write(
-    tags: str, table: pa.Table, topic: str, partition: str, producer: str | None, sequence: int | None,
+    tags: str,
+    table: pa.Table,
+    topic: str,
+    partition: str,
+    producer: str | None,
+    sequence: int | None,
     compression: str | None,
-) -> Call:  # fmt: skip
+) -> Call:
     """Append to a stream."""
     where = path("v1", "streams", topic=topic, tags=tags, partition=partition)
     return _post_table(where, table, producer, sequence, compression)
@@ -143,9 +148,12 @@ def receipt(reply: Reply) -> Receipt:
     found = reply.json()
     try:
         return Receipt(
-            str(found["topic"]), str(found["partition"]), int(found["first"]), int(found["last"]),
+            str(found["topic"]),
+            str(found["partition"]),
+            int(found["first"]),
+            int(found["last"]),
             bool(found.get("repeated", False)),
-        )  # fmt: skip
+        )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise TruncatedAnswerError("the answer is not a receipt", hint="is this the server's address?") from None
 
@@ -216,9 +224,12 @@ def scan_parameters(
     return keys | {
         "start": None if start is None else to_bound(start, "start"),
         "end": None if end is None else to_bound(end, "end"),
-        "time_unit": None if start is None and end is None else "us", "reverse": reverse or None, "limit": limit,
-        "columns": None if columns is None else list(columns), "partition": partition,
-    }  # fmt: skip
+        "time_unit": None if start is None and end is None else "us",
+        "reverse": reverse or None,
+        "limit": limit,
+        "columns": None if columns is None else list(columns),
+        "partition": partition,
+    }
 
 
 # ------------------------------------------------------------ statements of housekeeping

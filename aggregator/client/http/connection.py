@@ -146,9 +146,11 @@ class Connection:
     def __init__(self, options: Options) -> None:
         self.options, self._turn = options, Turn(options)
         self._http = httpx.Client(
-            headers=options.headers(), verify=options.ssl_context(), follow_redirects=False,
+            headers=options.headers(),
+            verify=options.ssl_context(),
+            follow_redirects=False,
             limits=httpx.Limits(max_connections=256, max_keepalive_connections=64, keepalive_expiry=30.0),
-        )  # fmt: skip
+        )
 
     def close(self) -> None:
         """Close every connection."""

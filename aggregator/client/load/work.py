@@ -46,9 +46,15 @@ def events_batch(seed: int, count: int, payload: int, spaces: int) -> pa.RecordB
 
 
 def appends(
-    interface: str, topic: str, partitions: Sequence[str], body: str, count: int, payload: int, spaces: int,
+    interface: str,
+    topic: str,
+    partitions: Sequence[str],
+    body: str,
+    count: int,
+    payload: int,
+    spaces: int,
     compression: str = "none",
-) -> list[Request]:  # fmt: skip
+) -> list[Request]:
     """Appends of `count` events each, to one partition after the other.
 
     interface: "native" or "plateau". body: "arrow" or "jsonl" (native only).
@@ -76,8 +82,10 @@ def reads(interface: str, topic: str, partition: str, spaces: int) -> list[Reque
     accept = (("Accept", "application/vnd.apache.arrow.stream"),)
     if interface == "plateau":
         path = f"/topic/{quote(topic, safe='')}/partition/{quote(partition, safe='')}/records?page_size=1000&start="
-        return [Request("GET", f"{path}{start}", (("Accept", "application/vnd.apache.arrow.file"),))
-                for start in range(0, SHAPES * 1000, 1000)]  # fmt: skip
+        return [
+            Request("GET", f"{path}{start}", (("Accept", "application/vnd.apache.arrow.file"),))
+            for start in range(0, SHAPES * 1000, 1000)
+        ]
     chosen = np.random.default_rng(7).integers(0, spaces, 2048).tolist()
     path = f"/v1/topics/{quote(topic, safe='')}/events?reverse=true&limit={HISTORY_EVENTS}&space=space-"
     return [Request("GET", f"{path}{number}", accept) for number in chosen]

@@ -73,8 +73,9 @@ class Outbox:
         if self.when_full == "refuse":
             raise OverloadedError(
                 f"{self.held_bytes:,} bytes wait to be sent, and the queue takes {self._queue_bytes:,}",
-                hint="add them again later; nothing of them was kept", retry_after_s=_FULL_RETRY_S,
-            )  # fmt: skip
+                hint="add them again later; nothing of them was kept",
+                retry_after_s=_FULL_RETRY_S,
+            )
         if self.when_full == "drop_oldest":
             self.dropped += self._backlog.drop_oldest(size_bytes)
             if self.has_room(size_bytes):
@@ -177,5 +178,7 @@ class Outbox:
             count = sum(len(each.events) for each in unsent)
             raise WriteFailedError(
                 f"{count:,} events were not delivered: {unsent[0].error.message}",
-                hint="`unsent` of this error holds them", unsent=unsent, failed=[each.error for each in unsent],
-            )  # fmt: skip
+                hint="`unsent` of this error holds them",
+                unsent=unsent,
+                failed=[each.error for each in unsent],
+            )

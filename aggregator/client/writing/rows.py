@@ -13,9 +13,13 @@ _OVERHEAD_BYTES = 200  # of a mapping with four entries, beside what its texts h
 
 
 def row_of(
-    space: str | bytes, data: bytes | None, timestamp: Any, grouping: str | bytes | None,
-    indexes: Mapping[str, Any] | None, columns: Mapping[str, Any] | None,
-) -> dict[str, Any]:  # fmt: skip
+    space: str | bytes,
+    data: bytes | None,
+    timestamp: Any,
+    grouping: str | bytes | None,
+    indexes: Mapping[str, Any] | None,
+    columns: Mapping[str, Any] | None,
+) -> dict[str, Any]:
     """An event as a mapping. Raises InvalidEventError for keys, times and payloads of a wrong type."""
     if not isinstance(space, str | bytes):
         raise InvalidEventError(f"a space must be str or bytes, not {type(space).__name__}")

@@ -27,9 +27,14 @@ class Sender:
     """The state of a writer. Whoever calls its methods holds the writer's lock."""
 
     def __init__(
-        self, outbox: Outbox, call_of: CallOf, table_of: TableOf, in_flight: int, retry: Retry | None,
+        self,
+        outbox: Outbox,
+        call_of: CallOf,
+        table_of: TableOf,
+        in_flight: int,
+        retry: Retry | None,
         producer: str | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if in_flight < 1:
             raise InvalidRequestError("at least one batch is in flight")
         self._outbox, self._call_of, self._table_of = outbox, call_of, table_of

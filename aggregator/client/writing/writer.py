@@ -136,9 +136,11 @@ class Writer(Sender, Closing):
             self._changed.notify_all()
             if not self._changed.wait_for(lambda: self._outbox.is_settled(end), timeout_s):
                 raise UnavailableError(
-                    f"events still wait after {timeout_s} s", hint="they go on being sent: flush again, or close",
-                    status=None, maybe_stored=False,
-                )  # fmt: skip
+                    f"events still wait after {timeout_s} s",
+                    hint="they go on being sent: flush again, or close",
+                    status=None,
+                    maybe_stored=False,
+                )
             self._outbox.raise_failures()
 
     def close(self, timeout_s: float | None = None) -> None:

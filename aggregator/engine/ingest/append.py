@@ -227,9 +227,15 @@ class Ingest:
             self, topic, partition, piece, key, digest, note, (topic.info.roll.rows, self._roll_bytes(topic))
         )
         entry = Entry(
-            partition.number, rows, [batch.prefix(), stored], batch.place, batch.withdraw, batch.publish,
-            ((partition.number, schema.number), batch.definition), key=(partition.number, *key) if key else None,
-        )  # fmt: skip
+            partition.number,
+            rows,
+            [batch.prefix(), stored],
+            batch.place,
+            batch.withdraw,
+            batch.publish,
+            ((partition.number, schema.number), batch.definition),
+            key=(partition.number, *key) if key else None,
+        )
         self._append(entry, size, batch)
         known = batch.known
         if known is not None:

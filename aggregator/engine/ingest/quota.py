@@ -48,12 +48,15 @@ class Quota:
 
     def _parts(self) -> dict[str, int]:
         return {
-            "segments": self._state.segment_bytes, "unsealed events": _sealed_bytes(self._budget.held_bytes),
-            "the log": self._log.size_bytes, "the manifest": self._manifest.size_bytes + self._manifest.facts_bytes,
-            "quarantine": self.quarantine_bytes, "the reserve": self._reserve.size_bytes,
+            "segments": self._state.segment_bytes,
+            "unsealed events": _sealed_bytes(self._budget.held_bytes),
+            "the log": self._log.size_bytes,
+            "the manifest": self._manifest.size_bytes + self._manifest.facts_bytes,
+            "quarantine": self.quarantine_bytes,
+            "the reserve": self._reserve.size_bytes,
             "what was read of the store": self._objects.cached_bytes,
             "removed segments that open scans still read": self.waiting(),
-        }  # fmt: skip
+        }
 
     # ------------------------------------------------------------ room for an append
 

@@ -35,9 +35,10 @@ def promote(layout: Layout, clock: Callable[[], int]) -> Following:
             raise InvalidRequestError("the directory follows nobody", path=str(layout.root))
         if not note.whole:
             raise InvalidRequestError(
-                "the directory is not a whole copy yet, or had to begin anew", path=str(layout.root),
+                "the directory is not a whole copy yet, or had to begin anew",
+                path=str(layout.root),
                 hint="let the follower go on until `aggregator stats` says that it is whole",
-            )  # fmt: skip
+            )
         with contextlib.closing(Manifest(layout.manifest)) as manifest:
             _refuse_stores(layout, manifest)
             _pass_over(layout, manifest, clock)

@@ -111,9 +111,15 @@ def _fill(
     if found:
         manifest.put(CLOCK, stored_clock(max(each.info.created_us for _, each in found.values())))
     return RebuildReport(
-        len(state.topics), len(found) - len(superseded) - len(unfinished), rows, len(superseded), tuple(quarantined),
-        restored.pipes, restored.hidden, (*between, *missing),
-    )  # fmt: skip
+        len(state.topics),
+        len(found) - len(superseded) - len(unfinished),
+        rows,
+        len(superseded),
+        tuple(quarantined),
+        restored.pipes,
+        restored.hidden,
+        (*between, *missing),
+    )
 
 
 def _read_all(

@@ -133,9 +133,14 @@ def adopt_topic(state: CatalogState, manifest: Manifest | None, facts: dict[str,
     if name in state.topics:  # it was deleted or renamed, and nobody knows that any more
         name = f"{name} ({number})"
     info = TopicInfo(
-        number, name, facts["keys"], tuple(facts["indexes"]), Roll(**facts["roll"]),
-        Retention(**facts["retention"]), facts["topic_created_us"],
-    )  # fmt: skip
+        number,
+        name,
+        facts["keys"],
+        tuple(facts["indexes"]),
+        Roll(**facts["roll"]),
+        Retention(**facts["retention"]),
+        facts["topic_created_us"],
+    )
     state.add_topic(info if manifest is None else manifest.add_topic(info))
     return info
 

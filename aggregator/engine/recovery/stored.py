@@ -50,9 +50,12 @@ def listed(objects: Objects) -> dict[int, StoredSegment]:
 
 
 def describe_objects(
-    objects: Objects, layout: Layout, there: dict[int, StoredSegment], local: Container[int],
+    objects: Objects,
+    layout: Layout,
+    there: dict[int, StoredSegment],
+    local: Container[int],
     progress: Callable[[int], None],
-) -> Iterator[FoundObject]:  # fmt: skip
+) -> Iterator[FoundObject]:
     """Read every object whose segment is not `local`, one after the other. progress: called with the bytes of each.
 
     Raises StoreError, OSError.

@@ -137,9 +137,11 @@ class SealingProcess:
                 modules = json.dumps([path for path in sys.path if isinstance(path, str)])
                 command = [sys.executable, "-P", "-c", _PROGRAM, str(its.fileno()), modules, "sealing"]
                 process = subprocess.Popen(  # noqa: S603  this interpreter, and nothing that anybody gave
-                    [*command, str(self._layout.root)], pass_fds=[its.fileno()], stdin=subprocess.DEVNULL,
+                    [*command, str(self._layout.root)],
+                    pass_fds=[its.fileno()],
+                    stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                )  # fmt: skip
+                )
             except BaseException:
                 mine.close()
                 raise

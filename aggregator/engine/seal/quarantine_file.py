@@ -71,8 +71,13 @@ def write_batch(
     """
     path = batch_path(layout, number)
     make_directory(path.parent)
-    told = {**facts, "number": number, "created_us": created_us, "reason": reason,
-            "producers": [asdict(entry) for entry in producers]}  # fmt: skip
+    told = {
+        **facts,
+        "number": number,
+        "created_us": created_us,
+        "reason": reason,
+        "producers": [asdict(entry) for entry in producers],
+    }
     schema = batches[0].schema.with_metadata({PROPERTY: json.dumps(told)})
     try:
         with replaced(path) as file, pa.ipc.new_file(file, schema) as writer:

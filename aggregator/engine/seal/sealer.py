@@ -128,10 +128,16 @@ class Sealer:
                     roll = topic.info.roll
                     found.append(
                         Load(
-                            number, partition.unsealed.rows, partition.unsealed.size_bytes, oldest, roll.rows,
-                            self.roll_bytes(topic), roll.age_us, number in pinning,
+                            number,
+                            partition.unsealed.rows,
+                            partition.unsealed.size_bytes,
+                            oldest,
+                            roll.rows,
+                            self.roll_bytes(topic),
+                            roll.age_us,
+                            number in pinning,
                         )
-                    )  # fmt: skip
+                    )
             return found
 
     def roll_bytes(self, topic: Topic) -> int:
@@ -194,10 +200,12 @@ class Sealer:
             with self._state.edit_lock:
                 change = self._manifest.apply(
                     Edit(
-                        added=written.segments, sealed={partition.number: end}, producers=producers,
+                        added=written.segments,
+                        sealed={partition.number: end},
+                        producers=producers,
                         quarantined=written.quarantined,
                     )
-                )  # fmt: skip
+                )
                 del self._written[partition.number]
                 self._state.change_segments(topic, change, written.segments, (), {partition.number: end})
                 self.seals += 1

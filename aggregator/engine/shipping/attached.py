@@ -104,9 +104,10 @@ def _check_mine(store: Store, note: StoreNote, seen: Seen | None, identity: str)
     if note.runs:
         raise fenced(store.address)
     raise InvalidRequestError(
-        f"the store has this catalog already, written by {seen.terms.holder}", path=store.address,
+        f"the store has this catalog already, written by {seen.terms.holder}",
+        path=store.address,
         hint="`aggregator restore` brings it into an empty directory, `aggregator serve --standby` takes it over",
-    )  # fmt: skip
+    )
 
 
 def _check_identity(store: Store, identity: str) -> None:
@@ -120,9 +121,11 @@ def _check_identity(store: Store, identity: str) -> None:
 def _locked(store: Store, found: Seen | None) -> CatalogLockedError:
     who = "another process" if found is None else found.terms.holder
     return CatalogLockedError(
-        f"the catalog in the store was taken by {who}", path=store.address,
-        hint="one process may write to it", holder={},
-    )  # fmt: skip
+        f"the catalog in the store was taken by {who}",
+        path=store.address,
+        hint="one process may write to it",
+        holder={},
+    )
 
 
 def _follow(store: Store, note: StoreNote, layout: Layout) -> tuple[int, int, int, list[tuple[int, bytes]]]:

@@ -156,9 +156,10 @@ class Shipper:
                 self._tell("ship", error)
                 if self._wait(_PAUSE_S):
                     raise LogFailedError(
-                        f"the catalog was closed while its store was of no use: {error.message}", path=error.path,
+                        f"the catalog was closed while its store was of no use: {error.message}",
+                        path=error.path,
                         hint="whether the batch is kept, the next opening decides: append it again with its sequence",
-                    ) from None  # fmt: skip
+                    ) from None
 
     def note_change(self, *, facts: bool) -> None:
         """The manifest changed. facts: in something that neither segments nor log tell."""
@@ -180,11 +181,15 @@ class Shipper:
         """
         lag, terms = max(0, self._catalog.log.end - self._shipped), self.lease.terms
         return {
-            "lag_bytes": lag, "lag_seconds": round(time.monotonic() - self._whole_at, 3) if lag else 0.0,
-            "shipped_us": self._shipped_us, "changes_waiting": self._noted - self._published, "epoch": terms.epoch,
-            "lease_seconds": round(max(0.0, self.lease.left_s), 3), "fenced": self._failure is not None,
+            "lag_bytes": lag,
+            "lag_seconds": round(time.monotonic() - self._whole_at, 3) if lag else 0.0,
+            "shipped_us": self._shipped_us,
+            "changes_waiting": self._noted - self._published,
+            "epoch": terms.epoch,
+            "lease_seconds": round(max(0.0, self.lease.left_s), 3),
+            "fenced": self._failure is not None,
             "trouble": str(self._failure) if self._failure is not None else self.trouble,
-        }  # fmt: skip
+        }
 
     def _ship_to(self, end: int, manifest: Announced | None = None, *, whole: bool = False) -> None:
         """Up to a position of the log; manifest: announced with the last of it."""
@@ -324,9 +329,10 @@ class Shipper:
                 self._tell("renew", error)
                 if self._resting or self._wait(_PAUSE_S):
                     raise LogFailedError(
-                        f"the catalog was closed while its store was of no use: {error}", path=self._store.address,
+                        f"the catalog was closed while its store was of no use: {error}",
+                        path=self._store.address,
                         hint="whether the change is kept, the next opening decides: make it again",
-                    ) from None  # fmt: skip
+                    ) from None
 
     def announce(self) -> None:
         """Bring what changed to the store, if anything did. Raises as `publish`."""

@@ -46,11 +46,15 @@ def look_for(
     in_manifest = sum(_stored(path, space, longer) for path in (*manifest_files(layout.manifest), layout.facts))
     in_manifest += _noted(layout.facts, space)
     return Traces(
-        visible, tuple(held), sum(_count(batch, space) for batch in batches),
-        _logged(layout.log, topic, partitions, space), in_manifest,
-        space in erased_spaces(topic.tombstones), len(damaged_files(layout)),
+        visible,
+        tuple(held),
+        sum(_count(batch, space) for batch in batches),
+        _logged(layout.log, topic, partitions, space),
+        in_manifest,
+        space in erased_spaces(topic.tombstones),
+        len(damaged_files(layout)),
         sum(_set_aside(layout, batch, space) for batch in batches_aside),
-    )  # fmt: skip
+    )
 
 
 def _holds(pool: SegmentPool, segment: SegmentInfo | StoredSegment, space: bytes) -> bool:

@@ -78,26 +78,37 @@ class Rewriter:
         """
         number = self._take_number()
         info = replace(
-            group[0], number=number, last_index=max(s.last_index for s in group),
-            min_timestamp=min(s.min_timestamp for s in group), max_timestamp=max(s.max_timestamp for s in group),
-            min_space=min(s.min_space for s in group), max_space=max(s.max_space for s in group),
-            level=1 + max(s.level for s in group), created_us=max(s.created_us for s in group),
+            group[0],
+            number=number,
+            last_index=max(s.last_index for s in group),
+            min_timestamp=min(s.min_timestamp for s in group),
+            max_timestamp=max(s.max_timestamp for s in group),
+            min_space=min(s.min_space for s in group),
+            max_space=max(s.max_space for s in group),
+            level=1 + max(s.level for s in group),
+            created_us=max(s.created_us for s in group),
             signature=merged_signature([s.signature for s in group]),
-        )  # fmt: skip
+        )
         with self._making(number, topic, group) as out:
             from esformat import tools  # here: slow to import
 
             made = tools.merge(
-                [self._pool.source(segment) for segment in group], out,
-                properties=self._properties(topic, partition, info, group), progress=self._progress,
-            )  # fmt: skip
+                [self._pool.source(segment) for segment in group],
+                out,
+                properties=self._properties(topic, partition, info, group),
+                progress=self._progress,
+            )
             size_bytes, checksum = out.stat().st_size, file_checksum(out)
             with esformat.open(out, cache_bytes=0) as merged:
                 min_ahead, max_ahead = ahead_of_rows(merged)
         return replace(
-            info, rows=made.statistics.events, size_bytes=size_bytes, checksum=checksum, min_ahead=min_ahead,
+            info,
+            rows=made.statistics.events,
+            size_bytes=size_bytes,
+            checksum=checksum,
+            min_ahead=min_ahead,
             max_ahead=max_ahead,
-        )  # fmt: skip
+        )
 
     def without(
         self, topic: Topic, partition: Partition, segment: SegmentInfo, spaces: Sequence[bytes]
@@ -116,9 +127,12 @@ class Rewriter:
             from esformat import tools  # here: slow to import
 
             report = tools.erase(
-                self._pool.source(segment), out, spaces,
-                properties=self._properties(topic, partition, info, [segment]), progress=self._progress,
-            )  # fmt: skip
+                self._pool.source(segment),
+                out,
+                spaces,
+                properties=self._properties(topic, partition, info, [segment]),
+                progress=self._progress,
+            )
             if not report.ok:
                 failed = next(check for check in report.checks if not check.ok)
                 reason = f"erasing left something: {failed.what}: {failed.found}"
@@ -162,11 +176,17 @@ class Rewriter:
         number = self._take_number()
         with self._making(number, topic, [segment]) as out:
             made = write_segment(
-                out, chain([first], tables), number=number, topic=topic.info,
-                partition=(partition.number, partition.name), schema=topic.schemas[segment.schema],
-                producers=self._producers([segment]), level=segment.level, now_us=segment.created_us,
+                out,
+                chain([first], tables),
+                number=number,
+                topic=topic.info,
+                partition=(partition.number, partition.name),
+                schema=topic.schemas[segment.schema],
+                producers=self._producers([segment]),
+                level=segment.level,
+                now_us=segment.created_us,
                 replaces=[segment.number],
-            )  # fmt: skip
+            )
         return replace(made, first_index=segment.first_index, last_index=segment.last_index)
 
     @contextmanager
@@ -190,10 +210,15 @@ class Rewriter:
         self, topic: Topic, partition: Partition, info: SegmentInfo, group: Sequence[SegmentInfo]
     ) -> dict[str, str]:
         return segment_properties(
-            number=info.number, topic=topic.info, partition=(partition.number, partition.name),
-            schema=topic.schemas[info.schema], producers=self._producers(group), level=info.level,
-            created_us=info.created_us, replaces=[segment.number for segment in group],
-        )  # fmt: skip
+            number=info.number,
+            topic=topic.info,
+            partition=(partition.number, partition.name),
+            schema=topic.schemas[info.schema],
+            producers=self._producers(group),
+            level=info.level,
+            created_us=info.created_us,
+            replaces=[segment.number for segment in group],
+        )
 
     def _producers(self, group: Iterable[SegmentInfo]) -> list[ProducerEntry]:
         """What the segments remember of producers: the newest batches of each."""

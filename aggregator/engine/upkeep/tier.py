@@ -239,9 +239,10 @@ class Tier:
         if found != info.checksum:
             self._damaged.add(info.number)
             raise CorruptSegmentError(
-                "the segment is damaged, and is not put into the store", path=str(path),
+                "the segment is damaged, and is not put into the store",
+                path=str(path),
                 hint="`aggregator verify` sets it aside",
-            )  # fmt: skip
+            )
         self._damaged.discard(info.number)
 
     def _note(self, segments: list[SegmentInfo]) -> int:

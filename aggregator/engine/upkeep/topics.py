@@ -113,9 +113,12 @@ class Topics:
     def _remove_files(self) -> None:
         """Step 4. What cannot go now is tried again by upkeep, or by the next opening."""
         for step in (
-            self._sealer.quarantine.sweep, self._removal.sweep, self._log.roll, self._sealer.release_log,
+            self._sealer.quarantine.sweep,
+            self._removal.sweep,
+            self._log.roll,
+            self._sealer.release_log,
             self._manifest.scrub,
-        ):  # fmt: skip
+        ):
             try:
                 step()
             except (OSError, EsdbError) as error:

@@ -82,9 +82,10 @@ class Upkeep:
 
     def _usage(self, segments: Iterable[SegmentInfo]) -> Usage:
         usage = measure(
-            self._layout, segments=sum(s.size_bytes for s in segments if s.number not in self._state.let_go),
+            self._layout,
+            segments=sum(s.size_bytes for s in segments if s.number not in self._state.let_go),
             waiting=self._quota.waiting(),
-        )  # fmt: skip
+        )
         self._quota.quarantine_bytes = usage.quarantine
         return usage
 

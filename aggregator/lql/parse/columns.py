@@ -58,9 +58,13 @@ def decoded(array: pa.Array) -> pa.Array:
 def is_text(type_: pa.DataType) -> bool:
     """Tell whether values are text or bytes, which compare as text."""
     return bool(
-        pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_binary(type_)
-        or pa.types.is_large_binary(type_) or pa.types.is_string_view(type_) or pa.types.is_binary_view(type_)
-    )  # fmt: skip
+        pa.types.is_string(type_)
+        or pa.types.is_large_string(type_)
+        or pa.types.is_binary(type_)
+        or pa.types.is_large_binary(type_)
+        or pa.types.is_string_view(type_)
+        or pa.types.is_binary_view(type_)
+    )
 
 
 def as_text(array: pa.Array) -> pa.Array:

@@ -39,9 +39,12 @@ class _Token(Token):
 
 _PARSER = lark.Lark(
     files("aggregator.lql.parse").joinpath("grammar.lark").read_text("utf-8"),
-    parser="lalr", lexer=_Words, start=["statement", "condition", "source"], transformer=Builder(),
+    parser="lalr",
+    lexer=_Words,
+    start=["statement", "condition", "source"],
+    transformer=Builder(),
     maybe_placeholders=True,
-)  # fmt: skip
+)
 
 
 def parse(words: list[Word], text: str, start: str) -> Any:

@@ -143,8 +143,9 @@ def _check_patterns(found: list[Condition]) -> None:
         if steps > MAX_PATTERN_STEPS:
             raise LqlError(
                 f"up to here the regular expressions and globs make more than {MAX_PATTERN_STEPS:,} steps together",
-                mark=value.mark, hint="write fewer, or smaller ones",
-            )  # fmt: skip
+                mark=value.mark,
+                hint="write fewer, or smaller ones",
+            )
 
 
 def _place_in(value: Value, error: RegexError) -> Place:

@@ -77,9 +77,11 @@ class Template:
         """One text per row, large_string without nulls."""
         made = [part.render(batch, columns) for part in self.parts]
         texts = [
-            pa.repeat(part.cast(pa.large_string()), batch.num_rows) if isinstance(part, pa.Scalar)
-            else part.cast(pa.large_string()).fill_null("") for part in made
-        ]  # fmt: skip
+            pa.repeat(part.cast(pa.large_string()), batch.num_rows)
+            if isinstance(part, pa.Scalar)
+            else part.cast(pa.large_string()).fill_null("")
+            for part in made
+        ]
         return texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, pa.scalar("", pa.large_string()))
 
 
@@ -92,8 +94,11 @@ def _part(found: re.Match[str], mark: Mark | None) -> Part:
     what = (found["what"] or "").strip()
     lower = what.lower()
     if found["wrong"] is not None:
-        raise LqlError(f"{{ at character {found.start() + 1} of the format string is not closed", mark=mark,
-                       hint="write {{ for a brace")  # fmt: skip
+        raise LqlError(
+            f"{{ at character {found.start() + 1} of the format string is not closed",
+            mark=mark,
+            hint="write {{ for a brace",
+        )
     if lower == "msg":
         return Part(_message, lambda columns: {columns.message})
     if lower in ("msg.json", "msg.json()"):
@@ -114,9 +119,10 @@ def _part(found: re.Match[str], mark: Mark | None) -> Part:
             raise LqlError("{vars:} names no tag or field", mark=mark, hint="write {vars:name}, or {vars} for all")
         return _var(name)
     raise LqlError(
-        f"{{{what}}} means nothing in a format string", mark=mark,
+        f"{{{what}}} means nothing in a format string",
+        mark=mark,
         hint="use {msg}, {msg.json()}, {ts}, {ts.format(2006-01-02)}, {vars} or {vars:name}, and {{ for a brace",
-    )  # fmt: skip
+    )
 
 
 def _literal(text: str) -> Part:

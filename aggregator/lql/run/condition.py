@@ -169,8 +169,9 @@ def _comparison(condition: Condition, columns: Columns, now_ns: int) -> _Term:
         test = path_test(target.steps, op, value)
         return _Term(
             lambda rows: test(rows.make(columns.message, lambda batch: _present(batch.column(columns.message)))),
-            _JSON_COST, frozenset({columns.message}),
-        )  # fmt: skip
+            _JSON_COST,
+            frozenset({columns.message}),
+        )
     typed = _typed_column(name, target, functions, columns)
     if typed is not None and isinstance(target, Field) and not value.number and _is_number(value_type(typed.type)):
         typed = None  # text in quotes, which a field compares with as text wherever its value lies
@@ -203,9 +204,10 @@ def _typed_column(name: Name, target: Target, functions: tuple[str, ...], column
         if isinstance(target, Column) and not _may_be_tag(target.name, columns):
             hint = our_name(target.name) or did_you_mean(target.name, ["ts", "msg", *columns.names])
             raise LqlError(
-                f"unknown column {target.name!r}", mark=name.mark,
+                f"unknown column {target.name!r}",
+                mark=name.mark,
                 hint=hint or f"write fields:{target.name} for a field that may be absent",
-            )  # fmt: skip
+            )
         return None
     column = columns.schema.field(target.name)
     return None if functions or is_text(value_type(column.type)) else column
@@ -288,8 +290,9 @@ def _typed(column: pa.Field, condition: Condition, now_ns: int) -> _Term:
     name = column.name
     return _Term(
         lambda rows: test(rows.make(name, lambda batch: decoded(batch.column(name)))).fill_null(absent),
-        _NUMBER_COST, frozenset({name}),
-    )  # fmt: skip
+        _NUMBER_COST,
+        frozenset({name}),
+    )
 
 
 def _typed_or_text(column: pa.Field, condition: Condition, now_ns: int, columns: Columns) -> _Term:

@@ -38,9 +38,13 @@ class Counter:
     """A row per value of the keys, or one for all rows where there are no keys: their count, or measures of them."""
 
     def __init__(
-        self, keys: Sequence[tree.Operand | tree.Every], columns: Columns, measures: Sequence[tree.Measure] = (),
-        *, distinct: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        keys: Sequence[tree.Operand | tree.Every],
+        columns: Columns,
+        measures: Sequence[tree.Measure] = (),
+        *,
+        distinct: bool = False,
+    ) -> None:
         """Compile what stands behind SELECT and GROUP BY. A key of `columns` keeps its type; others are text.
 
         distinct: the keys alone are asked for. Raises LqlError.
@@ -169,9 +173,11 @@ class Counter:
         if values.measure.percent is None:
             return per_group[f"{values.name}_count"]
         return percentiles(
-            pairs[values.name].combine_chunks(), pairs[ROWS].combine_chunks(),
-            per_group["count_all"].combine_chunks(), values.measure.percent,
-        )  # fmt: skip
+            pairs[values.name].combine_chunks(),
+            pairs[ROWS].combine_chunks(),
+            per_group["count_all"].combine_chunks(),
+            values.measure.percent,
+        )
 
 
 class _Values:

@@ -109,6 +109,7 @@ def average(sums: pa.Array, counts: pa.Array) -> pa.Array:
 def too_many(measure: tree.Measure, most: int) -> LqlError:
     """The error for more different values than can be counted."""
     return LqlError(
-        f"{measure_to_text(measure)} has more than {most} different values", mark=measure.mark,
+        f"{measure_to_text(measure)} has more than {most} different values",
+        mark=measure.mark,
         hint="choose fewer records, or group by less",
-    )  # fmt: skip
+    )

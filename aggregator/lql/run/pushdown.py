@@ -95,9 +95,13 @@ def _compared(condition: Condition, now_ns: int, *, negated: bool) -> TimeSpan:
     at_or_after = -(-nanos // NANOS_PER_MICRO)  # the first microsecond that is not before
     after = math.floor(nanos // NANOS_PER_MICRO) + 1  # the first that is later
     return {
-        "<": TimeSpan(None, at_or_after), "<=": TimeSpan(None, after), ">": TimeSpan(after),
-        ">=": TimeSpan(at_or_after), "=": TimeSpan(at_or_after, after), "!=": EVERYTHING,
-    }[op]  # fmt: skip
+        "<": TimeSpan(None, at_or_after),
+        "<=": TimeSpan(None, after),
+        ">": TimeSpan(after),
+        ">=": TimeSpan(at_or_after),
+        "=": TimeSpan(at_or_after, after),
+        "!=": EVERYTHING,
+    }[op]
 
 
 def _equal(where: Expression, *, negated: bool) -> dict[str, frozenset[Value]]:

@@ -35,9 +35,14 @@ _LETTERS = frozenset("aAbBcCdDeFgGHIjmMnpRStTuUVwWxXyYzZh%")
 _LETTER = re.compile("%.|.", re.DOTALL)
 _WRITTEN = "2006-01-02 15:04:05"  # how Arrow writes a time
 _PLACES = {
-    "%Y": slice(0, 4), "%y": slice(2, 4), "%m": slice(5, 7), "%d": slice(8, 10), "%H": slice(11, 13),
-    "%M": slice(14, 16), "%S": slice(17, 19),
-}  # fmt: skip
+    "%Y": slice(0, 4),
+    "%y": slice(2, 4),
+    "%m": slice(5, 7),
+    "%d": slice(8, 10),
+    "%H": slice(11, 13),
+    "%M": slice(14, 16),
+    "%S": slice(17, 19),
+}
 Maker = Callable[[pa.Array, pa.Array], pa.Array]  # seconds as timestamps, microseconds below the second as int64
 
 

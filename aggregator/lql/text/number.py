@@ -19,8 +19,13 @@ from aggregator.lql.text.predicate import Test, as_string
 from aggregator.lql.text.quantity import LONGEST_NUMBER, NUMBER, parse_number
 
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge
-}  # fmt: skip
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 _WHOLE = rf"\A[ \t\r\n]*{NUMBER}[ \t\r\n]*\z"
 
 

@@ -8,9 +8,14 @@ from decimal import Decimal
 _LENGTH = re.compile(r"(\d{0,18}\.?\d{1,18})(us|ms|s|m|h|d|w)", re.IGNORECASE | re.ASCII)
 # Microseconds, longest last.
 LENGTHS_US = {
-    "us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000,
+    "us": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
     "w": 604_800_000_000,
-}  # fmt: skip
+}
 _MOST = 2**63 - 1
 LONGEST_NUMBER = 400  # digits, and powers of ten: more than the largest float has
 NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"

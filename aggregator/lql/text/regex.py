@@ -24,9 +24,15 @@ _GROUP = re.compile(r"\?(?:P?<[^<=!>]*>|[a-zA-Z]*-?[a-zA-Z]*:?)")
 _ESCAPE = re.compile(r"\\(?:[pP](?:\{[^}]*\}|.)|x(?:\{[^}]*\}|..)|[0-7]{1,3}|.)", re.DOTALL)
 _NAMED = re.compile(r"\[:\^?\w+:\]")
 _ODD_GROUPS = {
-    "(?=": "look-ahead", "(?!": "look-ahead", "(?<=": "look-behind", "(?<!": "look-behind",
-    "(?>": "an atomic group", "(?P=": "a back reference", "(?(": "a condition on a group", "(?#": "a comment",
-}  # fmt: skip
+    "(?=": "look-ahead",
+    "(?!": "look-ahead",
+    "(?<=": "look-behind",
+    "(?<!": "look-behind",
+    "(?>": "an atomic group",
+    "(?P=": "a back reference",
+    "(?(": "a condition on a group",
+    "(?#": "a comment",
+}
 
 
 class RegexError(ValueError):
@@ -82,8 +88,9 @@ class _Walk:
             if sum(self._open) > MAX_STEPS:
                 raise RegexError(
                     f"the regular expression is too large: up to here it makes more than {MAX_STEPS:,} steps",
-                    begin, at - begin,
-                )  # fmt: skip
+                    begin,
+                    at - begin,
+                )
         return max(1, sum(self._open))
 
     def _add(self, steps: int, end: int) -> int:

@@ -109,9 +109,11 @@ def _named(written: str, now_ns: int) -> int | None:
     if written == "week":  # 1 January 1970 was a Thursday, day 4 of a week that begins on Sunday
         return midnight - (now_ns // _DAY + 4) % 7 * _DAY
     starts = {
-        "now": now_ns, "minute": now_ns // (60 * _SECOND) * 60 * _SECOND,
-        "hour": now_ns // (3600 * _SECOND) * 3600 * _SECOND, "day": midnight,
-    }  # fmt: skip
+        "now": now_ns,
+        "minute": now_ns // (60 * _SECOND) * 60 * _SECOND,
+        "hour": now_ns // (3600 * _SECOND) * 3600 * _SECOND,
+        "day": midnight,
+    }
     return starts.get(written)
 
 

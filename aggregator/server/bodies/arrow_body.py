@@ -167,9 +167,13 @@ def _repeats(kind: pa.DataType) -> bool:
     if isinstance(kind, pa.BaseExtensionType):
         return _repeats(kind.storage_type)
     own = (
-        pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind) or pa.types.is_string_view(kind)
-        or pa.types.is_binary_view(kind) or pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
-    )  # fmt: skip
+        pa.types.is_dictionary(kind)
+        or pa.types.is_run_end_encoded(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_binary_view(kind)
+        or pa.types.is_list_view(kind)
+        or pa.types.is_large_list_view(kind)
+    )
     return own or any(_repeats(kind.field(place).type) for place in range(kind.num_fields))
 
 

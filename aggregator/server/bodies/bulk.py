@@ -207,9 +207,13 @@ def _item(action: Action, outcome: Outcome | Wrong) -> dict[str, Any]:
     about: dict[str, Any] = {"_index": action.index, "_id": action.id}
     if isinstance(outcome, Place):
         return about | {
-            "_id": action.id or f"{outcome.partition}-{outcome.index}", "_version": 1, "result": "created",
-            "_shards": {"total": 1, "successful": 1, "failed": 0}, "_seq_no": outcome.index, "_primary_term": 1,
+            "_id": action.id or f"{outcome.partition}-{outcome.index}",
+            "_version": 1,
+            "result": "created",
+            "_shards": {"total": 1, "successful": 1, "failed": 0},
+            "_seq_no": outcome.index,
+            "_primary_term": 1,
             "status": 201,
-        }  # fmt: skip
+        }
     wrong = Wrong("document_parsing_exception", outcome.reason) if isinstance(outcome, Refusal) else outcome
     return about | {"status": wrong.status, "error": {"type": wrong.kind, "reason": wrong.reason}}

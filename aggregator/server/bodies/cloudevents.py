@@ -169,5 +169,7 @@ def _column(values: list[Any]) -> pa.Array:
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {bool} or kinds <= {int}:
         return pa.array(values, pa.bool_() if bool in kinds else pa.int64() if kinds else pa.string())
-    return pa.array([value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
-                     for value in values], pa.string())  # fmt: skip
+    return pa.array(
+        [value if value is None or isinstance(value, str) else orjson.dumps(value).decode() for value in values],
+        pa.string(),
+    )

@@ -48,8 +48,12 @@ class DocumentIds:
             except TopicNotFoundError:
                 pass  # nothing is stored in it
             except EsdbError as error:  # fewer are known then; refusing documents for it would lose more
-                _log.warning("ids of documents in topic %r, partition %r cannot be read back: %s", topic, partition,
-                             error.message)  # fmt: skip
+                _log.warning(
+                    "ids of documents in topic %r, partition %r cannot be read back: %s",
+                    topic,
+                    partition,
+                    error.message,
+                )
             with self._lock:
                 self._known = dict.fromkeys(reversed(found)) | self._known
                 self._forget()

@@ -75,8 +75,12 @@ def unpack_snappy(stored: bytes, max_bytes: int) -> bytes:
     else:
         raise _no_snappy("its size is missing")
     if size > max_bytes:
-        raise ProblemError(413, "body-too-large", f"the body has more than {max_bytes:,} bytes, decompressed",
-                           "send it in smaller ones")  # fmt: skip
+        raise ProblemError(
+            413,
+            "body-too-large",
+            f"the body has more than {max_bytes:,} bytes, decompressed",
+            "send it in smaller ones",
+        )
     try:
         return pa.Codec("snappy").decompress(stored, decompressed_size=size, asbytes=True) if size else b""
     except (OSError, pa.ArrowException) as error:
@@ -166,11 +170,14 @@ def _push() -> Any:
     messages: dict[str, list[tuple[str, int, int, str | None]]] = {
         "Push": [("streams", message, many, ".loki.Stream")],
         "Stream": [("labels", text, one, None), ("entries", message, many, ".loki.Entry")],
-        "Entry": [("timestamp", message, one, ".loki.Time"), ("line", text, one, None),
-                  ("metadata", message, many, ".loki.Pair")],
+        "Entry": [
+            ("timestamp", message, one, ".loki.Time"),
+            ("line", text, one, None),
+            ("metadata", message, many, ".loki.Pair"),
+        ],
         "Time": [("seconds", whole, one, None), ("nanos", whole, one, None)],
         "Pair": [("name", text, one, None), ("value", text, one, None)],
-    }  # fmt: skip
+    }
     file = FileDescriptorProto(name="push.proto", package="loki", syntax="proto3")
     for name, fields in messages.items():
         made = file.message_type.add(name=name)

@@ -251,8 +251,11 @@ def read_environment(environment: Mapping[str, str]) -> Values:
     """The keys in the environment. Raises InvalidRequestError."""
     found: Values = {}
     for prefix in PREFIXES:
-        names = {name[len(prefix) :].replace("__", ".").lower(): name for name in sorted(environment)
-                 if name.upper().startswith(prefix)}  # fmt: skip
+        names = {
+            name[len(prefix) :].replace("__", ".").lower(): name
+            for name in sorted(environment)
+            if name.upper().startswith(prefix)
+        }
         values = {key: environment[name] for key, name in names.items()}
         found |= _known(values, f"environment {prefix}…", plateaus=prefix == _PLATEAU)
     return found
@@ -305,10 +308,16 @@ def settings_of(values: Values) -> Settings:
         parts.setdefault("catalog", {})["keep_local"] = KeepLocal(**parts["keep_local"])
     catalog = Store(limits=Limits(**parts.get("limits", {})), **parts.get("catalog", {}))
     settings = Settings(
-        http=Http(**parts.get("http", {})), work=Work(**parts.get("work", {})), tls=Tls(**parts.get("tls", {})),
-        log=Logs(**parts.get("log", {})), otlp=Otlp(**parts.get("otlp", {})), catalog=catalog, ignored=ignored,
-        follow=Follow(**parts.get("follow", {})), **parts.get("", {}),
-    )  # fmt: skip
+        http=Http(**parts.get("http", {})),
+        work=Work(**parts.get("work", {})),
+        tls=Tls(**parts.get("tls", {})),
+        log=Logs(**parts.get("log", {})),
+        otlp=Otlp(**parts.get("otlp", {})),
+        catalog=catalog,
+        ignored=ignored,
+        follow=Follow(**parts.get("follow", {})),
+        **parts.get("", {}),
+    )
     if "roll" in parts:
         settings = replace(settings, roll=Roll(**parts["roll"]))
     if "retention" in parts:

@@ -109,5 +109,10 @@ def parameter(
     schema, such as `default` and `example`.
     """
     required = required or where == "path"
-    return {"name": name, "in": where, "description": description, "required": required,
-            "schema": ({} if kind is None else {"type": kind}) | schema}  # fmt: skip
+    return {
+        "name": name,
+        "in": where,
+        "description": description,
+        "required": required,
+        "schema": ({} if kind is None else {"type": kind}) | schema,
+    }

@@ -56,9 +56,14 @@ class Token:
         """Raises KeyError, TypeError, ValueError where it cannot have been written by us."""
         topics = stored["topics"]
         token = cls(
-            str(stored["id"]), str(stored["name"]), str(stored["digest"]), tuple(map(str, stored["scopes"])),
-            None if topics is None else tuple(map(str, topics)), str(stored["created"]), stored["expires"],
-        )  # fmt: skip
+            str(stored["id"]),
+            str(stored["name"]),
+            str(stored["digest"]),
+            tuple(map(str, stored["scopes"])),
+            None if topics is None else tuple(map(str, topics)),
+            str(stored["created"]),
+            stored["expires"],
+        )
         if token.expires is not None:
             dt.datetime.fromisoformat(token.expires)
         return token
@@ -97,9 +102,14 @@ def create(
     token, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     now = dt.datetime.now(dt.UTC)
     made = Token(
-        token, name, _digest(secret), tuple(dict.fromkeys(scopes)), None if topics is None else tuple(topics),
-        now.isoformat(timespec="seconds"), None if expires is None else expires.isoformat(timespec="seconds"),
-    )  # fmt: skip
+        token,
+        name,
+        _digest(secret),
+        tuple(dict.fromkeys(scopes)),
+        None if topics is None else tuple(topics),
+        now.isoformat(timespec="seconds"),
+        None if expires is None else expires.isoformat(timespec="seconds"),
+    )
     create_directory(path.parent)  # tokens may come before the first start
     with _editing(path) as tokens:
         tokens.append(made)

@@ -50,8 +50,9 @@ def media_for(request: Request, offered: Sequence[str] = OUTPUTS) -> str:
     """The media type that the client wants an answer in. Raises ProblemError: 406."""
     media = choose(request.headers.get("accept"), offered)
     if media is None:
-        raise ProblemError(406, "not-acceptable", "cannot answer with any media type in Accept",
-                           f"accept one of {', '.join(offered)}")  # fmt: skip
+        raise ProblemError(
+            406, "not-acceptable", "cannot answer with any media type in Accept", f"accept one of {', '.join(offered)}"
+        )
     return media
 
 
@@ -226,8 +227,9 @@ class Streamed(Response):
         with answers.open(state.get("standing")) as over:
             sending = _Sending(send, asyncio.ensure_future(_disconnected(receive)), over)
             try:
-                await sending.send({"type": "http.response.start", "status": self.status_code,
-                                    "headers": self.raw_headers})  # fmt: skip
+                await sending.send(
+                    {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+                )
                 whole = scope["method"] == "HEAD" or await self._send_chunks(sending, answers)
                 if whole:
                     await sending.send({"type": "http.response.body", "body": b"", "more_body": False})

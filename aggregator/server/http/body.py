@@ -61,8 +61,13 @@ async def _read(request: Request, http: Http, as_it_is: Container[str] = ()) -> 
     named = request.headers.get("content-encoding", "identity").strip().lower()
     encoding = "identity" if named in as_it_is else _OTHER_NAMES.get(named, named)
     if encoding not in ("identity", *ENCODINGS):
-        raise ProblemError(415, "unsupported-encoding", f"Content-Encoding {encoding[:40]!r} is not supported",
-                           "send gzip, zstd, deflate or none", accept_encoding=", ".join(ENCODINGS))  # fmt: skip
+        raise ProblemError(
+            415,
+            "unsupported-encoding",
+            f"Content-Encoding {encoding[:40]!r} is not supported",
+            "send gzip, zstd, deflate or none",
+            accept_encoding=", ".join(ENCODINGS),
+        )
     return Body(await request.body(), encoding, http.max_append_bytes, request.app.state.context.body_room)
 
 
@@ -81,13 +86,20 @@ def decompress(stored: bytes, encoding: str, max_bytes: int) -> pa.Buffer:
             size += len(piece)
             if size > max_bytes:
                 raise ProblemError(
-                    413, "body-too-large", f"the body has more than {max_bytes:,} bytes, decompressed",
-                    "send it in smaller ones", x_max_request_size=str(max_bytes),
-                )  # fmt: skip
+                    413,
+                    "body-too-large",
+                    f"the body has more than {max_bytes:,} bytes, decompressed",
+                    "send it in smaller ones",
+                    x_max_request_size=str(max_bytes),
+                )
             pieces.append(piece)
     except (OSError, pa.ArrowException, zlib.error) as error:
-        raise ProblemError(400, "invalid-body", f"the body is not {encoding}: {' '.join(str(error).split())[:100]}",
-                           "nothing was stored") from None  # fmt: skip
+        raise ProblemError(
+            400,
+            "invalid-body",
+            f"the body is not {encoding}: {' '.join(str(error).split())[:100]}",
+            "nothing was stored",
+        ) from None
     return pa.py_buffer(b"".join(pieces))
 
 

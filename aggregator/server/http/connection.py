@@ -37,8 +37,12 @@ _TOO_LONG = Problem(
     431, "headers-too-large", "the headers have more bytes than are taken", "send fewer or shorter ones"
 )
 _TOO_SLOW = Problem(408, "headers-stalled", "the rest of the headers did not come in time")
-_OTHER_CODING = Problem(501, "unsupported-coding", "the only supported transfer encoding is chunked",
-                        "send gzip or zstd as Content-Encoding")  # fmt: skip
+_OTHER_CODING = Problem(
+    501,
+    "unsupported-coding",
+    "the only supported transfer encoding is chunked",
+    "send gzip or zstd as Content-Encoding",
+)
 
 _TOO_MANY = Problem(
     503, "too-many-connections", "the server has as many connections as it takes", "try again later", 1.0
@@ -159,16 +163,28 @@ class Connection(HttpToolsProtocol):
             parsed = httptools.parse_url(self.url)  # also of a target with a host
             path, query = parsed.path or b"/", parsed.query or b""
         scope: dict[str, Any] = self.scope  # type: ignore[assignment]  # whose extensions uvicorn does not know
-        scope |= {"method": method.decode(), "http_version": version, "path": path.decode("ascii"),
-                  "raw_path": path, "query_string": query, "extensions": {ABORT: self._cut}}  # fmt: skip
+        scope |= {
+            "method": method.decode(),
+            "http_version": version,
+            "path": path.decode("ascii"),
+            "raw_path": path,
+            "query_string": query,
+            "extensions": {ABORT: self._cut},
+        }
         before = self.cycle
         self.cycle = exchange = Exchange(
-            scope=self.scope, transport=Way(self.transport, lambda: self._end(exchange)), flow=self.flow,
+            scope=self.scope,
+            transport=Way(self.transport, lambda: self._end(exchange)),
+            flow=self.flow,
             logger=self.logger,
-            access_logger=self.access_logger, access_log=False, default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(), expect_100_continue=self.expect_100_continue and version != "1.0",
-            keep_alive=version != "1.0" and self.parser.should_keep_alive(), on_response=self.on_response_complete,
-        )  # fmt: skip
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue and version != "1.0",
+            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
         if before is None or before.response_complete:
             self._start_asgi_task(exchange, self.app)
         else:
@@ -320,7 +336,9 @@ class Connection(HttpToolsProtocol):
 def connection_type(http: Http, admission: Admission) -> type[Connection]:
     """The protocol class of a server."""
     shared = {
-        "stall_s": http.stall_s, "max_header_bytes": http.max_header_bytes, "admission": admission,
+        "stall_s": http.stall_s,
+        "max_header_bytes": http.max_header_bytes,
+        "admission": admission,
         "cors_origins": http.cors_origins,
-    }  # fmt: skip
+    }
     return type("Connection", (Connection,), shared)

@@ -65,8 +65,12 @@ class Guard:
         if origin is not None and is_same_origin(origin.decode("latin-1"), hosts):
             origin = None
         if origin is not None and not may_ask(origin, allowed):
-            raise ProblemError(403, "cross-origin", "pages of other sites may not ask this server",
-                               "set http.cors_origins, or, behind a proxy, http.trusted_proxies")  # fmt: skip
+            raise ProblemError(
+                403,
+                "cross-origin",
+                "pages of other sites may not ask this server",
+                "set http.cors_origins, or, behind a proxy, http.trusted_proxies",
+            )
         return cors_headers(origin, allowed)
 
     def _options(self, scope: Scope) -> Response | None:
@@ -96,9 +100,12 @@ class Guard:
 def too_large(max_bytes: int) -> ProblemError:
     """The problem of a body over the limit."""
     return ProblemError(
-        413, "body-too-large", f"the body has more than {max_bytes:,} bytes", "send it in smaller ones",
+        413,
+        "body-too-large",
+        f"the body has more than {max_bytes:,} bytes",
+        "send it in smaller ones",
         x_max_request_size=str(max_bytes),
-    )  # fmt: skip
+    )
 
 
 class _Body:
@@ -137,9 +144,10 @@ class _Body:
         if self._context.body_bytes > self._context.settings.work.body_bytes:
             self._ended = True
             raise OverloadedError(
-                "too many bodies are under way", hint="try again later; nothing of this request was done",
+                "too many bodies are under way",
+                hint="try again later; nothing of this request was done",
                 retry_after_s=1.0,
-            )  # fmt: skip
+            )
         return message
 
     def release(self) -> None:
@@ -181,7 +189,12 @@ class _Watch:
         seconds = time.perf_counter() - self._began
         self._context.tell(
             Told(
-                self._scope["method"], state.get("route", ""), self._status, seconds, self._bytes, state.get("who", ""),
+                self._scope["method"],
+                state.get("route", ""),
+                self._status,
+                seconds,
+                self._bytes,
+                state.get("who", ""),
                 self._scope["client"][0],
             )
-        )  # fmt: skip
+        )

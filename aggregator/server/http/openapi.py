@@ -34,7 +34,8 @@ def document(routes: Iterable[Route], *, secured: bool) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "aggregator", "version": __version__,
+            "title": "aggregator",
+            "version": __version__,
             "description": "Events in durably and out quickly. Routes under /v1 are our own; the others are plateau's.",
         },
         "paths": paths,
@@ -42,4 +43,4 @@ def document(routes: Iterable[Route], *, secured: bool) -> dict[str, Any]:
             "schemas": dict(SCHEMAS),
             **({"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}} if secured else {}),
         },
-    }  # fmt: skip
+    }

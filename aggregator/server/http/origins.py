@@ -74,10 +74,11 @@ def preflight_headers(headers: Headers, methods: Sequence[str]) -> list[tuple[by
     wanted = dict(headers).get(b"access-control-request-headers", b"").strip()
     allowed = [(b"access-control-allow-headers", wanted)] if _TOKENS.fullmatch(wanted) else []
     return [
-        (b"access-control-allow-methods", ", ".join(methods).encode()), *allowed,
+        (b"access-control-allow-methods", ", ".join(methods).encode()),
+        *allowed,
         (b"access-control-max-age", b"600"),
         (b"vary", b"Access-Control-Request-Method, Access-Control-Request-Headers"),
-    ]  # fmt: skip
+    ]
 
 
 def _is_one_of(address: str, networks: Sequence[Network]) -> bool:

@@ -44,21 +44,29 @@ class RequestFigures(Figures):
         """All figures."""
         context, requests = self._context, self._context.requests
         seconds = HistogramMetricFamily(
-            "aggregator_request_seconds", "From the headers of a request to the end of its answer",
+            "aggregator_request_seconds",
+            "From the headers of a request to the end of its answer",
             labels=["method", "route"],
-        )  # fmt: skip
+        )
         for kind, times in list(requests.times.items()):
             seconds.add_metric(kind, list(zip(_ENDS, accumulate(times.counts), strict=True)), times.seconds)
         yield seconds
         yield labelled(
-            CounterMetricFamily, "aggregator_requests", "Requests that ended", ["method", "route", "status"],
+            CounterMetricFamily,
+            "aggregator_requests",
+            "Requests that ended",
+            ["method", "route", "status"],
             [((method, route, str(status)), count) for (method, route, status), count in list(requests.ended.items())],
-        )  # fmt: skip
+        )
         for family, name, help_, by_route in (
             (CounterMetricFamily, "aggregator_requests_shed", "Requests that were refused with 429", requests.shed),
-            (GaugeMetricFamily, "aggregator_open_requests_by_route",
-             "Requests that are not answered yet, by route: of /v1/tail, live tails", context.open_by_route),
-        ):  # fmt: skip
+            (
+                GaugeMetricFamily,
+                "aggregator_open_requests_by_route",
+                "Requests that are not answered yet, by route: of /v1/tail, live tails",
+                context.open_by_route,
+            ),
+        ):
             yield labelled(family, name, help_, ["route"], [((of,), count) for of, count in list(by_route.items())])
         yield CounterMetricFamily("aggregator_sent_bytes", "Bytes of answers", requests.sent_bytes)
         for name, help_, value in (

@@ -78,9 +78,12 @@ class CatalogFigures(Figures):
             yield labelled(family, name, help_, ["pipe"], named)
         unlisted = [(("topic",), len(topics)), (("partition",), len(partitions)), (("pipe",), len(pipes))]
         yield labelled(
-            _GAUGE, "aggregator_unlisted", "Topics and partitions too small to be told, pipes too little behind",
-            ["kind"], [(kind, max(0, count - MAX_LABELLED)) for kind, count in unlisted],
-        )  # fmt: skip
+            _GAUGE,
+            "aggregator_unlisted",
+            "Topics and partitions too small to be told, pipes too little behind",
+            ["kind"],
+            [(kind, max(0, count - MAX_LABELLED)) for kind, count in unlisted],
+        )
         yield from _refusals(context)
 
 
@@ -222,9 +225,12 @@ def _by_partition(
     ):
         yield labelled(_GAUGE, name, help_, _PLACE, [(place, facts[key]) for place, facts in partitions])
     yield labelled(
-        _COUNTER, "aggregator_schema_changes", "Batches of plateau's routes with other columns than the last", _PLACE,
+        _COUNTER,
+        "aggregator_schema_changes",
+        "Batches of plateau's routes with other columns than the last",
+        _PLACE,
         [(place, schema_changes.get(place, 0)) for place, _ in partitions],
-    )  # fmt: skip
+    )
 
 
 def _refusals(context: Context) -> Iterator[Metric]:

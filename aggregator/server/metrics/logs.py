@@ -38,9 +38,12 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One line."""
         found = {
-            "time": _time(record), "level": record.levelname.lower(), "logger": record.name,
-            "message": record.getMessage(), **_facts(record),
-        }  # fmt: skip
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_facts(record),
+        }
         if record.exc_info:
             found["traceback"] = self.formatException(record.exc_info)
         return without_secrets(json.dumps(found, ensure_ascii=False, default=str))
@@ -62,10 +65,15 @@ def tell_request(told: Told) -> None:
     _requests.info(
         "request",
         extra={
-            "method": told.method, "route": told.route, "status": told.status, "ms": round(told.seconds * 1000, 3),
-            "sent_bytes": told.sent_bytes, "who": told.who, "client": told.client,
+            "method": told.method,
+            "route": told.route,
+            "status": told.status,
+            "ms": round(told.seconds * 1000, 3),
+            "sent_bytes": told.sent_bytes,
+            "who": told.who,
+            "client": told.client,
         },
-    )  # fmt: skip
+    )
 
 
 def _facts(record: logging.LogRecord) -> dict[str, Any]:

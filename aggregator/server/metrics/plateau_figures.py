@@ -40,9 +40,13 @@ class PlateauFigures(Figures):
             ("topic_bytes", "gauge", "Bytes of a topic", [(of, facts["bytes"]) for of, facts in by_topic]),
             ("partition_size_bytes", "gauge", "Bytes of a partition", [(of, facts["bytes"]) for of, facts in named]),
             ("partition_size_segments", "gauge", "Its segments", [(of, facts["segments"]) for of, facts in named]),
-            ("partition_schema_change", "untyped", "Batches with other columns than the one before",
-             [(of, changes.get((of["topic"], of["partition"]), 0)) for of, _ in named]),
-        ):  # fmt: skip
+            (
+                "partition_schema_change",
+                "untyped",
+                "Batches with other columns than the one before",
+                [(of, changes.get((of["topic"], of["partition"]), 0)) for of, _ in named],
+            ),
+        ):
             metric = Metric(name, help_, kind)
             for labels, value in values:
                 metric.add_sample(name, labels | _SYSTEM, value)

@@ -111,9 +111,14 @@ class Pager:
 
         def read(columns: Sequence[str], limit: int) -> Scan:
             return topic.read(
-                partition, begin - 1 if wanted.descending else begin, limit, reverse=wanted.descending,
-                columns=columns, start=wanted.start_us, end=wanted.end_us,
-            )  # fmt: skip
+                partition,
+                begin - 1 if wanted.descending else begin,
+                limit,
+                reverse=wanted.descending,
+                columns=columns,
+                start=wanted.start_us,
+                end=wanted.end_us,
+            )
 
         present = topic.scan().schema.names
         expected = self._definitions.only(topic)

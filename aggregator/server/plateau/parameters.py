@@ -66,13 +66,19 @@ def wanted(given: Given, max_page: int, max_bytes: int) -> Wanted:
     size = whole(given, "page_size")
     whole(given, "page_bytes")
     focus = Focus(
-        tuple(given.get("dataset", ())), tuple(given.get("dataset.exclude", ())),
-        one(given, "dataset.separator"), whole(given, "dataset.max_bytes"),
-    )  # fmt: skip
+        tuple(given.get("dataset", ())),
+        tuple(given.get("dataset.exclude", ())),
+        one(given, "dataset.separator"),
+        whole(given, "dataset.max_bytes"),
+    )
     return Wanted(
-        min(DEFAULT_PAGE if size is None else size, max_page), max_bytes, start,
-        None if end is None else end + 1, order == "desc", focus,
-    )  # fmt: skip
+        min(DEFAULT_PAGE if size is None else size, max_page),
+        max_bytes,
+        start,
+        None if end is None else end + 1,
+        order == "desc",
+        focus,
+    )
 
 
 def one(given: Given, name: str) -> str | None:

@@ -38,8 +38,9 @@ _LINES = '{"index": {"_index": "nginx"}}\n{"@timestamp": "2026-03-01T08:00:00Z",
 _IGNORED = ("refresh", "timeout", "pipeline", "filter_path", "require_alias", "wait_for_active_shards", "routing",
             "_source", "_source_includes", "_source_excludes", "pretty", "human", "error_trace", "op_type",
             "require_data_stream", "list_executed_pipelines", "include_source_on_error", "type")  # fmt: skip
-_TOPIC = parameter("topic", "Topic of the streams; it is made where it is absent", default=STREAMS_TOPIC,
-                   maxLength=1024)  # fmt: skip
+_TOPIC = parameter(
+    "topic", "Topic of the streams; it is made where it is absent", default=STREAMS_TOPIC, maxLength=1024
+)
 _INDEX = parameter("index", "The index, a tag of the stream", where="path", example="nginx")
 _ID = parameter("id", "The document's id", where="path", example="17")
 _OTHER_INDEX = parameter("index", "Index of items that name none", where="path", example="nginx")
@@ -133,10 +134,12 @@ async def features(request: Request) -> Response:
 
 
 @operation(
-    "open", "A template or policy, always there and empty", tag="shippers",
+    "open",
+    "A template or policy, always there and empty",
+    tag="shippers",
     description="So that shippers do not try to make theirs. None is kept, and making one is refused.",
     parameters=(parameter("name", "Any name", where="path", example="logs"),),
-)  # fmt: skip
+)
 async def template(request: Request) -> Response:
     kind = request.state.route.split("/")[1]
     return _answer(elastic.template(kind, request.path_params["name"]), request)

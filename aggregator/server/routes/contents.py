@@ -17,8 +17,9 @@ from aggregator.server.http.params import Params, wrong
 from aggregator.server.routes.events import CHOICE, TOPIC, chosen
 from aggregator.server.routes.statements import DEFAULT_BUCKETS, HISTOGRAM, histogram_answer
 
-_BUCKETS = parameter("buckets", "At most so many", kind="integer", minimum=MIN_BUCKETS, maximum=MAX_BUCKETS,
-                     default=DEFAULT_BUCKETS)  # fmt: skip
+_BUCKETS = parameter(
+    "buckets", "At most so many", kind="integer", minimum=MIN_BUCKETS, maximum=MAX_BUCKETS, default=DEFAULT_BUCKETS
+)
 _OF_INDEX = (
     parameter("index", "Name of an index: events with a `value` of it only"),
     parameter("value", "That value"),
@@ -46,12 +47,18 @@ def routes(context: Context) -> list[Route]:
 
 
 @operation(
-    "read", "Count the events of a topic by time", tag="events", parameters=(TOPIC, *CHOICE, *_OF_INDEX, _BUCKETS),
+    "read",
+    "Count the events of a topic by time",
+    tag="events",
+    parameters=(TOPIC, *CHOICE, *_OF_INDEX, _BUCKETS),
     description="In at most `buckets` equal spans, between `start` and `end` where they are given, or around all there "
     "is. Exact; segments of which the manifest tells enough are not read.",
-    answers={**HISTOGRAM, "404": {"description": "no such topic, or index"},
-             "409": {"description": "a key in base64 for a topic whose keys are text"}},
-)  # fmt: skip
+    answers={
+        **HISTOGRAM,
+        "404": {"description": "no such topic, or index"},
+        "409": {"description": "a key in base64 for a topic whose keys are text"},
+    },
+)
 async def topic_histogram(context: Context, request: Request) -> Response:
     known = (*CHOICE, *_OF_INDEX, _BUCKETS)
     params = Params(request, [each["name"] for each in known])
@@ -98,11 +105,13 @@ async def values(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "read", "What is wrong with the catalog, in words", tag="health",
+    "read",
+    "What is wrong with the catalog, in words",
+    tag="health",
     description="`trouble`: why appends or background work fail just now. `problems`: what checks and reads found, and "
     "what was done about it; they stay until they are forgotten.",
     answers={"200": json_answer("nothing where all is well", ref("Problems"), {"trouble": None, "problems": []})},
-)  # fmt: skip
+)
 async def problems(context: Context, request: Request) -> Response:
     Params(request, [])
 

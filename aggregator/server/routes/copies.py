@@ -68,7 +68,9 @@ def routes(context: Context) -> list[Route]:
 
 
 @operation(
-    "admin", "Bytes of the log", tag=_TAG,
+    "admin",
+    "Bytes of the log",
+    tag=_TAG,
     description="Acknowledged bytes of one file of the log, as spec/log.md has them, from `position` on. `frame` and "
     "`check`: where the last frame begins that the caller has, and the checksum of its head, to be compared.",
     parameters=(
@@ -78,9 +80,11 @@ def routes(context: Context) -> list[Route]:
         parameter("most", "Bytes at most", kind="integer", minimum=1, maximum=_LARGEST, default=_MOST),
         parameter("wait", "Seconds to wait for a first byte", kind="number", minimum=0, maximum=_LONGEST_WAIT_S),
     ),
-    answers={"200": {"description": "the bytes, perhaps none", "headers": _LOG_HEADERS, **_BYTES},
-             "400": {"description": "another frame is there: the caller has a copy of another past"}},
-)  # fmt: skip
+    answers={
+        "200": {"description": "the bytes, perhaps none", "headers": _LOG_HEADERS, **_BYTES},
+        "400": {"description": "another frame is there: the caller has a copy of another past"},
+    },
+)
 async def copy_log(context: Context, arrived: Arrived, request: Request) -> Response:
     params = Params(request, ["position", "frame", "check", "most", "wait"])
     position, most = params.number("position"), params.number("most", low=1, high=_LARGEST) or _MOST
@@ -98,8 +102,14 @@ async def copy_log(context: Context, arrived: Arrived, request: Request) -> Resp
         if piece.length or piece.lost or left <= 0 or arrived.ended or not context.ready:
             break
         await arrived.wait(seen, min(left, _LOOK_S) if context.catalog.read_only else left)
-    facts = {"File": piece.file, "Position": piece.position, "End": piece.end, "Oldest": piece.oldest,
-             "Change": piece.change, "Lost": int(piece.lost)}  # fmt: skip
+    facts = {
+        "File": piece.file,
+        "Position": piece.position,
+        "End": piece.end,
+        "Oldest": piece.oldest,
+        "Change": piece.change,
+        "Lost": int(piece.lost),
+    }
     headers = {f"Aggregator-{name}": str(value) for name, value in facts.items()}
     headers["Aggregator-Catalog"] = await context.reads.run(lambda: context.catalog.identity)
     begin = piece.position - piece.file
@@ -114,11 +124,15 @@ def _piece(directory: Path, position: int | None, most: int) -> Piece:
 
 
 @operation(
-    "admin", "The manifest, or what changed of it", tag=_TAG, body={MEDIA: BINARY}, body_needed=False,
+    "admin",
+    "The manifest, or what changed of it",
+    tag=_TAG,
+    body={MEDIA: BINARY},
+    body_needed=False,
     description="The manifest as it is at one moment, in blocks of 4096 bytes: those that differ from what the caller "
     "has, each behind its number in 8 bytes, little-endian. The body has the xxh3-64 of each block that it has.",
     answers={"200": {"description": "the blocks that differ", "headers": _BLOCK_HEADERS, **_BYTES}},
-)  # fmt: skip
+)
 async def copy_manifest(context: Context, request: Request) -> Response:
     Params(request, [])
     known = await read_plain(request, context)
@@ -143,17 +157,23 @@ async def copy_manifest(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "admin", "A segment, whole", tag=_TAG, parameters=(_NUMBER,),
+    "admin",
+    "A segment, whole",
+    tag=_TAG,
+    parameters=(_NUMBER,),
     answers={"200": {"description": "the file", **_BYTES}, "404": {"description": "it is not there any more"}},
-)  # fmt: skip
+)
 async def copy_segment(context: Context, request: Request) -> Response:
     return await _file(context, request, Layout(context.catalog.path).segment(_number(request)))
 
 
 @operation(
-    "admin", "A quarantined batch, whole", tag=_TAG, parameters=(_NUMBER,),
+    "admin",
+    "A quarantined batch, whole",
+    tag=_TAG,
+    parameters=(_NUMBER,),
     answers={"200": {"description": "the file", **_BYTES}, "404": {"description": "it is not there any more"}},
-)  # fmt: skip
+)
 async def copy_quarantined(context: Context, request: Request) -> Response:
     return await _file(context, request, batch_path(Layout(context.catalog.path), _number(request)))
 

@@ -24,17 +24,21 @@ def routes(context: Context) -> list[Route]:
 
 
 @operation(
-    "open", "This API as an OpenAPI document", tag="documentation",
+    "open",
+    "This API as an OpenAPI document",
+    tag="documentation",
     answers={"200": json_answer("the document", {"type": "object"})},
-)  # fmt: skip
+)
 async def openapi(context: Context, request: Request) -> Response:
     found = document(request.app.state.routes, secured=context.authority.asks)
     return Response(json.dumps(found), media_type="application/json")
 
 
 @operation(
-    "open", "This API for people, to read and to try", tag="documentation",
+    "open",
+    "This API for people, to read and to try",
+    tag="documentation",
     answers={"200": {"description": "a page", "content": {"text/html": {}}}},
-)  # fmt: skip
+)
 async def docs(page: str, request: Request) -> Response:
     return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY, "X-Frame-Options": "DENY"})

@@ -41,11 +41,14 @@ _CSV = "space,timestamp,data,type\ncustomer-1,2026-03-01T08:00:00Z,hello,page\n"
 TOPIC = parameter("topic", "Name of a topic", where="path", example="activity", minLength=1, maxLength=1024)
 _WHEN: Any = {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "integer"}], "kind": None}
 KEY = parameter(
-    "Idempotency-Key", "producer:sequence. A batch that is sent again under the same key with the same content is "
+    "Idempotency-Key",
+    "producer:sequence. A batch that is sent again under the same key with the same content is "
     "stored once; with other content it is refused with 409. The last 64 of a producer are known in each partition.",
-    where="header", example="web-1:17", pattern="^[!-~]+:-?[0-9]{1,18}$",
+    where="header",
+    example="web-1:17",
+    pattern="^[!-~]+:-?[0-9]{1,18}$",
     format="idempotency-key",
-)  # fmt: skip
+)
 PARTITION = parameter("partition", "Name of a partition", default="0", maxLength=1024)
 NAMES = (
     parameter("ts", "What the body calls the time, such as @timestamp"),
@@ -53,15 +56,19 @@ NAMES = (
 )
 JSON_ROWS: Any = {"oneOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}, "minItems": 1}]}
 TIME_UNIT = parameter(
-    "time_unit", "What times that are numbers count since 1970; where it is not given, their size tells, and the "
+    "time_unit",
+    "What times that are numbers count since 1970; where it is not given, their size tells, and the "
     "answer says it as `assumed_time_units`. Integers of Arrow count µs",
     enum=list(TIME_UNITS),
-)  # fmt: skip
+)
 RECEIPT: dict[str, Any] = {
     "200": {
-        **json_answer("stored, durably; record indexes, both included. `repeated`: it was there already; "
-                      "`assumed_time_units`: what times that are numbers were taken to count",
-                      ref("Receipt"), {"topic": "activity", "partition": "0", "first": 0, "last": 999}),
+        **json_answer(
+            "stored, durably; record indexes, both included. `repeated`: it was there already; "
+            "`assumed_time_units`: what times that are numbers were taken to count",
+            ref("Receipt"),
+            {"topic": "activity", "partition": "0", "first": 0, "last": 999},
+        ),
     },
     "400": {"description": "something that cannot be stored; nothing was"},
     "404": {"description": "no such topic"},
@@ -69,7 +76,7 @@ RECEIPT: dict[str, Any] = {
     "413": {"description": "larger than a body may be"},
     "415": {"description": "a Content-Type or Content-Encoding that is not supported here"},
     "429": {"description": "too much to do: send it again after Retry-After seconds; nothing was stored"},
-}  # fmt: skip
+}
 EVENTS: dict[str, Any] = {
     "200": {
         "description": "the events, streamed. A connection that breaks means that something went wrong",
@@ -90,8 +97,7 @@ _VALUES = {"text": pa.string(), "integer": pa.int64(), "boolean": pa.bool_()}
 CHOICE = (
     parameter("space", "Of this space only", example="customer-1"),
     parameter("grouping", "Of this grouping only"),
-    parameter("start", "From this time on: ISO 8601, or a number since 1970", example="2026-03-01T00:00:00Z",
-              **_WHEN),
+    parameter("start", "From this time on: ISO 8601, or a number since 1970", example="2026-03-01T00:00:00Z", **_WHEN),
     parameter("end", "Before this time", **_WHEN),
     parameter(
         "time_unit", "What start and end count, where they are numbers; else their size tells", enum=list(TIME_UNITS)
@@ -99,15 +105,19 @@ CHOICE = (
     parameter("partition", "Of this partition only", minLength=1, maxLength=1024),
     parameter("space_base64", "A space of a topic with binary keys", format="binary-key"),
     parameter("grouping_base64", "A grouping of a topic with binary keys", format="binary-key"),
-)  # fmt: skip
+)
 """Which events of a topic are asked for."""
 _QUESTION = (
     *CHOICE,
     parameter("reverse", "The newest first", kind="boolean", default=False),
     parameter("limit", "So many at most", kind="integer", minimum=0, maximum=2**63 - 1),
-    parameter("columns", "Names with commas between them; record_index and partition can be asked for",
-              format="columns", minLength=1),
-)  # fmt: skip
+    parameter(
+        "columns",
+        "Names with commas between them; record_index and partition can be asked for",
+        format="columns",
+        minLength=1,
+    ),
+)
 
 
 def routes(context: Context) -> list[Route]:
@@ -140,10 +150,15 @@ async def append_events(context: Context, request: Request) -> Response:
         topic = context.catalog.topic(request.path_params["topic"])
         events = context.understand(
             lambda: read_events(
-                body.plain(), media, types=_types(topic, media), binary_keys=topic.keys == "binary",
-                max_bytes=body.max_bytes, names=names, times=times,
+                body.plain(),
+                media,
+                types=_types(topic, media),
+                binary_keys=topic.keys == "binary",
+                max_bytes=body.max_bytes,
+                names=names,
+                times=times,
             )
-        )  # fmt: skip
+        )
         return topic.append(events, params.text("partition", "0") or "", producer=producer, sequence=sequence)
 
     return receipt_answer(await context.appends.run(store), times)
@@ -195,16 +210,23 @@ def input_media(request: Request, known: tuple[str, ...]) -> str:
     """The media type of the request's body. Raises ProblemError: 415."""
     media = media_of(request.headers.get("content-type"))
     if media not in known:
-        raise ProblemError(415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not supported here",
-                           f"send one of {', '.join(known)}")  # fmt: skip
+        raise ProblemError(
+            415,
+            "unsupported-media-type",
+            f"Content-Type {media[:80]!r} is not supported here",
+            f"send one of {', '.join(known)}",
+        )
     return media
 
 
 def receipt_answer(receipt: Receipt, times: TimeReader | None = None) -> Response:
     """What an append answers. times: how times were read."""
     facts: dict[str, Any] = {
-        "topic": receipt.topic, "partition": receipt.partition, "first": receipt.first, "last": receipt.last,
-    }  # fmt: skip
+        "topic": receipt.topic,
+        "partition": receipt.partition,
+        "first": receipt.first,
+        "last": receipt.last,
+    }
     if receipt.duplicate:
         facts["repeated"] = True
     if times is not None and times.assumed:
@@ -225,8 +247,10 @@ async def _scan(context: Context, request: Request, facts: Mapping[str, str]) ->
     if "index" in facts and params.text("value") is None:
         raise wrong("the parameter value is missing", "give the value to look for, such as ?value=purchase")
     options: dict[str, Any] = {
-        "reverse": params.flag("reverse"), "limit": params.number("limit"), "columns": params.names("columns"),
-    }  # fmt: skip
+        "reverse": params.flag("reverse"),
+        "limit": params.number("limit"),
+        "columns": params.names("columns"),
+    }
     make = chosen(context, request, params, facts.get("index"), options)
     media = media_for(request, (*OUTPUTS, ESDB))
     if media != ESDB:
@@ -241,8 +265,11 @@ def chosen(
     `type`, of this column. options: further ones of a scan.
     """
     options = {
-        "start": params.time("start"), "end": params.time("end"), "partition": params.text("partition"), **options,
-    }  # fmt: skip
+        "start": params.time("start"),
+        "end": params.time("end"),
+        "partition": params.text("partition"),
+        **options,
+    }
 
     def make() -> Scan:
         topic = context.catalog.topic(request.path_params["topic"])

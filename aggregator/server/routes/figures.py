@@ -17,8 +17,10 @@ def routes(context: Context) -> list[Route]:
 
 
 @operation(
-    "read", "Figures for Prometheus", tag="health",
+    "read",
+    "Figures for Prometheus",
+    tag="health",
     answers={"200": {"description": "the text format", "content": {CONTENT_TYPE: {}}}},
-)  # fmt: skip
+)
 async def figures(context: Context, metrics: Metrics, request: Request) -> Response:
     return Response(await context.reads.run(metrics.page), media_type=CONTENT_TYPE)

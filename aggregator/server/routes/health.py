@@ -24,18 +24,21 @@ def routes(context: Context) -> list[Route]:
 
 
 @operation(
-    "open", "The process answers", tag=_TAG,
+    "open",
+    "The process answers",
+    tag=_TAG,
     answers={"200": json_answer("it does", shape({"status": {"const": "ok"}}))},
-)  # fmt: skip
+)
 async def healthz(request: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
 
 @operation(
-    "open", "Requests are taken: the server is not stopping, and the catalog is well", tag=_TAG,
-    answers={"200": json_answer("ready", _READY),
-             "503": json_answer("starting, stopping, or in trouble", _READY)},
-)  # fmt: skip
+    "open",
+    "Requests are taken: the server is not stopping, and the catalog is well",
+    tag=_TAG,
+    answers={"200": json_answer("ready", _READY), "503": json_answer("starting, stopping, or in trouble", _READY)},
+)
 async def readyz(context: Context, request: Request) -> Response:
     ready = context.ready and not context.health.ill
     told: dict[str, str | int] = {"status": "ready" if ready else "not ready"}
@@ -45,11 +48,15 @@ async def readyz(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "open", "plateau's health check", tag="plateau",
+    "open",
+    "plateau's health check",
+    tag="plateau",
     errors=PLATEAU_ERROR,
-    answers={"200": json_answer("well", shape({"ok": {"const": "true"}})),
-             "500": {"description": "not well for ten checkpoint intervals"}},
-)  # fmt: skip
+    answers={
+        "200": json_answer("well", shape({"ok": {"const": "true"}})),
+        "500": {"description": "not well for ten checkpoint intervals"},
+    },
+)
 async def ok(context: Context, request: Request) -> Response:
     if context.health.ill:
         return JSONResponse({"message": "no heartbeat", "code": 500}, 500)

@@ -83,16 +83,23 @@ async def _stored(context: Context, request: Request) -> None:
             outcomes = store(context.catalog, items, target, tell)
         refusals = [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
         if refusals:
-            raise ProblemError(400, "invalid-event", f"{len(refusals)} of {len(outcomes)} entries are not stored, "
-                               f"as they cannot be: {refusals[0].reason}", "all others are stored")  # fmt: skip
+            raise ProblemError(
+                400,
+                "invalid-event",
+                f"{len(refusals)} of {len(outcomes)} entries are not stored, as they cannot be: {refusals[0].reason}",
+                "all others are stored",
+            )
 
     await context.appends.run(work)
 
 
 @operation(
-    "open", "Whether the server is ready, as Loki says it", tag="shippers", errors={"text/plain": {}, **PROBLEM},
+    "open",
+    "Whether the server is ready, as Loki says it",
+    tag="shippers",
+    errors={"text/plain": {}, **PROBLEM},
     answers={"200": {"description": "ready", "content": {"text/plain": {}}}, "503": {"description": "not ready"}},
-)  # fmt: skip
+)
 async def loki_ready(context: Context, request: Request) -> Response:
     return PlainTextResponse("ready\n" if context.ready else "not ready\n", 200 if context.ready else 503)
 

@@ -62,8 +62,12 @@ async def export_logs(context: Context, request: Request) -> Response:
     media = media_of(request.headers.get("content-type"))
     try:
         if media not in (PROTOBUF, JSON):
-            raise ProblemError(415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not supported here",
-                               f"send {PROTOBUF} or {JSON}")  # fmt: skip
+            raise ProblemError(
+                415,
+                "unsupported-media-type",
+                f"Content-Type {media[:80]!r} is not supported here",
+                f"send {PROTOBUF} or {JSON}",
+            )
         answer = await _stored(context, request, media)
     except ClientDisconnect:
         raise
@@ -91,9 +95,13 @@ async def _stored(context: Context, request: Request, media: str) -> bytes:
 
 def _refusing(signal: str) -> Callable[[F], F]:
     return operation(
-        "open", f"Export {signal} by OTLP: refused", tag="shippers", description="Only logs are stored here.",
-        errors=_ERRORS, answers={"404": {"description": f"{signal} are not stored here"}},
-    )  # fmt: skip
+        "open",
+        f"Export {signal} by OTLP: refused",
+        tag="shippers",
+        description="Only logs are stored here.",
+        errors=_ERRORS,
+        answers={"404": {"description": f"{signal} are not stored here"}},
+    )
 
 
 @_refusing("traces")

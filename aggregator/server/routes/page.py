@@ -29,9 +29,12 @@ _POLICY = (
 )
 """Scripts, styles and requests of this server alone; and no text can become markup."""
 _HEADERS = {
-    "Content-Security-Policy": _POLICY, "X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache",
-}  # fmt: skip
+    "Content-Security-Policy": _POLICY,
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
 _FACTS = {"type": "object"}
 
 
@@ -63,10 +66,16 @@ def _files() -> dict[str, _File]:
 
 
 @operation(
-    "open", "The page for people; for who does not accept HTML, facts about the server", tag="documentation",
-    answers={"200": {"description": "a page; or facts that Elasticsearch's clients look at",
-                     "content": {HTML: {}, **json_answer("", _FACTS)["content"]}}},
-)  # fmt: skip
+    "open",
+    "The page for people; for who does not accept HTML, facts about the server",
+    tag="documentation",
+    answers={
+        "200": {
+            "description": "a page; or facts that Elasticsearch's clients look at",
+            "content": {HTML: {}, **json_answer("", _FACTS)["content"]},
+        }
+    },
+)
 async def page(index: _File, request: Request) -> Response:
     if choose(request.headers.get("accept"), (JSON, HTML)) == HTML:
         return _answer(index, request)

@@ -25,9 +25,12 @@ _SHOWN = {"name": "errors", "from": "{app=web}", "where": 'msg CONTAINS "ERROR"'
 _LIST = shape({"pipes": many({"type": "object"})})
 _ASKED = shape(
     {"name": {"type": "string", "minLength": 1}},
-    {"from": {"type": "string", "format": "lql-source"}, "where": {"type": "string", "format": "lql-condition"},
-     "backfill": {"type": "boolean"}},
-)  # fmt: skip
+    {
+        "from": {"type": "string", "format": "lql-source"},
+        "where": {"type": "string", "format": "lql-condition"},
+        "backfill": {"type": "boolean"},
+    },
+)
 _NAME = parameter("name", "Name of a pipe", where="path", example="errors", minLength=1)
 
 
@@ -53,13 +56,18 @@ async def list_pipes(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "admin", "Make a pipe", tag="pipes", body={"application/json": {"schema": _ASKED, "example": _PIPE}},
+    "admin",
+    "Make a pipe",
+    tag="pipes",
+    body={"application/json": {"schema": _ASKED, "example": _PIPE}},
     description="It copies the records of `from` that `where` holds for into `{logrange.pipe=NAME}`, each once; "
     "with `backfill` also those that are there already. The same pipe again is no error.",
-    answers={"201": json_answer("the pipe", {"type": "object"}, _SHOWN),
-             "400": {"description": "a condition that is wrong"},
-             "409": {"description": "it is there already, with another definition"}},
-)  # fmt: skip
+    answers={
+        "201": json_answer("the pipe", {"type": "object"}, _SHOWN),
+        "400": {"description": "a condition that is wrong"},
+        "409": {"description": "it is there already, with another definition"},
+    },
+)
 async def create_pipe(context: Context, request: Request) -> Response:
     Params(request, [])
     asked = await json_object(request, context, ("name", "from", "where", "backfill"))
@@ -84,18 +92,24 @@ async def create_pipe(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "read", "Tell about a pipe", tag="pipes", parameters=(_NAME,),
+    "read",
+    "Tell about a pipe",
+    tag="pipes",
+    parameters=(_NAME,),
     answers={"200": json_answer("the pipe", {"type": "object"}, _SHOWN), "404": {"description": "no such pipe"}},
-)  # fmt: skip
+)
 async def get_pipe(context: Context, request: Request) -> Response:
     Params(request, [])
     return JSONResponse(await context.reads.run(_described, context.catalog, request.path_params["name"]))
 
 
 @operation(
-    "admin", "End a pipe; what it copied stays", tag="pipes", parameters=(_NAME,),
+    "admin",
+    "End a pipe; what it copied stays",
+    tag="pipes",
+    parameters=(_NAME,),
     answers={"200": json_answer("ended", {"type": "object"}), "404": {"description": "no such pipe"}},
-)  # fmt: skip
+)
 async def delete_pipe(context: Context, request: Request) -> Response:
     Params(request, [])
     name = request.path_params["name"]

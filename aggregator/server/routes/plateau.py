@@ -71,18 +71,26 @@ def routes(context: Context) -> list[Route]:
 
 
 @operation(
-    "read", "Names of the topics", tag=_TAG, checks_topics=True, errors=PLATEAU_ERROR,
+    "read",
+    "Names of the topics",
+    tag=_TAG,
+    checks_topics=True,
+    errors=PLATEAU_ERROR,
     answers={"200": json_answer("The topics", ref("Names"))},
-)  # fmt: skip
+)
 async def topics(context: Context, request: Request) -> Response:
     names = await context.reads.run(context.catalog.topics)
     return JSONResponse({"topics": [{"name": name} for name in names if context.may_see(request, name)]})
 
 
 @operation(
-    "read", "Partitions of a topic, their record indexes, and bytes", tag=_TAG, parameters=[_TOPIC],
-    errors=PLATEAU_ERROR, answers={"200": json_answer("The partitions", ref("Partitions"))},
-)  # fmt: skip
+    "read",
+    "Partitions of a topic, their record indexes, and bytes",
+    tag=_TAG,
+    parameters=[_TOPIC],
+    errors=PLATEAU_ERROR,
+    answers={"200": json_answer("The partitions", ref("Partitions"))},
+)
 async def topic(context: Context, request: Request) -> Response:
     def facts() -> dict[str, Any]:
         if request.path_params["topic"] not in context.catalog.topics():
@@ -95,9 +103,13 @@ async def topic(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "write", "Append the records of an Arrow file; makes topic and partition", tag=_TAG, source="plateau",
+    "write",
+    "Append the records of an Arrow file; makes topic and partition",
+    tag=_TAG,
+    source="plateau",
     description="The first column is `time`: int64 milliseconds, or any timestamp. Durable when it is answered.",
-    parameters=[_TOPIC, _PARTITION], body={ARROW_FILE: BINARY},
+    parameters=[_TOPIC, _PARTITION],
+    body={ARROW_FILE: BINARY},
     errors=PLATEAU_ERROR,
     answers={
         "200": json_answer("Half-open record indexes", ref("Span"), {"span": {"start": 0, "end": 100}}),
@@ -105,7 +117,7 @@ async def topic(context: Context, request: Request) -> Response:
         "413": {"description": "More bytes than the header x-max-request-size says"},
         "429": {"description": "The writer is busy; nothing was stored"},
     },
-)  # fmt: skip
+)
 async def append_records(context: Context, definitions: Definitions, request: Request) -> Response:
     given = request.headers.get("content-type", "application/octet-stream")
     if given.partition(";")[0].strip().lower() != ARROW_FILE:
@@ -115,9 +127,14 @@ async def append_records(context: Context, definitions: Definitions, request: Re
 
     def store() -> tuple[Receipt, Definition]:
         return append(
-            context.catalog, definitions, place, body.plain(), max_bytes=context.settings.http.max_append_bytes * 4,
-            roll=context.settings.roll, retention=context.settings.retention,
-        )  # fmt: skip
+            context.catalog,
+            definitions,
+            place,
+            body.plain(),
+            max_bytes=context.settings.http.max_append_bytes * 4,
+            roll=context.settings.roll,
+            retention=context.settings.retention,
+        )
 
     receipt, definition = await context.appends.run(store)
     context.saw_schema(place, definition.id)
@@ -125,12 +142,18 @@ async def append_records(context: Context, definitions: Definitions, request: Re
 
 
 @operation(
-    "read", "Records of a partition, from a record index on", tag=_TAG, answers=_PAGES, errors=PLATEAU_ERROR,
+    "read",
+    "Records of a partition, from a record index on",
+    tag=_TAG,
+    answers=_PAGES,
+    errors=PLATEAU_ERROR,
     parameters=[
-        _TOPIC, _PARTITION, parameter("start", "The first record index", kind="integer", required=True, minimum=0,
-                                      maximum=2**63 - 1), *_PAGE,
+        _TOPIC,
+        _PARTITION,
+        parameter("start", "The first record index", kind="integer", required=True, minimum=0, maximum=2**63 - 1),
+        *_PAGE,
     ],
-)  # fmt: skip
+)
 async def partition_records(context: Context, pager: Pager, request: Request) -> Response:
     media = _media(request)
     given = query.parameters(request.query_params.multi_items(), query.PARTITION_PARAMETERS)

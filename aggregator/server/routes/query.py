@@ -50,13 +50,18 @@ _RECORD = '{"space": "{app=web}", "timestamp": "2026-03-01T08:00:00.000000Z", "d
 _LQL = {"type": "string", "format": "lql"}
 _AT = {"type": ["string", "null"], "format": "position"}
 _ASKED = {
-    **shape({"query": _LQL}, {
-        "position": _AT, "wait": {"type": ["number", "null"], "minimum": 0, "maximum": _LONGEST_WAIT_S},
-        "limit": {"type": ["integer", "null"], "minimum": 1, "maximum": _LARGEST_PAGE},
-        "reverse": {"type": ["boolean", "null"]}, **BETWEEN,
-    }),
+    **shape(
+        {"query": _LQL},
+        {
+            "position": _AT,
+            "wait": {"type": ["number", "null"], "minimum": 0, "maximum": _LONGEST_WAIT_S},
+            "limit": {"type": ["integer", "null"], "minimum": 1, "maximum": _LARGEST_PAGE},
+            "reverse": {"type": ["boolean", "null"]},
+            **BETWEEN,
+        },
+    ),
     "dependentRequired": {"wait": ["position"]},
-}  # fmt: skip
+}
 _ANSWERS: dict[str, Any] = {
     "200": {
         "description": "the records, streamed; with a position, one page",
@@ -99,15 +104,20 @@ def routes(context: Context) -> list[Route]:
 
 
 @operation(
-    "read", "Run an LQL statement", tag="query", answers=_ANSWERS,
+    "read",
+    "Run an LQL statement",
+    tag="query",
+    answers=_ANSWERS,
     description="Without `position` the whole answer is streamed. With one, `head`, `tail` or what came in the "
     "header `Aggregator-Position`, it is a page of at most `limit` records; `wait` seconds are waited for the "
     "first. `Accept: text/plain` gives records as the format string of the statement has them, or else their "
     "messages. `start`, `end` and `reverse` narrow a SELECT to a time and give its newest records first. Statements "
     "that change something need the scope `admin`.",
-    body={JSON: {"schema": _ASKED, "example": {**_EXAMPLE, "position": "tail", "wait": 0.1, "limit": 1000}},
-          TEXT: {"schema": _LQL, "example": _EXAMPLE["query"]}},
-)  # fmt: skip
+    body={
+        JSON: {"schema": _ASKED, "example": {**_EXAMPLE, "position": "tail", "wait": 0.1, "limit": 1000}},
+        TEXT: {"schema": _LQL, "example": _EXAMPLE["query"]},
+    },
+)
 async def query(context: Context, arrived: Arrived, request: Request) -> Response:
     Params(request, [])
     asked = await _question(request, context)
@@ -162,7 +172,9 @@ async def _page(context: Context, arrived: Arrived, request: Request, asked: _Qu
 
 
 @operation(
-    "read", "Follow a SELECT: its records as they arrive", tag="query",
+    "read",
+    "Follow a SELECT: its records as they arrive",
+    tag="query",
     description="Server-sent events: each is a record as JSON, its `id` the position behind it. A client that "
     "comes back with `Last-Event-ID` goes on there; nothing is left out or given twice.",
     parameters=(
@@ -170,9 +182,13 @@ async def _page(context: Context, arrived: Arrived, request: Request, asked: _Qu
         parameter("position", "Where to begin: head, tail, or a position", default="tail", format="position"),
         parameter("Last-Event-ID", "Goes before `position`", where="header", format="position"),
     ),
-    answers={"200": {"description": "never ends by itself",
-                     "content": {"text/event-stream": {"example": f"id: p1XNm…\ndata: {_RECORD}\n"}}}},
-)  # fmt: skip
+    answers={
+        "200": {
+            "description": "never ends by itself",
+            "content": {"text/event-stream": {"example": f"id: p1XNm…\ndata: {_RECORD}\n"}},
+        }
+    },
+)
 async def tail(context: Context, arrived: Arrived, request: Request) -> Response:
     params = Params(request, ["query", "position"])
     text = params.text("query")
@@ -241,8 +257,12 @@ async def _question(request: Request, context: Context) -> _Question:
     """What the body asks. Raises ProblemError: 400, 415."""
     media = media_of(request.headers.get("content-type"))
     if media not in (JSON, TEXT):
-        raise ProblemError(415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not supported here",
-                           f"send {JSON} or {TEXT}")  # fmt: skip
+        raise ProblemError(
+            415,
+            "unsupported-media-type",
+            f"Content-Type {media[:80]!r} is not supported here",
+            f"send {JSON} or {TEXT}",
+        )
     body = await read_plain(request, context)
     try:
         text = body.decode()

@@ -30,9 +30,14 @@ _PART = {"kind": "index", "name": "type", "bytes": 397, "blocks": 2, "facts": {"
 _COLUMN = {"name": "type", "type": "string", "bytes": 53_961, "sampled": True}
 
 _HELD = {
-    "name": "type", "type": "string", "nulls": 0, "least": "click", "greatest": "signup", "mean_bytes": 5.1,
+    "name": "type",
+    "type": "string",
+    "nulls": 0,
+    "least": "click",
+    "greatest": "signup",
+    "mean_bytes": 5.1,
     "different": 5,
-}  # fmt: skip
+}
 
 
 def routes(context: Context) -> list[Route]:
@@ -89,19 +94,29 @@ async def verify_segment(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "read", "What the columns of a segment hold", tag="topics", parameters=(TOPIC, _SEGMENT),
+    "read",
+    "What the columns of a segment hold",
+    tag="topics",
+    parameters=(TOPIC, _SEGMENT),
     description="Nulls, the least and the greatest value as text, the mean length of texts, and how many values are "
     "different, where an index tells. Reads all of it. Not told of a segment with events that are being erased.",
-    answers={"200": json_answer("each column", ref("ColumnFacts"), {"segment": 1, "columns": [_HELD]}),
-             "409": {"description": "it may hold events that are being erased"}, **_NONE},
-)  # fmt: skip
+    answers={
+        "200": json_answer("each column", ref("ColumnFacts"), {"segment": 1, "columns": [_HELD]}),
+        "409": {"description": "it may hold events that are being erased"},
+        **_NONE,
+    },
+)
 async def segment_columns(context: Context, request: Request) -> Response:
     Params(request, [])
 
     def look(topic: Topic, number: int, path: Path | Source) -> dict[str, Any]:
         if any(each["state"] == "erasing" for each in topic.segments() if each["segment"] == number):
-            raise ProblemError(409, "segment-erasing", "the segment may hold events that are being erased",
-                               "look again when they are gone")  # fmt: skip
+            raise ProblemError(
+                409,
+                "segment-erasing",
+                "the segment may hold events that are being erased",
+                "look again when they are gone",
+            )
         with esformat.open(path, cache_bytes=0) as segment:
             return {"segment": number, "columns": column_facts(segment, check)}
 
@@ -113,8 +128,12 @@ async def _of_file(
 ) -> Response:
     """What `look` finds in the file of the segment that the path names. Raises ProblemError, 404."""
     name, given = request.path_params["topic"], request.path_params["segment"]
-    missing = ProblemError(404, "no-such-segment", f"topic {name!r} has no segment {given[:40]}",
-                           "it may have been merged: look at its segments again")  # fmt: skip
+    missing = ProblemError(
+        404,
+        "no-such-segment",
+        f"topic {name!r} has no segment {given[:40]}",
+        "it may have been merged: look at its segments again",
+    )
 
     def run() -> dict[str, Any]:
         topic = context.catalog.topic(name)

@@ -28,20 +28,29 @@ if TYPE_CHECKING:
 
 _EXAMPLE = {"query": "SELECT type, count(*) AS events FROM activity GROUP BY type", "limit": 10}
 _SQL = {"type": "string", "format": "sql"}
-_ASKED = shape({"query": _SQL}, {
-    "limit": {"type": ["integer", "null"], "minimum": 1},
-})  # fmt: skip
+_ASKED = shape(
+    {"query": _SQL},
+    {
+        "limit": {"type": ["integer", "null"], "minimum": 1},
+    },
+)
 _ANSWERS: dict[str, Any] = {
     "200": {
         "description": "the rows, streamed",
-        "content": {LINES: {"example": '{"type": "page", "events": 17}\n'}, CSV: {}, ARROW_STREAM: BINARY,
-                    PARQUET: BINARY},
+        "content": {
+            LINES: {"example": '{"type": "page", "events": 17}\n'},
+            CSV: {},
+            ARROW_STREAM: BINARY,
+            PARQUET: BINARY,
+        },
     },
-    "400": {"description": "a statement that is wrong, that does more than ask, or that takes more time or memory than "
-            "it may"},
+    "400": {
+        "description": "a statement that is wrong, that does more than ask, or that takes more time or memory than "
+        "it may"
+    },
     "429": {"description": "too much to do, or too many slow queries: ask again after Retry-After seconds"},
     "501": {"description": "the server lacks the package duckdb"},
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +84,16 @@ class Databases:
 
 
 @operation(
-    "read", "Run a statement in SQL", tag="query", answers=_ANSWERS, checks_topics=True,
+    "read",
+    "Run a statement in SQL",
+    tag="query",
+    answers=_ANSWERS,
+    checks_topics=True,
     description="DuckDB's dialect. Topics are tables, unsealed events included; the table `streams` has the records of "
     "streams, with their tags as a map. A statement sees each topic as it is when it begins. Nothing else can be "
     "reached from it: no files, no network, no extensions. `limit`: rows at most.",
     body={JSON: {"schema": _ASKED, "example": _EXAMPLE}, TEXT: {"schema": _SQL, "example": _EXAMPLE["query"]}},
-)  # fmt: skip
+)
 async def sql(context: Context, databases: Databases, request: Request) -> Response:
     Params(request, [])
     asked = await _question(request, context)
@@ -122,8 +135,9 @@ async def _question(request: Request, context: Context) -> _Question:
     """What the body asks. Raises ProblemError: 400, 415."""
     media = media_of(request.headers.get("content-type"))
     if media not in (JSON, TEXT):
-        raise ProblemError(415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not taken here",
-                           f"send {JSON} or {TEXT}")  # fmt: skip
+        raise ProblemError(
+            415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not taken here", f"send {JSON} or {TEXT}"
+        )
     body = await read_plain(request, context)
     try:
         text = body.decode()

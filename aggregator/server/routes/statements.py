@@ -109,15 +109,21 @@ async def completed(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "read", "Count the records of a SELECT by time", tag="query",
+    "read",
+    "Count the records of a SELECT by time",
+    tag="query",
     description="What FROM, RANGE and WHERE choose; other clauses do not matter. At most `buckets` equal spans, from "
     "`start` to `end` where they are given, or around all there is. Exact; what statistics tell is not read. `by`, the "
     "name of a tag, field, column or path, adds `series`: the counts of its most frequent values, six at most; a null "
     "value is that of records without it. Then all records are read.",
-    body={"application/json": {"schema": shape({"query": _LQL}, {"buckets": _BUCKETS, "by": _OPERAND, **BETWEEN}),
-                               "example": {"query": _EXAMPLE, "buckets": 60}}},
+    body={
+        "application/json": {
+            "schema": shape({"query": _LQL}, {"buckets": _BUCKETS, "by": _OPERAND, **BETWEEN}),
+            "example": {"query": _EXAMPLE, "buckets": 60},
+        }
+    },
     answers=HISTOGRAM,
-)  # fmt: skip
+)
 async def histogram(context: Context, request: Request) -> Response:
     Params(request, [])
     asked = await json_object(request, context, ("query", "buckets", "by", *BETWEEN))
@@ -150,8 +156,11 @@ def histogram_answer(found: Histogram | Stacked) -> Response:
     """A histogram as JSON."""
     whole = found.whole if isinstance(found, Stacked) else found
     told: dict[str, Any] = {
-        "start_us": whole.start_us, "width_us": whole.width_us, "events": whole.total, "counts": list(whole.counts),
-    }  # fmt: skip
+        "start_us": whole.start_us,
+        "width_us": whole.width_us,
+        "events": whole.total,
+        "counts": list(whole.counts),
+    }
     if isinstance(found, Stacked):
         told["series"] = [{"value": value, "events": sum(counts), "counts": counts} for value, counts in found.series]
     return JSONResponse(told)

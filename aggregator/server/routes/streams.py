@@ -50,22 +50,32 @@ _TAGS = parameter(
 _TOPIC = parameter("topic", "Topic of the stream; it is made where it is absent", default=STREAMS_TOPIC, maxLength=1024)
 _RECORD = '{"ts": "2026-03-01T08:00:00Z", "msg": "no disk", "level": "error"}\n'
 _EVENT = {
-    "specversion": "1.0", "id": "17", "source": "/shop", "type": "order.paid", "subject": "customer-1",
-    "time": "2026-03-01T08:00:00Z", "data": {"total": 12},
-}  # fmt: skip
+    "specversion": "1.0",
+    "id": "17",
+    "source": "/shop",
+    "type": "order.paid",
+    "subject": "customer-1",
+    "time": "2026-03-01T08:00:00Z",
+    "data": {"total": 12},
+}
 _CLOUD_EVENT: dict[str, Any] = {
-    "type": "object", "required": ["id", "source", "specversion", "type"],
+    "type": "object",
+    "required": ["id", "source", "specversion", "type"],
     "properties": {
-        **each("id source type", {"type": "string", "minLength": 1}), "specversion": {"const": "1.0"},
+        **each("id source type", {"type": "string", "minLength": 1}),
+        "specversion": {"const": "1.0"},
         **each("subject datacontenttype", {"type": ["string", "null"]}),
-        "time": {"type": "string", "format": "date-time"}, "data": {},
+        "time": {"type": "string", "format": "date-time"},
+        "data": {},
     },
     "propertyNames": {"pattern": "^[a-z0-9]{1,100}$"},
-    "additionalProperties": {"anyOf": [
-        {"type": ["string", "boolean", "null"]},
-        {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
-    ]},
-}  # fmt: skip
+    "additionalProperties": {
+        "anyOf": [
+            {"type": ["string", "boolean", "null"]},
+            {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
+        ]
+    },
+}
 _EVENTS_TOPIC = "cloudevents"
 _Parsed = Any  # a table, or a list of mappings: as `Catalog.write` takes records
 
@@ -104,8 +114,12 @@ async def _write(context: Context, request: Request, known: tuple[str, ...]) -> 
     def store() -> Receipt:
         records = context.understand(parse)
         if producer is not None and not _timed(records):
-            raise ProblemError(400, "invalid-event", "with an Idempotency-Key each record needs a ts",
-                               "else its repetition would be another record")  # fmt: skip
+            raise ProblemError(
+                400,
+                "invalid-event",
+                "with an Idempotency-Key each record needs a ts",
+                "else its repetition would be another record",
+            )
         make_stream_topic(context.catalog, topic, context.settings)
         partition = params.text("partition") or "0"
         return context.catalog.write(names, records, topic, partition=partition, producer=producer, sequence=sequence)

@@ -21,8 +21,12 @@ from aggregator.server.http.params import Params, json_object, wrong
 
 _TOPIC = parameter("topic", "Name of a topic", where="path", example="activity", minLength=1, maxLength=1024)
 _DRY_RUN = parameter("dry_run", "Only report what would be removed", kind="boolean", default=False)
-_SIZE: dict[str, Any] = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 2**64 - 1},
-                   {"type": "string", "pattern": "^[1-9][0-9]{0,8} ?([kMG]i?)?B$"}]}  # fmt: skip
+_SIZE: dict[str, Any] = {
+    "anyOf": [
+        {"type": "integer", "minimum": 1, "maximum": 2**64 - 1},
+        {"type": "string", "pattern": "^[1-9][0-9]{0,8} ?([kMG]i?)?B$"},
+    ]
+}
 _SPAN = {"type": "string", "pattern": "^[1-9][0-9]{0,5} ?[smhd]$"}
 _COUNT = {"type": "integer", "minimum": 1, "maximum": 2**64 - 1}
 _COUNT_OR_NONE = {"type": ["integer", "null"], "minimum": 0}
@@ -96,9 +100,12 @@ def routes(context: Context) -> list[Route]:
 
 
 @operation(
-    "read", "List topics: those that the caller may see", tag="topics", checks_topics=True,
+    "read",
+    "List topics: those that the caller may see",
+    tag="topics",
+    checks_topics=True,
     answers={"200": json_answer("the topics", ref("Names"), {"topics": [{"name": "activity"}]})},
-)  # fmt: skip
+)
 async def list_topics(context: Context, request: Request) -> Response:
     Params(request, [])
     names = await context.reads.run(context.catalog.topics)
@@ -106,14 +113,19 @@ async def list_topics(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "admin", "Make a topic", tag="topics", parameters=(_TOPIC,), body=_DEFINITION, body_needed=False,
+    "admin",
+    "Make a topic",
+    tag="topics",
+    parameters=(_TOPIC,),
+    body=_DEFINITION,
+    body_needed=False,
     description="Roll: rows, bytes, age. Retention: bytes, age, segments. With sizes as `64 MiB`, spans as `7d`.",
     answers={
         "201": json_answer("made", ref("Topic")),
         "200": json_answer("it is there already, with the same definition", ref("Topic")),
         "409": {"description": "it is there already, with another definition"},
     },
-)  # fmt: skip
+)
 async def put_topic(context: Context, request: Request) -> Response:
     Params(request, [])
     name = request.path_params["topic"]
@@ -142,8 +154,12 @@ async def put_topic(context: Context, request: Request) -> Response:
             if schema is not None and not tell_columns(schema).items() <= columns.items():
                 differ.append("schema")
             if differ:
-                raise ProblemError(409, "topic-exists", f"topic {name!r} is there with other {', '.join(differ)}",
-                                   "PATCH changes roll and retention; the rest stays") from None  # fmt: skip
+                raise ProblemError(
+                    409,
+                    "topic-exists",
+                    f"topic {name!r} is there with other {', '.join(differ)}",
+                    "PATCH changes roll and retention; the rest stays",
+                ) from None
             return _facts(there), 200
 
     facts, status = await context.appends.run(make)
@@ -151,11 +167,14 @@ async def put_topic(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "admin", "Give a topic another roll or retention", tag="topics", parameters=(_TOPIC,),
+    "admin",
+    "Give a topic another roll or retention",
+    tag="topics",
+    parameters=(_TOPIC,),
     body={"application/json": {"schema": shape({}, _POLICIES), "example": {"retention": {"age": "7d"}}}},
     body_needed=False,
     answers={"200": json_answer("the topic as it is now", ref("Topic")), "404": {"description": "no such topic"}},
-)  # fmt: skip
+)
 async def patch_topic(context: Context, request: Request) -> Response:
     Params(request, [])
     asked = await json_object(request, context, ("roll", "retention"))
@@ -171,7 +190,10 @@ async def patch_topic(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "admin", "Give a topic another name", tag="topics", parameters=(_TOPIC,),
+    "admin",
+    "Give a topic another name",
+    tag="topics",
+    parameters=(_TOPIC,),
     body={"application/json": {"schema": _NEW_NAME, "example": {"name": "clicks"}}},
     description="All in it stays. The caller's token must be for both names.",
     answers={
@@ -179,7 +201,7 @@ async def patch_topic(context: Context, request: Request) -> Response:
         "404": {"description": "no such topic"},
         "409": {"description": "another topic has that name"},
     },
-)  # fmt: skip
+)
 async def rename_topic(context: Context, request: Request) -> Response:
     Params(request, [])
     new_name = (await json_object(request, context, ("name",))).get("name")
@@ -191,10 +213,13 @@ async def rename_topic(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "admin", "Delete a topic with all that it holds", tag="topics", parameters=(_TOPIC,),
+    "admin",
+    "Delete a topic with all that it holds",
+    tag="topics",
+    parameters=(_TOPIC,),
     description="It is gone when the answer comes, and cannot be brought back. Answers under way are finished.",
     answers={"204": {"description": "deleted"}, "404": {"description": "no such topic"}},
-)  # fmt: skip
+)
 async def delete_topic(context: Context, request: Request) -> Response:
     Params(request, [])
     await context.appends.run(lambda: context.catalog.delete_topic(request.path_params["topic"]))
@@ -202,10 +227,15 @@ async def delete_topic(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "read", "What a topic is and holds", tag="topics", parameters=(_TOPIC,),
-    answers={"200": json_answer("definition and figures; times are µs since 1970", ref("TopicFigures")),
-             "404": {"description": "no such topic"}},
-)  # fmt: skip
+    "read",
+    "What a topic is and holds",
+    tag="topics",
+    parameters=(_TOPIC,),
+    answers={
+        "200": json_answer("definition and figures; times are µs since 1970", ref("TopicFigures")),
+        "404": {"description": "no such topic"},
+    },
+)
 async def get_topic(context: Context, request: Request) -> Response:
     Params(request, [])
 
@@ -231,20 +261,27 @@ async def retain_topic(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "admin", "Merge segments, and take what was erased off the disk, now", tag="upkeep", parameters=(_TOPIC,),
-    description="It happens by itself as well.", answers=_report_of("CompactionReport"),
-)  # fmt: skip
+    "admin",
+    "Merge segments, and take what was erased off the disk, now",
+    tag="upkeep",
+    parameters=(_TOPIC,),
+    description="It happens by itself as well.",
+    answers=_report_of("CompactionReport"),
+)
 async def compact_topic(context: Context, request: Request) -> Response:
     Params(request, [])
     return await _upkeep(context, request, lambda topic: _report(topic.compact()))
 
 
 @operation(
-    "admin", "Erase every event of some spaces", tag="upkeep", parameters=(_TOPIC,),
+    "admin",
+    "Erase every event of some spaces",
+    tag="upkeep",
+    parameters=(_TOPIC,),
     description="Hidden when the answer comes; gone from disk soon, at once after `compact`.",
     body={"application/json": {"schema": _SPACES, "example": {"spaces": ["customer-1"]}}},
     answers=_report_of("Erased"),
-)  # fmt: skip
+)
 async def erase_topic(context: Context, request: Request) -> Response:
     Params(request, [])
     asked = await json_object(request, context, ("spaces",))
@@ -258,9 +295,11 @@ async def _upkeep(context: Context, request: Request, work: Callable[[Topic], An
 
 
 @operation(
-    "read", "What the catalog holds and takes: bytes on disk and in memory, topics", tag="topics",
+    "read",
+    "What the catalog holds and takes: bytes on disk and in memory, topics",
+    tag="topics",
     answers={"200": json_answer("figures; times are µs since 1970, sizes bytes", ref("Stats"))},
-)  # fmt: skip
+)
 async def stats(context: Context, request: Request) -> Response:
     Params(request, [])
     facts = await context.reads.run(context.catalog.stats)
@@ -270,9 +309,13 @@ async def stats(context: Context, request: Request) -> Response:
 
 def _facts(topic: Topic) -> dict[str, Any]:
     return {
-        "topic": topic.name, "schema": tell_columns(topic.scan().schema), "indexes": list(topic.indexes),
-        "keys": topic.keys, "roll": topic.roll.to_json(), "retention": topic.retention.to_json(),
-    }  # fmt: skip
+        "topic": topic.name,
+        "schema": tell_columns(topic.scan().schema),
+        "indexes": list(topic.indexes),
+        "keys": topic.keys,
+        "roll": topic.roll.to_json(),
+        "retention": topic.retention.to_json(),
+    }
 
 
 def _report(report: Any) -> Any:

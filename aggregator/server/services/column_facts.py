@@ -39,10 +39,13 @@ class _Seen:
 
     def told(self, name: str, events: int) -> dict[str, Any]:
         return {
-            "name": name, "type": str(self.type), "nulls": self.nulls, "least": _text(self.least),
+            "name": name,
+            "type": str(self.type),
+            "nulls": self.nulls,
+            "least": _text(self.least),
             "greatest": _text(self.greatest),
             "mean_bytes": None if self.bytes is None else round(self.bytes / max(1, events - self.nulls), 1),
-        }  # fmt: skip
+        }
 
 
 def column_facts(segment: esformat.Segment, check: Callable[[], None]) -> list[dict[str, Any]]:

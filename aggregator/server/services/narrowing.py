@@ -18,8 +18,10 @@ Between = tuple[int | None, int | None]
 """Times [start, end) in µs; None is open."""
 _WHEN: dict[str, Any] = {"anyOf": [{"type": "string", "format": "date-time"}, {"type": ["integer", "null"]}]}
 BETWEEN: Mapping[str, Any] = {
-    "start": _WHEN, "end": _WHEN, "time_unit": {"enum": [*TIME_UNITS, None]},
-}  # fmt: skip
+    "start": _WHEN,
+    "end": _WHEN,
+    "time_unit": {"enum": [*TIME_UNITS, None]},
+}
 """Members of a body that narrow a SELECT to a time."""
 
 

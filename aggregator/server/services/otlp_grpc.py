@@ -36,11 +36,16 @@ OTHERS = {
 _STREAMS = 100  # calls of one connection at once; more wait in the client
 _RETRY_S = 1.0
 _CODES = {
-    400: grpc.StatusCode.INVALID_ARGUMENT, 401: grpc.StatusCode.UNAUTHENTICATED, 404: grpc.StatusCode.UNIMPLEMENTED,
-    403: grpc.StatusCode.PERMISSION_DENIED, 408: grpc.StatusCode.DEADLINE_EXCEEDED,
-    409: grpc.StatusCode.FAILED_PRECONDITION, 413: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    429: grpc.StatusCode.UNAVAILABLE, 503: grpc.StatusCode.UNAVAILABLE,
-}  # fmt: skip
+    400: grpc.StatusCode.INVALID_ARGUMENT,
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    404: grpc.StatusCode.UNIMPLEMENTED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
+    408: grpc.StatusCode.DEADLINE_EXCEEDED,
+    409: grpc.StatusCode.FAILED_PRECONDITION,
+    413: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    429: grpc.StatusCode.UNAVAILABLE,
+    503: grpc.StatusCode.UNAVAILABLE,
+}
 """By the status that HTTP has for it. RESOURCE_EXHAUSTED without a RetryInfo says that trying again is of no use."""
 
 

@@ -58,9 +58,11 @@ def _write(path: Path, found: Batches | pa.Table, topic: Topic | None) -> None:
     schema, batches = (found.schema, iter(found.to_batches())) if isinstance(found, pa.Table) else opened(found)
     if missing := [name for name in ("space", "timestamp") if name not in schema.names]:
         raise ProblemError(
-            406, "not-acceptable", f"these rows are no events: they have no {' and no '.join(missing)}",
+            406,
+            "not-acceptable",
+            f"these rows are no events: they have no {' and no '.join(missing)}",
             "accept another format",
-        )  # fmt: skip
+        )
     columns = pa.schema([field for field in schema if field.name not in _KEYS])
     possible = {field.name for field in columns if not pa.types.is_decimal(field.type)}
     indexes = [] if topic is None else [name for name in topic.indexes if name in possible]

@@ -266,9 +266,13 @@ async def _encrypted(opened: contextlib.AsyncExitStack, listener: _Listener, set
     host, port = _checked(bind, settings.http.public or tls.client_ca is not None)
     try:
         server = await asyncio.start_server(
-            listener.connected, host, port, limit=_READ_BYTES, ssl=tls.context(),
+            listener.connected,
+            host,
+            port,
+            limit=_READ_BYTES,
+            ssl=tls.context(),
             ssl_handshake_timeout=settings.http.stall_s,
-        )  # fmt: skip
+        )
     except OSError as error:
         raise InvalidRequestError(f"cannot listen on {bind}: {error.strerror or error}") from None
     opened.callback(server.close)

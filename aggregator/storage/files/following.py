@@ -41,9 +41,13 @@ class Following:
         current = self.caught_up_us == self.heard_us > now_us - _ALIVE_US
         seconds = 0.0 if current else max(0, now_us - self.caught_up_us) / 1e6 if self.caught_up_us else None
         return {
-            "url": self.url, "whole": self.whole, "position": self.position, "lag_bytes": behind,
-            "lag_seconds": seconds, "trouble": self.trouble or None,
-        }  # fmt: skip
+            "url": self.url,
+            "whole": self.whole,
+            "position": self.position,
+            "lag_bytes": behind,
+            "lag_seconds": seconds,
+            "trouble": self.trouble or None,
+        }
 
 
 _ALIVE_US = 5_000_000  # a follower that runs hears from its server more often

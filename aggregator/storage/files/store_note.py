@@ -47,9 +47,10 @@ def read_note(layout: Layout) -> StoreNote | None:
         return None
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptManifestError(
-            f"the note of the catalog's store cannot be read: {error!r}", path=str(path),
+            f"the note of the catalog's store cannot be read: {error!r}",
+            path=str(path),
             hint="restore the catalog from its store into another directory",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def refuse_followers(layout: Layout) -> None:
@@ -57,9 +58,10 @@ def refuse_followers(layout: Layout) -> None:
     note = read_note(layout)
     if note is not None and note.following:
         raise InvalidRequestError(
-            f"the directory follows the catalog in {note.address}, and is none of its own", path=str(layout.root),
+            f"the directory follows the catalog in {note.address}, and is none of its own",
+            path=str(layout.root),
             hint="`aggregator serve --standby` takes over there; `aggregator restore` goes on with what it began",
-        )  # fmt: skip
+        )
 
 
 def write_note(layout: Layout, note: StoreNote) -> None:

@@ -41,9 +41,15 @@ class Usage:
 def measure(layout: Layout, *, segments: int, waiting: int) -> Usage:
     """Look. What the segments take is known: it stands in the manifest."""
     return Usage(
-        segments, waiting, sum(sizes_in(layout.log)), sum(_manifest_sizes(layout)), sum(sizes_in(layout.quarantine)),
-        sum(sizes_in(layout.reserve)), sum(sizes_below(layout.cache)), free_bytes(layout.root),
-    )  # fmt: skip
+        segments,
+        waiting,
+        sum(sizes_in(layout.log)),
+        sum(_manifest_sizes(layout)),
+        sum(sizes_in(layout.quarantine)),
+        sum(sizes_in(layout.reserve)),
+        sum(sizes_below(layout.cache)),
+        free_bytes(layout.root),
+    )
 
 
 def free_bytes(directory: Path) -> int:

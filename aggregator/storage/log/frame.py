@@ -102,9 +102,15 @@ class FrameHead:
     def encode(self, position: int) -> bytes:
         """The head of the frame that lies at `position` of the log."""
         return encode_head(
-            position, self.kind, self.body_length, self.count, self.group, self.partition, self.first_index,
+            position,
+            self.kind,
+            self.body_length,
+            self.count,
+            self.group,
+            self.partition,
+            self.first_index,
             self.body_check,
-        )  # fmt: skip
+        )
 
     @classmethod
     def decode(cls, buf: memoryview | bytes, at: int, position: int) -> FrameHead:

@@ -78,9 +78,13 @@ def open_database(path: Path, *, read_only: bool) -> sqlite3.Connection:
 
 def _connect(path: Path, how: str) -> sqlite3.Connection:
     return sqlite3.connect(
-        f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, check_same_thread=False,
-        timeout=_BUSY_SECONDS, cached_statements=256,
-    )  # fmt: skip
+        f"{path.absolute().as_uri()}?{how}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=_BUSY_SECONDS,
+        cached_statements=256,
+    )
 
 
 def _answers(connection: sqlite3.Connection, path: Path) -> bool:

@@ -20,9 +20,13 @@ class FactRows:
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
         self._kinds: dict[str, Callable[[], list[Any]]] = {
-            "catalog": self._settings, "topic": self._topics, "schema": self._schemas, "partition": self._partitions,
-            "tombstone": self._tombstones, "pipe": self._pipes,
-        }  # fmt: skip
+            "catalog": self._settings,
+            "topic": self._topics,
+            "schema": self._schemas,
+            "partition": self._partitions,
+            "tombstone": self._tombstones,
+            "pipe": self._pipes,
+        }
 
     def all(self, kind: str) -> list[Any]:
         """Every one of a kind."""

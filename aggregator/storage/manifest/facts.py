@@ -134,9 +134,14 @@ def decode_facts(lines: bytes) -> Facts:
             raise CorruptManifestError(reason[:300], offset=_HEADER.size + at) from None
         at = end + 1
     facts = Facts(
-        found["catalog"][0] if found["catalog"] else Settings(), tuple(found["topic"]), tuple(found["schema"]),
-        tuple(found["partition"]), tuple(found["tombstone"]), tuple(found["pipe"]), passed_over,
-    )  # fmt: skip
+        found["catalog"][0] if found["catalog"] else Settings(),
+        tuple(found["topic"]),
+        tuple(found["schema"]),
+        tuple(found["partition"]),
+        tuple(found["tombstone"]),
+        tuple(found["pipe"]),
+        passed_over,
+    )
     _check_unique(facts, len(found["catalog"]))
     return facts
 
@@ -174,10 +179,15 @@ def _settings(facts: dict[str, Any]) -> Settings:
 
 def _of_topic(topic: TopicInfo) -> dict[str, Any]:
     return {
-        "number": topic.number, "name": topic.name, "keys": topic.keys, "indexes": topic.indexes,
-        "roll": topic.roll.to_json(), "retention": topic.retention.to_json(), "created_us": topic.created_us,
+        "number": topic.number,
+        "name": topic.name,
+        "keys": topic.keys,
+        "indexes": topic.indexes,
+        "roll": topic.roll.to_json(),
+        "retention": topic.retention.to_json(),
+        "created_us": topic.created_us,
         "deleted": topic.deleted,
-    }  # fmt: skip
+    }
 
 
 def _topic(facts: dict[str, Any]) -> TopicInfo:
@@ -187,10 +197,15 @@ def _topic(facts: dict[str, Any]) -> TopicInfo:
     if deleted and facts["name"]:
         raise ValueError("a deleted topic has no name")
     return TopicInfo(
-        _whole(facts["number"]), "" if deleted else check_name(facts["name"], "topic"), facts["keys"],
-        tuple(map(_text, facts["indexes"])), _policy(Roll, facts["roll"]), _policy(Retention, facts["retention"]),
-        _whole(facts["created_us"], LAST, -LAST), deleted,
-    )  # fmt: skip
+        _whole(facts["number"]),
+        "" if deleted else check_name(facts["name"], "topic"),
+        facts["keys"],
+        tuple(map(_text, facts["indexes"])),
+        _policy(Roll, facts["roll"]),
+        _policy(Retention, facts["retention"]),
+        _whole(facts["created_us"], LAST, -LAST),
+        deleted,
+    )
 
 
 def _policy(kind: Callable[..., _T], facts: dict[str, Any]) -> _T:
@@ -221,15 +236,21 @@ def stored_magnitudes(stored: Any, schema: EventSchema) -> tuple[tuple[str, int]
 def _of_partition(partition: PartitionInfo) -> dict[str, Any]:
     facts = {"number": partition.number, "topic": partition.topic, "name": partition.name}
     return facts | {
-        "next_index": partition.sealed_index, "reserved": partition.reserved_index, "holes": partition.holes,
-    }  # fmt: skip
+        "next_index": partition.sealed_index,
+        "reserved": partition.reserved_index,
+        "holes": partition.holes,
+    }
 
 
 def _partition(facts: dict[str, Any]) -> PartitionInfo:
     return PartitionInfo(
-        _whole(facts["number"]), _whole(facts["topic"]), check_name(facts["name"], "partition"),
-        _whole(facts["next_index"], _MOST_INDEX, 0), _whole(facts["reserved"], _MOST_INDEX, 0), _holes(facts["holes"]),
-    )  # fmt: skip
+        _whole(facts["number"]),
+        _whole(facts["topic"]),
+        check_name(facts["name"], "partition"),
+        _whole(facts["next_index"], _MOST_INDEX, 0),
+        _whole(facts["reserved"], _MOST_INDEX, 0),
+        _holes(facts["holes"]),
+    )
 
 
 def _holes(stored: Any) -> tuple[tuple[int, int], ...]:
@@ -251,18 +272,26 @@ def _tombstone(facts: dict[str, Any]) -> Tombstone:
     if space.hex() != facts["space"]:
         raise ValueError("a space is written in lower case, two digits for a byte")
     return Tombstone(
-        _whole(facts["partition"]), space, _whole(facts["end_index"], LAST, 0),
-        _whole(facts["created_us"], LAST, -LAST), _whole(facts["time_us"], LAST, -LAST - 1),
+        _whole(facts["partition"]),
+        space,
+        _whole(facts["end_index"], LAST, 0),
+        _whole(facts["created_us"], LAST, -LAST),
+        _whole(facts["time_us"], LAST, -LAST - 1),
         _whole(facts["tie_index"], LAST, 0),
-    )  # fmt: skip
+    )
 
 
 def _pipe(facts: dict[str, Any]) -> PipeInfo:
     return PipeInfo(
-        check_name(facts["name"], "pipe"), check_name(facts["identity"], "pipe"), _text(facts["source"]),
-        _text(facts["condition"]), _truth(facts["backfill"]), _whole(facts["created_us"], LAST, -LAST),
-        _whole(facts["sequence"], LAST, 0), _text(facts["progress"]),
-    )  # fmt: skip
+        check_name(facts["name"], "pipe"),
+        check_name(facts["identity"], "pipe"),
+        _text(facts["source"]),
+        _text(facts["condition"]),
+        _truth(facts["backfill"]),
+        _whole(facts["created_us"], LAST, -LAST),
+        _whole(facts["sequence"], LAST, 0),
+        _text(facts["progress"]),
+    )
 
 
 def _whole(value: Any, most: int = _MOST_NUMBER, least: int = 1) -> int:
@@ -288,11 +317,19 @@ def _text(value: Any) -> str:
 
 
 _ENCODERS: dict[str, Callable[[Any], dict[str, Any]]] = {
-    "catalog": _of_settings, "topic": _of_topic, "schema": _of_schema, "partition": _of_partition,
-    "tombstone": _of_tombstone, "pipe": asdict,
-}  # fmt: skip
+    "catalog": _of_settings,
+    "topic": _of_topic,
+    "schema": _of_schema,
+    "partition": _of_partition,
+    "tombstone": _of_tombstone,
+    "pipe": asdict,
+}
 _DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "catalog": _settings, "topic": _topic, "schema": _schema, "partition": _partition, "tombstone": _tombstone,
+    "catalog": _settings,
+    "topic": _topic,
+    "schema": _schema,
+    "partition": _partition,
+    "tombstone": _tombstone,
     "pipe": _pipe,
-}  # fmt: skip
+}
 KINDS = tuple(_ENCODERS)

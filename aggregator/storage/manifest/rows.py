@@ -42,13 +42,19 @@ def topics(db: sqlite3.Connection) -> list[TopicInfo]:
     """Every topic, deleted ones included, in the order in which they came to be."""
     return [
         TopicInfo(
-            number, name, keys, tuple(json.loads(indexes)), Roll(**json.loads(roll)),
-            Retention(**json.loads(retention)), created_us, bool(deleted),
+            number,
+            name,
+            keys,
+            tuple(json.loads(indexes)),
+            Roll(**json.loads(roll)),
+            Retention(**json.loads(retention)),
+            created_us,
+            bool(deleted),
         )
         for number, name, keys, indexes, roll, retention, created_us, deleted in db.execute(
             "SELECT number, name, keys, indexes, roll, retention, created_us, deleted FROM topics ORDER BY number"
         )
-    ]  # fmt: skip
+    ]
 
 
 def put_topic(db: sqlite3.Connection, topic: TopicInfo) -> int:
@@ -56,10 +62,16 @@ def put_topic(db: sqlite3.Connection, topic: TopicInfo) -> int:
     given = db.execute(
         _ADD_TOPIC,
         (
-            topic.number or None, topic.name, topic.keys, json.dumps(topic.indexes), json.dumps(topic.roll.to_json()),
-            json.dumps(topic.retention.to_json()), topic.created_us, topic.deleted,
+            topic.number or None,
+            topic.name,
+            topic.keys,
+            json.dumps(topic.indexes),
+            json.dumps(topic.roll.to_json()),
+            json.dumps(topic.retention.to_json()),
+            topic.created_us,
+            topic.deleted,
         ),
-    ).lastrowid  # fmt: skip
+    ).lastrowid
     assert given is not None
     return given
 
@@ -117,10 +129,14 @@ def put_schema(db: sqlite3.Connection, info: SchemaInfo, base: SchemaInfo | None
     given = db.execute(
         "INSERT INTO schemas (number, topic, family, base, columns, magnitudes) VALUES (?, ?, ?, ?, ?, ?)",
         (
-            info.number or None, info.topic, info.family, None if base is None else base.number,
-            json.dumps(added.to_json()), json.dumps(dict(info.magnitudes)),
+            info.number or None,
+            info.topic,
+            info.family,
+            None if base is None else base.number,
+            json.dumps(added.to_json()),
+            json.dumps(dict(info.magnitudes)),
         ),
-    ).lastrowid  # fmt: skip
+    ).lastrowid
     assert given is not None
     if not info.family:
         db.execute("UPDATE schemas SET family = number WHERE number = ?", (given,))

@@ -84,11 +84,14 @@ class Piece:
         """The events in rows [first, end); there is at least one."""
         indexes = self.record_indexes()
         return replace(
-            self, first_index=int(indexes[first]), content=self.batch.slice(first, end - first), rows=end - first,
+            self,
+            first_index=int(indexes[first]),
+            content=self.batch.slice(first, end - first),
+            rows=end - first,
             size_bytes=self.size_bytes * (end - first) // self.rows,
             indexes=None if self.indexes is None else indexes[first:end],
             ends=None if self.ends is None else self.ends[(self.ends > first) & (self.ends <= end)] - first,
-        )  # fmt: skip
+        )
 
     def cut_at(self, size_bytes: int) -> tuple[Piece, Piece] | None:
         """The first batches that were put together, of about so many bytes, and the others; None without two."""
@@ -125,12 +128,18 @@ def join(pieces: Sequence[Piece]) -> Piece:
     follow = all(a.end_index == b.first_index for a, b in pairwise(pieces))
     whole = follow and all(piece.indexes is None for piece in pieces)
     return Piece(
-        pieces[0].first_index, pieces[0].schema, _whole(pieces),
-        sum(piece.rows for piece in pieces), min(piece.min_timestamp for piece in pieces),
-        max(piece.max_timestamp for piece in pieces), sum(piece.size_bytes for piece in pieces),
-        pieces[0].arrived_us, pieces[0].joined + 1,
-        None if whole else np.concatenate([piece.record_indexes() for piece in pieces]), _ends(pieces),
-    )  # fmt: skip
+        pieces[0].first_index,
+        pieces[0].schema,
+        _whole(pieces),
+        sum(piece.rows for piece in pieces),
+        min(piece.min_timestamp for piece in pieces),
+        max(piece.max_timestamp for piece in pieces),
+        sum(piece.size_bytes for piece in pieces),
+        pieces[0].arrived_us,
+        pieces[0].joined + 1,
+        None if whole else np.concatenate([piece.record_indexes() for piece in pieces]),
+        _ends(pieces),
+    )
 
 
 def _whole(pieces: Sequence[Piece]) -> pa.RecordBatch | bytes:

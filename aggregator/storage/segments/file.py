@@ -63,13 +63,25 @@ def write_segment(
     make_directory(path.parent)
     spans = _Spans()
     properties = segment_properties(
-        number=number, topic=topic, partition=partition, schema=schema, producers=producers, level=level,
-        created_us=now_us, replaces=replaces,
-    )  # fmt: skip
+        number=number,
+        topic=topic,
+        partition=partition,
+        schema=schema,
+        producers=producers,
+        level=level,
+        created_us=now_us,
+        replaces=replaces,
+    )
     writer = esformat.create(
-        path, indexes=schema.schema.indexes, schema=arrow_schema(schema.schema), keys=topic.keys,
-        frame_bytes=frame_bytes(topic, schema), templates=False, properties=properties, threads=threads,
-    )  # fmt: skip
+        path,
+        indexes=schema.schema.indexes,
+        schema=arrow_schema(schema.schema),
+        keys=topic.keys,
+        frame_bytes=frame_bytes(topic, schema),
+        templates=False,
+        properties=properties,
+        threads=threads,
+    )
     with writer:
         for table in tables:
             spans.add(table)

@@ -389,8 +389,12 @@ class CatalogState:
                 if part is not None and part.pieces
             ]
             snapshot = Snapshot(
-                topic.info, topic.schema_set(), tuple((p.number, p.name) for p in chosen),
-                topic.segments.view(), tuple(unsealed), topic.tombstones,
+                topic.info,
+                topic.schema_set(),
+                tuple((p.number, p.name) for p in chosen),
+                topic.segments.view(),
+                tuple(unsealed),
+                topic.tombstones,
                 {p.number: p.holes for p in chosen if p.holes},
-            )  # fmt: skip
+            )
             return snapshot, pin

@@ -78,9 +78,12 @@ def look(store: Store) -> Seen | None:
 def new_terms(seen: Seen | None, length_s: float, *, in_store: bool, run: str | None = None) -> Terms:
     """The terms that follow those that were seen, for this process."""
     return Terms(
-        1 if seen is None else seen.terms.epoch + 1, run or secrets.token_hex(16),
-        f"process {os.getpid()} on {socket.gethostname()}", length_s, in_store=in_store,
-    )  # fmt: skip
+        1 if seen is None else seen.terms.epoch + 1,
+        run or secrets.token_hex(16),
+        f"process {os.getpid()} on {socket.gethostname()}",
+        length_s,
+        in_store=in_store,
+    )
 
 
 class LeaseWatch:

@@ -247,9 +247,11 @@ class ObjectSource:
             raise self._missing() from None
         if len(data) != end - start:
             raise CorruptSegmentError(
-                f"the object ends {end - start - len(data)} bytes early", path=self.name, offset=start + len(data),
+                f"the object ends {end - start - len(data)} bytes early",
+                path=self.name,
+                offset=start + len(data),
                 hint=REPAIR,
-            )  # fmt: skip
+            )
         found = {first + at // CHUNK_BYTES: data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)}
         for number, chunk in found.items():
             self._cache.keep(self._stem, number, chunk)

@@ -72,11 +72,15 @@ class LogObject:
     def encode(self) -> bytes:
         """The bytes of the object."""
         facts = {
-            "epoch": self.epoch, "sequence": self.sequence, "run": self.run, "shipped_us": self.shipped_us,
-            "end": self.end, "whole": self.whole,
+            "epoch": self.epoch,
+            "sequence": self.sequence,
+            "run": self.run,
+            "shipped_us": self.shipped_us,
+            "end": self.end,
+            "whole": self.whole,
             "pieces": [[position, len(data)] for position, data in self.pieces],
             "manifest": None if self.manifest is None else asdict(self.manifest),
-        }  # fmt: skip
+        }
         head = json.dumps(facts).encode()
         parts = [_FIXED.pack(MAGIC, VERSION, 0, len(head)), head, *(data for _, data in self.pieces)]
         stored = b"".join(parts)
@@ -115,9 +119,15 @@ class LogObject:
             raise ValueError(f"its pieces end at {at}, not {end}")
         manifest = None if facts["manifest"] is None else Announced(**facts["manifest"])
         return cls(
-            int(facts["epoch"]), int(facts["sequence"]), str(facts["run"]), int(facts["shipped_us"]),
-            int(facts["end"]), bool(facts["whole"]), pieces, manifest,
-        )  # fmt: skip
+            int(facts["epoch"]),
+            int(facts["sequence"]),
+            str(facts["run"]),
+            int(facts["shipped_us"]),
+            int(facts["end"]),
+            bool(facts["whole"]),
+            pieces,
+            manifest,
+        )
 
 
 def log_name(sequence: int) -> str:

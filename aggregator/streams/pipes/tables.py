@@ -20,16 +20,25 @@ from aggregator.streams.reading.position import Position
 _STAMP = pa.timestamp("us", "UTC")
 _SHOWN = pa.schema(
     [
-        ("name", pa.string()), ("from", pa.string()), ("where", pa.string()), ("copied", pa.int64()),
-        ("lag", pa.int64()), ("gone", pa.int64()), ("state", pa.string()),
+        ("name", pa.string()),
+        ("from", pa.string()),
+        ("where", pa.string()),
+        ("copied", pa.int64()),
+        ("lag", pa.int64()),
+        ("gone", pa.int64()),
+        ("state", pa.string()),
     ]
-)  # fmt: skip
+)
 _DESCRIBED = pa.schema(
     [
-        *_SHOWN, ("destination", pa.string()), ("backfill", pa.bool_()), ("created", _STAMP), ("level", _STAMP),
+        *_SHOWN,
+        ("destination", pa.string()),
+        ("backfill", pa.bool_()),
+        ("created", _STAMP),
+        ("level", _STAMP),
         ("problem", pa.string()),
     ]
-)  # fmt: skip
+)
 
 
 def pipe_facts(backend: Backend, pipes: Pipes | None) -> list[dict[str, Any]]:

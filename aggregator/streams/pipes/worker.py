@@ -359,9 +359,11 @@ class Pipes:
     def _copy(self, pipe: Pipe, around: PipeRound, part: pa.RecordBatch) -> None:
         events = copied_events(part, pipe.space)
         made = replace(
-            pipe.progress, standing=around.behind(part), sequence=pipe.progress.sequence + 1,
+            pipe.progress,
+            standing=around.behind(part),
+            sequence=pipe.progress.sequence + 1,
             copied=pipe.progress.copied + len(part),
-        )  # fmt: skip
+        )
         note = made.encode(self._lineage)
         patience = time.monotonic() + PATIENCE_S
         while (pause := self._append(pipe, events, made, note)) is not None:

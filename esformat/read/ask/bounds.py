@@ -126,8 +126,13 @@ def bounds_of(steps: Sequence[Step], schema: EventSchema) -> Bounds:
     return bounded_by(steps, schema).bounds
 
 
-_FLIPPED = {"equal": "equal", "less": "greater", "less_equal": "greater_equal", "greater": "less",
-            "greater_equal": "less_equal"}  # fmt: skip
+_FLIPPED = {
+    "equal": "equal",
+    "less": "greater",
+    "less_equal": "greater_equal",
+    "greater": "less",
+    "greater_equal": "less_equal",
+}
 
 
 _OPERATORS = {"=": "equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}

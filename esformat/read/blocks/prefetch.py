@@ -83,7 +83,7 @@ def at_hand(reader: Reader, stretches: Sequence[Stretch]) -> bool:
 
 
 def announce_stretches(reader: Reader, stretches: Iterable[Stretch], most_bytes: int) -> None:
-    """All bytes of stretches, if they are few: what a scan of them will read first. One in a block at hand needs none."""
+    """All bytes of stretches, if they are few: what a scan of them will read first. What is at hand needs none."""
     missing = [stretch for stretch in stretches if not _is_at_hand(reader, stretch)]
     places = join((_stretch(reader, stretch) for stretch in missing), GAP_BYTES)
     if reader.announce is not None and sum(stop - start for start, stop in places) <= most_bytes:

@@ -121,12 +121,15 @@ class Collection(Opened[CollectionScan, "CollectionSpace"]):
         return html_facts(
             repr(self),
             {
-                "files": len(self.paths), "events": self.num_events, "bytes": self.size_bytes,
-                "first": html_time(self.min_timestamp), "last": html_time(self.max_timestamp),
+                "files": len(self.paths),
+                "events": self.num_events,
+                "bytes": self.size_bytes,
+                "first": html_time(self.min_timestamp),
+                "last": html_time(self.max_timestamp),
                 "indexes": ", ".join(self.indexes),
                 "columns": ", ".join(self.schema.names),
             },
-        )  # fmt: skip
+        )
 
     # ------------------------------------------------------------ facts
 

@@ -105,9 +105,15 @@ def export(
             return _export_group(spark, group, write, _Export(format, allow_loss))
 
         return in_groups(
-            "export", files, publish, kind="esdb", ledgers=_ledgers(out), target=out, group_bytes=group_bytes,
+            "export",
+            files,
+            publish,
+            kind="esdb",
+            ledgers=_ledgers(out),
+            target=out,
+            group_bytes=group_bytes,
             progress=progress,
-        )  # fmt: skip
+        )
 
 
 def _local_segments(inputs: str | Sequence[str]) -> list[str]:
@@ -116,8 +122,9 @@ def _local_segments(inputs: str | Sequence[str]) -> list[str]:
         if not isinstance(place, str):
             raise UsageError(
                 "what was exported is remembered by time of change, which objects are not asked for",
-                path=name_of(place), hint='read them with spark.read.format("esdb"), and write what you read',
-            )  # fmt: skip
+                path=name_of(place),
+                hint='read them with spark.read.format("esdb"), and write what you read',
+            )
     return [place for place in places if isinstance(place, str)]
 
 

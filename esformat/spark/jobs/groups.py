@@ -53,9 +53,14 @@ class Inputs:
 
     @classmethod
     def find(
-        cls, spark: SparkSession, paths: str | Sequence[str], format: str | None, known: Sequence[str],
-        read_options: Mapping[str, Any] | None, roles: Mapping[str, Any],
-    ) -> Inputs:  # fmt: skip
+        cls,
+        spark: SparkSession,
+        paths: str | Sequence[str],
+        format: str | None,
+        known: Sequence[str],
+        read_options: Mapping[str, Any] | None,
+        roles: Mapping[str, Any],
+    ) -> Inputs:
         """What paths, directories and patterns name. format: None: by the names. Raises UsageError."""
         require_classic(spark, "a job")
         files = [InputFile.at(path) for path in input_files(paths)]

@@ -15,9 +15,14 @@ from esformat.spark.input_rows import TEXT_KINDS, InputRules
 from esformat.spark.options import one_of, parse_indexes, parse_names
 
 _TYPES = {
-    "string": pa.string(), "int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_(), "binary": pa.binary(),
-    "timestamp": pa.timestamp("us", "UTC"), "date": pa.date32(),
-}  # fmt: skip
+    "string": pa.string(),
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+    "bool": pa.bool_(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "date": pa.date32(),
+}
 
 
 def rules_of(kind: str, given: Mapping[str, Any], roles: Mapping[str, Any], *, zone: str) -> InputRules:

@@ -114,9 +114,14 @@ def _map(value: Any, depth: int) -> dict[str, Any]:
 
 
 _KINDS: Mapping[str, Callable[[Any, int], Any]] = {
-    "stringValue": _string, "boolValue": _bool, "doubleValue": _double, "arrayValue": _array, "kvlistValue": _map,
-    "intValue": lambda value, _: _integer(value, _INT64), "bytesValue": lambda value, _: plain(_bytes(value)),
-}  # fmt: skip
+    "stringValue": _string,
+    "boolValue": _bool,
+    "doubleValue": _double,
+    "arrayValue": _array,
+    "kvlistValue": _map,
+    "intValue": lambda value, _: _integer(value, _INT64),
+    "bytesValue": lambda value, _: plain(_bytes(value)),
+}
 _KINDS = {**_KINDS, **{name.removesuffix("Value") + "_value": kind for name, kind in _KINDS.items()}}
 
 

@@ -13,9 +13,14 @@ _KEYS = ("space", "grouping", "timestamp")
 _MOST = 1000
 _LONGEST_TYPE = 100
 _NAMES = {
-    "text": pa.string(), "bytes": pa.binary(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_(),
-    "timestamp": pa.timestamp("us", "UTC"), "date": pa.date32(),
-}  # fmt: skip
+    "text": pa.string(),
+    "bytes": pa.binary(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "date": pa.date32(),
+}
 _LIST = re.compile(r"list<(?:\w+: )?(.+)>")
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=([\w/+:-]+)\]")
 _DECIMAL = re.compile(r"decimal128\((\d{1,2}), ?(\d{1,2})\)")

@@ -14,10 +14,14 @@ PRODUCT = {"X-Elastic-Product": "Elasticsearch"}
 CHALLENGE = 'Basic realm="aggregator", charset="UTF-8"'
 """What clients that know no bearer tokens need to see before they send their password."""
 _KINDS = {
-    401: "security_exception", 403: "security_exception", 404: "resource_not_found_exception",
-    409: "version_conflict_engine_exception", 413: "content_too_long_exception",
-    415: "media_type_header_exception", 429: "es_rejected_execution_exception",
-}  # fmt: skip
+    401: "security_exception",
+    403: "security_exception",
+    404: "resource_not_found_exception",
+    409: "version_conflict_engine_exception",
+    413: "content_too_long_exception",
+    415: "media_type_header_exception",
+    429: "es_rejected_execution_exception",
+}
 _NO_SHARDS = ("active_primary_shards", "active_shards", "relocating_shards", "initializing_shards", "unassigned_shards",
               "delayed_unassigned_shards", "number_of_pending_tasks", "number_of_in_flight_fetch",
               "task_max_waiting_in_queue_millis")  # fmt: skip
@@ -31,8 +35,10 @@ def is_elastic(path: str) -> bool:
 
 def error_body(status: int, reason: str, kind: str | None = None) -> dict[str, Any]:
     """The answer to a request that fails. kind: Elasticsearch's name of it; by default what fits the status."""
-    cause = {"type": kind or _KINDS.get(status, "illegal_argument_exception" if status < 500 else "exception"),
-             "reason": reason}  # fmt: skip
+    cause = {
+        "type": kind or _KINDS.get(status, "illegal_argument_exception" if status < 500 else "exception"),
+        "reason": reason,
+    }
     return {"error": cause | {"root_cause": [cause]}, "status": status}
 
 
@@ -52,9 +58,14 @@ def about_server() -> dict[str, Any]:
 def health() -> dict[str, Any]:
     """What `GET /_cluster/health` answers; typed clients need every member."""
     return {
-        "cluster_name": "aggregator", "status": "green", "timed_out": False, "number_of_nodes": 1,
-        "number_of_data_nodes": 1, **dict.fromkeys(_NO_SHARDS, 0), "active_shards_percent_as_number": 100.0,
-    }  # fmt: skip
+        "cluster_name": "aggregator",
+        "status": "green",
+        "timed_out": False,
+        "number_of_nodes": 1,
+        "number_of_data_nodes": 1,
+        **dict.fromkeys(_NO_SHARDS, 0),
+        "active_shards_percent_as_number": 100.0,
+    }
 
 
 def licence() -> dict[str, Any]:

@@ -19,9 +19,13 @@ INPUTS = (ARROW_STREAM, ARROW_FILE, LINES, CSV, JSON)
 OUTPUTS = (LINES, ARROW_STREAM, CSV, PARQUET)
 """Streamed answers; the first where nothing is asked for."""
 _OTHER_NAMES = {
-    "application/ndjson": LINES, "application/jsonl": LINES, "application/jsonlines": LINES,
-    "application/x-jsonlines": LINES, "application/json-lines": LINES, "application/jsonl+json": LINES,
-}  # fmt: skip
+    "application/ndjson": LINES,
+    "application/jsonl": LINES,
+    "application/jsonlines": LINES,
+    "application/x-jsonlines": LINES,
+    "application/json-lines": LINES,
+    "application/jsonl+json": LINES,
+}
 
 
 def media_of(content_type: str | None) -> str:

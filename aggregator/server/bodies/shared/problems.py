@@ -81,8 +81,12 @@ def problem_of(error: BaseException) -> Problem:
         return error.problem
     if isinstance(error, HTTPException):
         headers = tuple((error.headers or {}).items())
-        return Problem(error.status_code, http.HTTPStatus(error.status_code).name.lower().replace("_", "-"),
-                       error.detail, headers=headers)  # fmt: skip
+        return Problem(
+            error.status_code,
+            http.HTTPStatus(error.status_code).name.lower().replace("_", "-"),
+            error.detail,
+            headers=headers,
+        )
     for kind, status, name in _CALLERS:
         if isinstance(error, kind):
             retry = error.retry_after_s if isinstance(error, aggregator.OverloadedError) else None
@@ -104,12 +108,15 @@ def answer(problem: Problem, path: str) -> Response:
         return _plateaus(problem, headers)
     if is_elastic(path):
         headers |= PRODUCT | ({"WWW-Authenticate": CHALLENGE} if problem.status == 401 else {})
-        return Response(json.dumps(error_body(problem.status, _sentence(problem))), problem.status, headers,
-                        "application/json")  # fmt: skip
+        return Response(
+            json.dumps(error_body(problem.status, _sentence(problem))), problem.status, headers, "application/json"
+        )
     body: dict[str, Any] = {
-        "type": f"/problems/{problem.kind}", "title": problem.title, "status": problem.status,
+        "type": f"/problems/{problem.kind}",
+        "title": problem.title,
+        "status": problem.status,
         "detail": problem.detail,
-    }  # fmt: skip
+    }
     if problem.hint is not None:
         body["hint"] = problem.hint
     if problem.place is not None:

@@ -145,9 +145,12 @@ def _stored(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target) 
             places = known[id(tags)] = groups.setdefault(tuple(tags.items()), [])
         places.append(place)
     receipt = catalog.write_streams(
-        [(dict(tags), [items[place][1] for place in places]) for tags, places in groups.items()], target.topic,
-        partition=target.partition, producer=target.producer, sequence=target.sequence,
-    )  # fmt: skip
+        [(dict(tags), [items[place][1] for place in places]) for tags, places in groups.items()],
+        target.topic,
+        partition=target.partition,
+        producer=target.producer,
+        sequence=target.sequence,
+    )
     found: dict[int, Outcome] = {}
     order = (place for places in groups.values() for place in places)
     for index, place in enumerate(order, receipt.first):

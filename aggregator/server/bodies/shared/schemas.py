@@ -64,9 +64,12 @@ _POLICIES = {
     "retention": shape(each(_LIMITS, _NUMBER_OR_NONE)),
 }
 _FIGURES = {
-    **each(f"{_SUMS} schemas erasing truncating", WHOLE), **each(_TIMES, _NUMBER_OR_NONE), **_POLICIES,
-    "catalog": _TEXT, "partitions": by_name(_PARTITION),
-}  # fmt: skip
+    **each(f"{_SUMS} schemas erasing truncating", WHOLE),
+    **each(_TIMES, _NUMBER_OR_NONE),
+    **_POLICIES,
+    "catalog": _TEXT,
+    "partitions": by_name(_PARTITION),
+}
 _DEFINED = {"topic": _TEXT, "schema": by_name(_TEXT), "indexes": _TEXTS, "keys": {"enum": ["text", "binary"]}}
 _SPAN = shape(each("start end", WHOLE))
 _TEXT_OR_NONE: Schema = {"type": ["string", "null"]}
@@ -75,10 +78,11 @@ _PROBLEM = shape({**each("subject message action", _TEXT), "found_us": WHOLE})
 _SEGMENT = shape(
     {
         **each("segment level rows bytes first_index last_index created_us", WHOLE),
-        **each("min_timestamp max_timestamp", {"type": "integer"}), "partition": _TEXT,
+        **each("min_timestamp max_timestamp", {"type": "integer"}),
+        "partition": _TEXT,
         "state": {"enum": ["sealed", "merging", "erasing"]},
     }
-)  # fmt: skip
+)
 
 _PART = shape({"kind": _TEXT, "name": _TEXT, "bytes": WHOLE, "blocks": WHOLE, "facts": {"type": "object"}})
 _COLUMN_BYTES = shape({"name": _TEXT, "type": _TEXT, "bytes": WHOLE, "sampled": _FLAG})
