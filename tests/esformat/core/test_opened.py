@@ -155,11 +155,12 @@ def test_rows_of_one_block(first, last, limit, reverse, found):
 
 
 def test_rows_elsewhere():
-    """Of a source that wants to know what will be read, of several runs, of several stretches: by no short way."""
+    """Of several runs or stretches: by no short way; nor where a source wants to know which blocks are read."""
     query = Query()
     reader = Held()
     reader.announce = print
-    assert parts_of(reader, query, 4, 9) is None
+    assert parts_of(reader, query, 4, 9) == parts_of(Held(), query, 4, 9)  # one block: there is nothing to know
+    assert parts_of(reader, Query(None, None, False, None, None, (("type", "a"),)), 3, 9) is None
     stretch = Stretch(0, 4, 9, 4)
     for rows, keys in (([stretch], None), ([stretch] * 2, ("s", "")), ([], ("s", "")), (lambda: [stretch], ("s", ""))):
         scan = ScanRows(Held(), query, rows, (4, 9), keys)
