@@ -46,6 +46,7 @@ _STATEMENT = {"query": "SELECT FROM topic = clicks"}
 _ASKED: dict[str, tuple[str, dict[str, Any] | None]] = {
     "histogram of a topic": ("v1/topics/clicks/histogram?buckets=80", None),
     "histogram of a statement": ("v1/histogram", {**_STATEMENT, "buckets": 80}),
+    "histogram of a part": ("v1/topics/clicks/histogram?buckets=80&start={start}&end={end}", None),
     "first rows of a topic": ("v1/topics/clicks/events?reverse=true&limit=200", None),
     "first rows of a statement": ("v1/query", {**_STATEMENT, "reverse": True, "limit": 200}),
 }
@@ -115,24 +116,37 @@ def ask(url: str, body: Mapping[str, Any] | None) -> tuple[float, bytes]:
     return time.perf_counter() - began, found
 
 
+def part(events: int, turn: int) -> tuple[dict[str, int], int]:
+    """Another part of the time in each turn, and how many events it has."""
+    first, last = events // 10 + 777 * turn, events - 333 * turn
+    return {"start": START_US + first * STEP_US, "end": START_US + last * STEP_US}, last - first
+
+
 def measure(root: Path, events: int, repeats: int) -> dict[str, dict[str, float]]:
     """Seconds of each question: the first since the start, at once and a moment later, the median and the best of some,
     and processor time.
     """
     found = {}
     for name, (path, body) in _ASKED.items():
+        turns = iter(range(events))  # of what was asked before, the server keeps counts
+
+        def answered(url: str, name: str = name, path: str = path, body: Any = body, turns: Any = turns) -> float:
+            span, within = part(events, next(turns))
+            took, answer = ask(f"{url}/{path.format(**span)}", body)
+            count = json.loads(answer)["events"] if "histogram" in name else answer.count(b"\n")
+            if count != (200 if "rows" in name else within if "part" in name else events):
+                raise RuntimeError(f"{name}: {count:,} events")
+            return took
+
         with serving(root) as (url, spent):
             time.sleep(_SETTLED_S)
-            later, _ = ask(f"{url}/{path}", body)
+            later = answered(url)
         with serving(root) as (url, spent):
             ask(f"{url}/v1/topics", None)
-            first, answer = ask(f"{url}/{path}", body)
+            first = answered(url)
             before = spent()
-            taken = [ask(f"{url}/{path}", body)[0] for _ in range(repeats)]
+            taken = [answered(url) for _ in range(repeats)]
             processor = (spent() - before) / repeats
-        count = json.loads(answer)["events"] if "histogram" in name else answer.count(b"\n")
-        if count != (events if "histogram" in name else 200):
-            raise RuntimeError(f"{name}: {count:,} events")
         found[name] = {"first": first, "later": later, "median": median(taken), "best": min(taken)}
         found[name]["processor"] = processor
     return found

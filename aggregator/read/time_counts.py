@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pyarrow as pa
 
 from aggregator.base.allowance import check
@@ -58,7 +59,8 @@ def count_times(
             _count_whole(counter, pool, info)
             continue
         if not view.hidden:
-            for times in segment_times(pool, info, question):
+            times_of = segment_times if narrow or not _mostly_inside(info, question) else _times_within
+            for times in times_of(pool, info, question):
                 counter.add_times(times)
             continue
         for batch in segment_batches(pool, info, view, names[info.partition], unordered=frozenset()):
@@ -81,6 +83,23 @@ def _count_whole(counter: TimeCounter, pool: SegmentPool, info: SegmentInfo) -> 
         counts = counts_between(low, high, counter.width, segment_times(pool, info, Question()))
         pool.counts.keep(key, counts, counts.nbytes)
     counter.add_counts(low, high, counts)
+
+
+def _times_within(pool: SegmentPool, info: SegmentInfo, question: Question) -> Iterator[I64]:
+    """The times of a segment that a question without further conditions asks for. All are read."""
+    for times in segment_times(pool, info, Question()):
+        wanted = np.ones(len(times), np.bool_) if question.start is None else times >= question.start
+        if question.end is not None:
+            wanted &= times < question.end
+        yield times[wanted]
+
+
+def _mostly_inside(info: SegmentInfo, question: Question) -> bool:
+    """Whether more than half of a segment's time is asked for: to look for the rest would cost more than it saves."""
+    low, high = _times(info)
+    start = low if question.start is None else max(low, question.start)
+    end = high if question.end is None else min(high, question.end)
+    return 2 * (end - start) > high - low
 
 
 def _times(info: SegmentInfo) -> tuple[int, int]:
