@@ -206,7 +206,8 @@ class ObjectSource:
             for first, last in _rows(wanted):
                 if len(self._coming) * CHUNK_BYTES >= HELD_BYTES:
                     return
-                coming = _fetchers(os.getpid()).submit(self._fetch, first, last)
+                coming: Future[dict[int, bytes]] = Future()
+                _fetchers(os.getpid()).submit(self._fetch_ahead, coming, first, last)
                 for number in range(first, last):
                     self._coming[number] = coming, monotonic()
 
@@ -240,6 +241,27 @@ class ObjectSource:
 
     def _fetch(self, first: int, last: int) -> dict[int, bytes]:
         """Chunks [first, last) from the store, by one request."""
+        found = self._get(first, last)
+        self._keep(found)
+        return found
+
+    def _fetch_ahead(self, coming: Future[dict[int, bytes]], first: int, last: int) -> None:
+        """The same for who announced them, who need not wait until they are on the disk."""
+        try:
+            found = self._get(first, last)
+        except BaseException as error:  # noqa: BLE001 - whoever reads them raises it
+            coming.set_exception(error)
+            return
+        for number, chunk in found.items():
+            self._cache.remember(self._stem, number, chunk)
+        coming.set_result(found)
+        self._keep(found)
+
+    def _keep(self, found: dict[int, bytes]) -> None:
+        for number, chunk in found.items():
+            self._cache.keep(self._stem, number, chunk)
+
+    def _get(self, first: int, last: int) -> dict[int, bytes]:
         start, end = first * CHUNK_BYTES, min(last * CHUNK_BYTES, self.size)
         try:
             data = self._store.get_range(self._object, start, end)
@@ -252,10 +274,7 @@ class ObjectSource:
                 offset=start + len(data),
                 hint=REPAIR,
             )
-        found = {first + at // CHUNK_BYTES: data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)}
-        for number, chunk in found.items():
-            self._cache.keep(self._stem, number, chunk)
-        return found
+        return {first + at // CHUNK_BYTES: data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)}
 
     def _missing(self) -> SegmentMissingError:
         return SegmentMissingError("the object of a segment is missing", path=self.name, hint=REPAIR)

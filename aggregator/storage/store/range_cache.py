@@ -12,12 +12,13 @@ import os
 import shutil
 import struct
 from collections import OrderedDict
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 
 from aggregator.storage.files.checksum import hasher64
 from aggregator.storage.files.layout import PARTIAL, partial_of
-from aggregator.storage.files.modes import create_directory, create_file
+from aggregator.storage.files.modes import create_directory, create_file, file_mode_in
 
 CHUNK_BYTES = 128 << 10
 """What is read of an object at least: in less time than a store takes to answer at all, as much as a few histories."""
@@ -47,6 +48,10 @@ class RangeCache:
         self.trouble: str | None = None
         """Why nothing could be kept when it was last tried."""
         self._look()
+
+    @cached_property
+    def _mode(self) -> int:
+        return file_mode_in(self._directory)
 
     def _look(self) -> None:
         found: list[tuple[float, _Key, int]] = []
@@ -95,6 +100,11 @@ class RangeCache:
                 self._sizes.move_to_end(key)
             self._remember(key, data)
         return data
+
+    def remember(self, stem: str, number: int, data: bytes) -> None:
+        """Have a chunk at hand in memory; `keep` brings it to the disk."""
+        with self._lock:
+            self._remember((stem, number), data)
 
     def keep(self, stem: str, number: int, data: bytes) -> None:
         """Keep a chunk, and for it let go of those that were not used for longest. Never raises."""
@@ -147,12 +157,11 @@ class RangeCache:
             return None
         return data if header == _header(key, data) else None
 
-    @staticmethod
-    def _write(path: Path, key: _Key, data: bytes) -> None:
+    def _write(self, path: Path, key: _Key, data: bytes) -> None:
         create_directory(path.parent)
         partial = partial_of(path)
         try:
-            with os.fdopen(create_file(partial, os.O_WRONLY), "wb") as file:
+            with os.fdopen(create_file(partial, os.O_WRONLY, self._mode), "wb") as file:
                 file.write(_header(key, data))
                 file.write(data)
             partial.replace(path)
