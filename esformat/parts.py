@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from esformat.cache import Cache
     from esformat.core.commits import LOOKING_AGAIN, MARKED, SYNCING, Commits, sync_file
     from esformat.core.messages import MessageWriter
+    from esformat.core.numbers import count_by_width
     from esformat.event import to_bound, to_microseconds
     from esformat.format.arrays import TextForm, in_form_of
     from esformat.format.json_text import as_text
@@ -54,6 +55,7 @@ else:
             "esformat.cache": "Cache",
             "esformat.core.commits": "LOOKING_AGAIN MARKED SYNCING Commits sync_file",
             "esformat.core.messages": "MessageWriter",
+            "esformat.core.numbers": "count_by_width",
             "esformat.event": "to_bound to_microseconds",
             "esformat.format.arrays": "TextForm in_form_of",
             "esformat.read.dictionaries": "in_dictionaries",
@@ -115,6 +117,7 @@ __all__ = [
     "as_text",
     "can_hold",
     "check_table",
+    "count_by_width",
     "default_schema",
     "first_cut",
     "from_integers",

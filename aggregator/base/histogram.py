@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aggregator.errors import InvalidRequestError
+from esformat.parts import count_by_width
 
 I64 = npt.NDArray[np.int64]
 MIN_BUCKETS, MAX_BUCKETS = 2, 2_000
@@ -63,11 +64,12 @@ def width_for(length_us: int, most: int) -> int:
 
 
 class TimeCounter:
-    """Counts times (µs) from `low` to `high`, both included. Others must not be given."""
+    """Counts times (µs) from `low` to `high`, both included; others are passed over, where they come one by one."""
 
     def __init__(self, low: int, high: int, buckets: int) -> None:
         """buckets: at most so many."""
         self.width = width_for(high - low, buckets)
+        self._span = low, high
         self._first = low // self.width
         self._counts = np.zeros(high // self.width - self._first + 1, np.int64)
         self.low: int | None = None
@@ -91,9 +93,9 @@ class TimeCounter:
 
     def add_times(self, times: I64) -> None:
         """Take in each of them."""
-        if len(times):
-            low, high = int(times.min()), int(times.max())
-            self.add_counts(low, high, counts_between(low, high, self.width, [times]))
+        found = count_by_width(times, *self._span, self.width, self._first * self.width % 2**64, self._counts)
+        if found is not None:
+            self._saw(*found)
 
     def _saw(self, low: int, high: int) -> None:
         self.low = low if self.low is None else min(self.low, low)
@@ -119,8 +121,12 @@ def counts_between(low: int, high: int, width: int, times: Iterable[I64]) -> I64
     """
     first = low // width
     counts = np.zeros(high // width - first + 1, np.int64)
+    rows = 0
     for some in times:
-        counts += np.bincount(some // width - first, minlength=len(counts))
+        rows += len(some)
+        count_by_width(some, low, high, width, first * width % 2**64, counts)
+    if int(counts.sum()) != rows:
+        raise ValueError("there are times outside of the span")
     return counts
 
 

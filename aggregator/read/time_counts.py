@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-import numpy as np
 import pyarrow as pa
 
 from aggregator.base.allowance import check
@@ -59,8 +58,8 @@ def count_times(
             _count_whole(counter, pool, info)
             continue
         if not view.hidden:
-            times_of = segment_times if narrow or not _mostly_inside(info, question) else _times_within
-            for times in times_of(pool, info, question):
+            whole = not narrow and _mostly_inside(info, question)
+            for times in segment_times(pool, info, Question() if whole else question):
                 counter.add_times(times)
             continue
         for batch in segment_batches(pool, info, view, names[info.partition], unordered=frozenset()):
@@ -83,15 +82,6 @@ def _count_whole(counter: TimeCounter, pool: SegmentPool, info: SegmentInfo) -> 
         counts = counts_between(low, high, counter.width, segment_times(pool, info, Question()))
         pool.counts.keep(key, counts, counts.nbytes)
     counter.add_counts(low, high, counts)
-
-
-def _times_within(pool: SegmentPool, info: SegmentInfo, question: Question) -> Iterator[I64]:
-    """The times of a segment that a question without further conditions asks for. All are read."""
-    for times in segment_times(pool, info, Question()):
-        wanted = np.ones(len(times), np.bool_) if question.start is None else times >= question.start
-        if question.end is not None:
-            wanted &= times < question.end
-        yield times[wanted]
 
 
 def _mostly_inside(info: SegmentInfo, question: Question) -> bool:

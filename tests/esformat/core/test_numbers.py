@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esformat.core.numbers import (
+    count_by_width,
     count_places,
     join_planes,
     pack_bits,
@@ -219,3 +220,40 @@ def test_places_outside():
     for times, sizes in ((np.zeros(2, np.int64), (3, 3, 3)), (NO_TIMES, (3, 2, 3)), (NO_TIMES, (3, 3, 4))):
         with pytest.raises(ValueError, match="sizes do not fit"):
             count_places(np.zeros(1, np.int32), times, *(np.zeros(size, np.int64) for size in sizes))
+
+
+@examples(300)
+@given(st.data(), st.lists(int64s, max_size=30), st.tuples(int64s, int64s).map(sorted), st.integers(1, 40))
+def test_times_by_spans_of_one_width(data, others, bounds, spans):
+    """Those between the bounds are counted where they lie, and no others, up to times that are 2^64 apart."""
+    low, high = bounds
+    width = data.draw(st.integers((high - low) // spans + 1, 1 << 63) | st.just((high - low) // spans + 1))
+    near = data.draw(st.lists(st.integers(low, high) | st.sampled_from([low, high]), max_size=30))
+    edges = [edge for edge in range(low // width * width, high + 1, width) if low <= edge <= high]
+    times = [*others, *near, *edges, *(edge - 1 for edge in edges if edge > low)]
+    counts = np.zeros(high // width - low // width + 1, np.int64)
+    inside = [time for time in times if low <= time <= high]
+    found = count_by_width(np.array(times, np.int64), low, high, width, low // width * width % 2**64, counts)
+    assert found == ((min(inside), max(inside)) if inside else None)
+    model = [0] * len(counts)
+    for time in inside:
+        model[time // width - low // width] += 1
+    assert counts.tolist() == model
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "width", "begin", "size"),
+    [
+        (0, 9, 0, 0, 9),
+        (0, 10, 5, 0, 2),
+        (0, 9, 5, 1, 2),
+        (5, 9, 5, 6, 9),
+        (-(1 << 63), (1 << 63) - 1, 1 << 63, 1 << 63, 1),
+    ],
+)
+def test_spans_that_do_not_fit(low, high, width, begin, size):
+    """No width, too few counts, a first span behind the first time: refused before anything is counted."""
+    counts = np.zeros(size, np.int64)
+    with pytest.raises(ValueError, match="do not fit"):
+        count_by_width(np.array([low, high], np.int64), low, high, width, begin, counts)
+    assert not counts.any()
