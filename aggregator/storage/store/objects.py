@@ -249,11 +249,11 @@ class ObjectSource:
         """The same for who announced them, who need not wait until they are on the disk."""
         try:
             found = self._get(first, last)
+            for number, chunk in found.items():
+                self._cache.remember(self._stem, number, chunk)
         except BaseException as error:  # noqa: BLE001 - whoever reads them raises it
             coming.set_exception(error)
             return
-        for number, chunk in found.items():
-            self._cache.remember(self._stem, number, chunk)
         coming.set_result(found)
         self._keep(found)
 
