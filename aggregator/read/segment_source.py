@@ -360,9 +360,9 @@ def count_segment(pool: SegmentPool, info: SegmentInfo, question: Question) -> i
 def segment_times(pool: SegmentPool, info: SegmentInfo, question: Question) -> Iterator[I64]:
     """The times of a segment's answers, in any order, where nothing of it is hidden."""
     scan = _times_scan(pool.get(info), question)
-    for batch in () if scan is None else scan.batches():
+    for times in () if scan is None else scan.times():
         check()
-        yield numbers(batch, "timestamp")
+        yield times
 
 
 def segment_blocks(pool: SegmentPool, info: SegmentInfo, question: Question) -> tuple[set[int], int]:

@@ -14,7 +14,7 @@ from weakref import WeakSet
 from esformat.errors import SegmentChangedError
 from esformat.io.source import FileSource
 
-MOST_OPEN = 256
+MOST_OPEN = 1024
 SHARE = 4
 """One part in so many of the files that a process may have open; the others are for sockets, logs and the like."""
 LEAST_OPEN = 4
@@ -23,7 +23,7 @@ LEAST_OPEN = 4
 def open_files() -> int:
     """How many files one owner of handles keeps open: what suits the limit that the system sets the process."""
     if sys.platform == "win32":
-        return MOST_OPEN
+        return MOST_OPEN // SHARE
     import resource  # there is none on Windows
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

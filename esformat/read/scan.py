@@ -15,8 +15,10 @@ import pyarrow as pa
 
 from esformat.core.leaves import BlockSlice
 from esformat.core.opened import MOST_RUN_ROWS, ScanRows, Stretch, first_of, oldest_first, part_of
+from esformat.errors import UsageError
 from esformat.event import Event
 from esformat.format.arrays import TextForm
+from esformat.format.data_block import I64
 from esformat.read.answer import Answer
 from esformat.read.blocks.index import Index
 from esformat.read.blocks.plan import Narrowed, leaves_with, narrow, slices
@@ -104,6 +106,23 @@ class Scan(ScanRows, Answer):
         asked where templates show that.
         """
         return self._limited(self._read_matching(Test(tuple(columns), matches, held or {})))
+
+    def times(self) -> Iterator[I64]:
+        """The times of the events, µs, as arrays in any order: for those who count them by time.
+
+        Raises UsageError for an answer with a limit.
+        """
+        if self._query.limit is not None:
+            raise UsageError("times are of all events, in any order", hint="leave the limit out")
+        if self._keys is not None or self._small is not None:
+            for batch in self._read_batches(("timestamp",)):
+                yield batch.column(0).cast(pa.int64()).to_numpy()
+            return
+        narrowed = self._narrow_to_read()
+        for group in () if narrowed.nothing else self._groups(self._directed(narrowed), narrowed):
+            rows = self._find(group, narrowed)
+            if rows is not None:
+                yield rows.blocks.times_at(rows.places)
 
     def count(self) -> int:
         """How many events there are; from the metadata alone where that tells."""

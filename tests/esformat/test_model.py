@@ -51,6 +51,9 @@ def check_answer(segment: esformat.Segment, model: Model, asked: Question) -> No
     assert tuple(table.column_names) == (asked.columns or model.names())
     assert table_records(table) == [model.record(row, asked.columns) for row in rows]
     assert answer.count() == len(rows)
+    if isinstance(answer, esformat.Scan) and asked.limit is None:
+        times = [time for some in answer.times() for time in some.tolist()]
+        assert sorted(times) == sorted(row.timestamp for row in rows)
     table.validate(full=True)
     assert pa.RecordBatchReader.from_stream(answer).read_all().equals(table)
     assert all(len(batch) for batch in answer.batches())

@@ -187,7 +187,8 @@ class BlockGroup:
             self._times = times
         return self._times
 
-    def _times_at(self, places: I64 | None) -> I64:
+    def times_at(self, places: I64 | None) -> I64:
+        """Timestamps of the rows at `places`, µs."""
         times = self.timestamps()
         return times if places is None else times[places]
 
@@ -210,7 +211,7 @@ class BlockGroup:
                         run_of = self._runs_of(places)
                     arrays.append(self._keys(name, run_of))
                 elif name == "timestamp":
-                    arrays.append(numbers_array(self._times_at(places), TIMESTAMP_TYPE))
+                    arrays.append(numbers_array(self.times_at(places), TIMESTAMP_TYPE))
                 else:
                     arrays.append(self.column(self._reader.schema.positions[name], places))
         if self.texts is not TextForm.PLAIN:
@@ -292,7 +293,7 @@ class BlockGroup:
             run_of = self._runs_of(places)
             others, starts, rows = self._event_columns(columns, places)
             return EventRows(
-                times=self._times_at(places),
+                times=self.times_at(places),
                 data=None if place is None else self.column(place, places),
                 spaces=self._key_objects("space", run_of),
                 groupings=self._key_objects("grouping", run_of),

@@ -44,10 +44,10 @@ class KeptGroup(BlockGroup):
                 block.times = times[start : start + block.row_count].copy()
         return times
 
-    def _times_at(self, places: I64 | None) -> I64:
+    def times_at(self, places: I64 | None) -> I64:
         known = [block.times for block in self.blocks if block.times is not None]
         if places is None or self._times is not None or len(known) < len(self.blocks):
-            return super()._times_at(places)
+            return super().times_at(places)
         block_of, rows = self._rows_of_blocks(places)
         bounds = [0, *np.cumsum(np.bincount(block_of, minlength=len(known))).tolist()]
         return np.concatenate([times[rows[a:b]] for times, (a, b) in zip(known, pairwise(bounds), strict=True)])

@@ -104,6 +104,8 @@ def test_answers_at_full_size(clicks, segment, ask, expected):
     assert len(wanted) > 10
     answer = ask(segment, frame)
     assert answer.count() == len(wanted)
+    times = np.concatenate(list(answer.times()))
+    assert sorted(times.tolist()) == sorted(wanted["timestamp"].astype(np.int64).tolist())
     pd.testing.assert_frame_equal(frame_of(answer), wanted, check_dtype=False)
     pd.testing.assert_frame_equal(frame_of_events(answer), wanted, check_dtype=False)
 
