@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from polars.io.plugins import register_io_source
 
 from esformat.format.arrays import TextForm
-from esformat.format.schema import KEY_COLUMNS
+from esformat.format.schema import KEY_COLUMNS, ROWS_ALONE
 from esformat.io.location import Options
 from esformat.read.ask.arrow_filter import take_apart
 from esformat.read.ask.bounds import UNBOUNDED, Bounded, bounded_by
@@ -51,7 +51,7 @@ def scan_esdb(source: Any, *, storage_options: Options = None) -> pl.LazyFrame:
         left = None if said.exact else predicate
         needed = names if left is None else list(dict.fromkeys([*names, *left.meta.root_names()]))
         lazily = rows is not None and predicate is None
-        for batch in events.batches(said.bounds, needed or ["timestamp"], lazily=lazily):
+        for batch in events.batches(said.bounds, needed or ROWS_ALONE, lazily=lazily):
             frame = pl.DataFrame(batch)
             frame = (frame if left is None else frame.filter(left)).select(names)
             yield frame if rows is None else frame.head(rows)

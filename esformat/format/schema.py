@@ -15,6 +15,7 @@ from esformat.errors import CorruptSegmentError, InvalidEventError, UsageError
 from esformat.format.layout import MAX_COLUMNS
 
 KEY_COLUMNS = ("space", "grouping", "timestamp")
+ROWS_ALONE = ("grouping",)  # what is read where nobody asks for a column: the directory has it, mostly empty
 TIMESTAMP_TYPE = pa.timestamp("us", "UTC")
 DATA_COLUMN = "data"
 MAX_NESTING = 32

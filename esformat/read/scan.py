@@ -21,7 +21,7 @@ from esformat.format.arrays import TextForm
 from esformat.format.data_block import I64
 from esformat.read.answer import Answer
 from esformat.read.blocks.index import Index
-from esformat.read.blocks.plan import Narrowed, leaves_with, narrow, slices
+from esformat.read.blocks.plan import Narrowed, block_slices, leaves_with, narrow, slices
 from esformat.read.blocks.prefetch import announce_groups, slices_ahead
 from esformat.read.blocks.runs import by_run, gathered, joined
 from esformat.read.decode.block_events import EventMaker, find_rows
@@ -43,6 +43,7 @@ AT_HAND_BATCHES = 4  # so many batches' blocks at once where an earlier question
 MIN_PARALLEL_BATCHES = 4
 PARALLEL_BYTES = 1 << 20  # decompressed for a group
 THREADS = min(os.cpu_count() or 1, 8)  # that decode a long answer
+KEYS = frozenset({"space", "grouping"})
 OBJECT_BYTES = 1000  # about what Arrow takes for a column, or a batch, besides its values
 
 Stretches = Callable[[], Iterable[Stretch]]
@@ -202,6 +203,12 @@ class Scan(ScanRows, Answer):
             return directed
         return _first_of(directed, query.limit, reverse=query.reverse)
 
+    @property
+    def _of_keys(self) -> bool:
+        """Whether the directory alone answers: no data block is read."""
+        query = self._query
+        return not query.timed and not query.conditions and KEYS.issuperset(self.column_names)
+
     def _are_few(self, narrowed: Narrowed) -> bool:
         """Whether an index lists so few rows that they are read one by one."""
         return self._whole and narrowed.rows is not None and len(narrowed.rows) <= MOST_FEW
@@ -271,7 +278,8 @@ class Scan(ScanRows, Answer):
         stored = unsure = 0
         most = min(FIRST_BLOCKS, BATCH_BLOCKS) if self._query.limit is None else 1
         times = 1
-        for part in slices_ahead(self._reader, self._query, stretches, narrowed):
+        found = block_slices if self._of_keys else slices_ahead
+        for part in found(self._reader, self._query, stretches, narrowed):
             if not group and narrowed.asked_before and self._query.limit is None:
                 times = AT_HAND_BATCHES if self._reader.is_at_hand(part.number) else 1
             group.append(part)

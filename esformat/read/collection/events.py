@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from esformat.format.arrays import TextForm
 from esformat.format.data_block import I64
-from esformat.format.schema import KEY_COLUMNS, EventSchema
+from esformat.format.schema import KEY_COLUMNS, ROWS_ALONE, EventSchema
 from esformat.read.ask.bounds import Bounds, Domain, admits_nothing
 from esformat.read.collection.members import Member, Members
 from esformat.read.collection.schema import fit
@@ -47,7 +47,7 @@ class CollectionEvents:
                 continue
             there = [name for name in columns if name in KEY_COLUMNS or name in member.schema.positions]
             segment = self._members.segment(member.number)
-            scan = select(segment._reader, narrowed, there or ["timestamp"], lazily=lazily)
+            scan = select(segment._reader, narrowed, there or ROWS_ALONE, lazily=lazily)
             for batch in scan.with_texts(self._texts).batches():
                 yield fit(batch, fields)
 

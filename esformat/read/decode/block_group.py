@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, groupby
 from typing import Any
 
@@ -43,14 +44,15 @@ FEW_KEYS = 16
 
 
 class BlockGroup:
-    """Data blocks in row order, read and verified but not yet decoded."""
+    """Data blocks in row order: read and verified once more than the keys of their rows is asked for."""
 
     texts = TextForm.PLAIN
 
     def __init__(self, reader: Reader, parts: Sequence[BlockSlice], blocks: list[DataBlock] | None = None) -> None:
-        """Read the blocks of ascending slices, if they are not given. Raises CorruptSegmentError, ClosedError."""
+        """parts: ascending slices. blocks: theirs, where they were read before."""
         self._reader, self._parts = reader, parts
-        self.blocks = reader.data_blocks(parts) if blocks is None else blocks
+        if blocks is not None:
+            self.blocks = blocks
         counts, starts = row_starts(parts)
         self._counts: I64 = np.asarray(counts)
         self._starts: I64 = np.asarray(starts)  # of each block within the group
@@ -60,6 +62,15 @@ class BlockGroup:
         self._starts_of_runs: tuple[Any, Any, Any] | None = None
         self.decompressed_bytes = 0
         """Of text and bytes, for the rows."""
+
+    @cached_property
+    def blocks(self) -> list[DataBlock]:
+        """The blocks themselves. Raises CorruptSegmentError, ClosedError."""
+        return self._reader.data_blocks(self._parts)
+
+    def __len__(self) -> int:
+        """How many blocks there are."""
+        return len(self._parts)
 
     # ------------------------------------------------------------ which rows
 
@@ -145,14 +156,16 @@ class BlockGroup:
 
     def part(self, places: I64) -> tuple[BlockGroup, I64]:
         """The blocks that hold some rows, as a group of their own, and where those rows are in it."""
-        if len(self.blocks) == 1:
+        if len(self) == 1:
             return self, places
         ends = np.searchsorted(places, self._starts + self._counts)  # of each block's share of the rows
         shares = np.diff(ends, prepend=0)
         numbers = shares.nonzero()[0].tolist()
-        if len(numbers) == len(self.blocks):
+        if len(numbers) == len(self):
             return self, places
-        group = type(self)(self._reader, [self._parts[n] for n in numbers], [self.blocks[n] for n in numbers])
+        read = self._read
+        blocks = None if read is None else [read[n] for n in numbers]
+        group = type(self)(self._reader, [self._parts[n] for n in numbers], blocks)
         group.texts = self.texts
         if self._times is not None:
             group._times = self._times[np.repeat(shares > 0, self._counts)]
@@ -162,7 +175,12 @@ class BlockGroup:
     def joined(cls, groups: Sequence[tuple[BlockGroup, I64 | None]]) -> tuple[BlockGroup, I64]:
         """Groups that follow each other as one, and where the rows at their places are in it."""
         parts = [part for group, _ in groups for part in group._parts]
-        joined = cls(groups[0][0]._reader, parts, [block for group, _ in groups for block in group.blocks])
+        read = (
+            None
+            if any(group._read is None for group, _ in groups)
+            else [block for group, _ in groups for block in group.blocks]
+        )
+        joined = cls(groups[0][0]._reader, parts, read)
         joined.texts = groups[0][0].texts
         begins = np.cumsum([0, *(group.row_count for group, _ in groups)]).tolist()
         times = [group._times for group, _ in groups if group._times is not None]
@@ -172,8 +190,13 @@ class BlockGroup:
 
     def detach(self) -> None:
         """Let go of what was read with the blocks, as they may be few of many."""
-        for block in self.blocks:
+        for block in self._read or ():
             block.detach()
+
+    @property
+    def _read(self) -> list[DataBlock] | None:
+        """The blocks, if they were read."""
+        return self.__dict__.get("blocks")
 
     # ------------------------------------------------------------ what they hold
 
@@ -229,10 +252,10 @@ class BlockGroup:
 
     def _keys(self, name: str, run_of: I64) -> pa.Array:
         kind = self._reader.schema.key_type
-        if self.texts is TextForm.VIEWS:
-            return Values(self._run_keys(name)).taken(run_of, self.texts)
         if name == "grouping" and not self._has_groupings():
             return repeated_key(b"", kind, len(run_of))
+        if self.texts is TextForm.VIEWS:
+            return Values(self._run_keys(name)).taken(run_of, self.texts)
         if len(run_of) <= FEW_KEYS and self.texts is TextForm.PLAIN:
             return pa.array(self._few_keys(name, run_of), kind)
         keys = self._run_keys(name)

@@ -56,7 +56,7 @@ class MatchedRows:
 
     def fills(self, most_rows: int) -> bool:
         """Whether they are enough to be completed by themselves, where so many rows are at most."""
-        return 2 * len(self.blocks.blocks) > GATHERED_BLOCKS or 2 * len(self) > most_rows
+        return 2 * len(self.blocks) > GATHERED_BLOCKS or 2 * len(self) > most_rows
 
     def complete(self, schema: pa.Schema, *, reverse: bool) -> pa.RecordBatch:
         """The rows in the columns of `schema`."""
@@ -81,7 +81,7 @@ def completed(
         if isinstance(one, MatchedRows):
             one.blocks.detach()
             held.append(one)
-            blocks, rows = blocks + len(one.blocks.blocks), rows + len(one)
+            blocks, rows = blocks + len(one.blocks), rows + len(one)
             if blocks < GATHERED_BLOCKS and rows < most_rows():
                 continue
         if held:

@@ -181,7 +181,7 @@ def test_a_page_is_decoded_once(segment, monkeypatch):
         with monkeypatch.context() as blocked:
             blocked.setattr(again._reader, "data_blocks", None)
             assert page() == first
-            for options in ({"columns": ["space"]}, {"start": TIMES[0]}, {"bounds": BOUNDS["a space"]}):
+            for options in ({"columns": ["timestamp"]}, {"start": TIMES[0]}, {"bounds": BOUNDS["a space"]}):
                 with pytest.raises(TypeError):
                     page(**options)
         assert len(page(start=TIMES[0])) < len(first)

@@ -349,6 +349,21 @@ def test_counts_without_reading_events(clicks, count):
     assert b"ESBK\x02" in b"".join(source.seen)
 
 
+@pytest.mark.parametrize("columns", [["space"], ["grouping", "space"]])
+def test_keys_without_reading_events(clicks, columns):
+    """The directory has them: in their order, as a grouping asks for, and backwards."""
+    source = Watched(esformat.FileSource(clicks[0]))
+    frame = clicks[1][columns].reset_index(drop=True)
+    with esformat.open(source) as segment:
+        source.seen.clear()
+        pd.testing.assert_frame_equal(segment.scan(columns=columns).to_pandas(), frame, check_dtype=False)
+        backwards = segment.scan(columns=columns, reverse=True).to_pandas()
+        pd.testing.assert_frame_equal(backwards, frame[::-1].reset_index(drop=True), check_dtype=False)
+        assert b"ESBK\x02" not in b"".join(source.seen)
+        assert len(segment.scan(columns=columns, start=hour(clicks[1], 0.5), limit=3).to_table()) == 3
+    assert b"ESBK\x02" in b"".join(source.seen)
+
+
 def test_a_short_answer_reads_little(counted):
     """The first event of everything, the newest of a large space: a block or two, not the file."""
     segment, source = counted
