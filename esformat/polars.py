@@ -53,7 +53,8 @@ def scan_esdb(source: Any, *, storage_options: Options = None) -> pl.LazyFrame:
         lazily = rows is not None and predicate is None
         for batch in events.batches(said.bounds, needed or ROWS_ALONE, lazily=lazily):
             frame = pl.DataFrame(batch)
-            frame = (frame if left is None else frame.filter(left)).select(names)
+            frame = frame if left is None else frame.filter(left)
+            frame = frame if frame.columns == names else frame.select(names)
             yield frame if rows is None else frame.head(rows)
             rows = None if rows is None else rows - min(rows, frame.height)
             if rows == 0:

@@ -163,6 +163,14 @@ def chosen_keys(keys: list[bytes], kind: pa.DataType, places: npt.NDArray[np.int
     return pa.Array.from_buffers(kind, len(places), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
+def empty_keys(kind: pa.DataType, count: int, form: TextForm) -> pa.Array:
+    """An empty key for each row."""
+    if form is not TextForm.VIEWS:
+        return repeated_key(b"", kind, count)
+    views = pa.py_buffer(np.zeros(2 * count, np.int64))
+    return pa.Array.from_buffers(pa.string_view() if pt.is_string(kind) else pa.binary_view(), count, [None, views])
+
+
 def in_form_of(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
     """A column as a dictionary where that is what `kind` is, and else not as one."""
     if pt.is_dictionary(column.type) == pt.is_dictionary(kind):

@@ -24,7 +24,7 @@ from esformat.core.leaves import BlockSlice, Leaf, row_starts, run_starts
 from esformat.core.numbers import sum_runs
 from esformat.core.runs import runs_at
 from esformat.errors import CorruptSegmentError
-from esformat.format.arrays import TextForm, Values, bytes_array, is_bytes, numbers_array, repeated_key
+from esformat.format.arrays import TextForm, Values, bytes_array, empty_keys, is_bytes, numbers_array, repeated_key
 from esformat.format.bytes_node import BytesNode, check_lengths
 from esformat.format.data_block import I64, TIMESTAMPS_CHUNK, DataBlock, keys_array
 from esformat.format.layout import MAX_FRAME_BYTES
@@ -229,7 +229,10 @@ class BlockGroup:
         run_of: I64 | None = None
         with self._reader.named:
             for name in columns:
-                if name in ("space", "grouping"):
+                if name == "grouping" and not self._has_groupings():
+                    count = self.row_count if places is None else len(places)
+                    arrays.append(empty_keys(self._reader.schema.key_type, count, self.texts))
+                elif name in ("space", "grouping"):
                     if run_of is None:
                         run_of = self._runs_of(places)
                     arrays.append(self._keys(name, run_of))
@@ -252,8 +255,6 @@ class BlockGroup:
 
     def _keys(self, name: str, run_of: I64) -> pa.Array:
         kind = self._reader.schema.key_type
-        if name == "grouping" and not self._has_groupings():
-            return repeated_key(b"", kind, len(run_of))
         if self.texts is TextForm.VIEWS:
             return Values(self._run_keys(name)).taken(run_of, self.texts)
         if len(run_of) <= FEW_KEYS and self.texts is TextForm.PLAIN:
