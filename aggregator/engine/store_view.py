@@ -84,7 +84,9 @@ class StoreView:
         self._backend.refresh()
         if self._backend.objects.settings is None:
             raise InvalidRequestError(
-                "the catalog has no store", path=str(self._backend.layout.root), hint="open it with `store`"
+                "the catalog has no store",
+                path=str(self._backend.layout.root),
+                hint="give it one: `aggregator store set`, or `store` when it is opened",
             )
         return self._backend.objects
 
