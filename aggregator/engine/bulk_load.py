@@ -149,7 +149,7 @@ def _write(
     found: dict[str, int] = {}
     info = write_segment(
         path, _measured(tables, found), number=number, topic=target.topic, partition=target.partition,
-        schema=target.schema, producers=producers, now_us=now_us(), threads=threads,
+        schema=target.schema, producers=producers, now_us=now_us(), threads=threads, templates=True,
     )  # fmt: skip
     return StagedSegment(str(path), info, tuple(found.items()))
 

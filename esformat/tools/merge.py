@@ -17,13 +17,14 @@ from esformat.tools.new_segment import Made, Progress, check_output, make_segmen
 from esformat.tools.original import OpenOriginal
 from esformat.tools.plan import plan_assembly
 from esformat.tools.selection import everything
-from esformat.write.writer import create
+from esformat.write.writer import create, may_use_templates
 
 
 def merge(
     paths: Sequence[Target],
     out: Target,
     *,
+    templates: bool | None = None,
     properties: Mapping[str, str] | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -38,6 +39,7 @@ def merge(
     other segment's events fall into are copied as they are; where segments interleave, blocks are decoded and encoded
     anew, a few at a time. Properties are taken over where no other segment has another text under the
     name; `properties` adds to them or replaces them.
+    templates: as for `create`, of blocks that are encoded anew; None: as the first segment was written.
     progress: called now and then with the bytes done and the bytes in all. storage_options: as for `esformat.open`, of
     every place that is a URI.
     Raises UsageError (no segment, columns that do not go together, a file that exists), CorruptSegmentError, OSError;
@@ -49,6 +51,8 @@ def merge(
     check_output(out, paths)
     with opened(paths) as originals:
         metadata = _metadata(originals, check_properties(properties))
+        if templates is not None:
+            metadata = replace(metadata, templates=may_use_templates(metadata.codec, templates))
         if any(original.metadata.schema != metadata.schema for original in originals):
             return _united(paths, out, metadata, overwrite=overwrite, progress=progress)
         plan, copied = plan_assembly(originals, metadata)

@@ -97,9 +97,11 @@ def _own_dictionary(
     metadata: Metadata, held: Sequence[dict[int, Dictionary]], originals: Sequence[Original]
 ) -> Dictionary:
     """What blocks that are re-encoded use: of each column the first templates with their zstd dictionary, or the first
-    such dictionary; all values of coded ones.
+    such dictionary; all values of coded ones. Where templates are wanted that an original was written without, they
+    are looked for.
     """
     columns = []
+    untried = metadata.templates and not all(original.metadata.templates for original in originals)
     codec = codec_from_name(metadata.codec)
     every = [dictionary for dictionaries in held for dictionary in dictionaries.values()]
     for place, field in enumerate(metadata.schema.fields):
@@ -111,8 +113,8 @@ def _own_dictionary(
             continue
         mine = [c for dictionary in every for c in dictionary if c.column == place and (c.zstd or c.templates)]
         chosen = next((c for c in mine if c.templates is not None), mine[0] if mine else None)
-        if not every and len(originals) > 1:  # small ones, which together may be worth training
-            chosen = train(originals, metadata, place, codec)
+        if untried or (not every and len(originals) > 1):  # small ones, which together may be worth training
+            chosen = train(originals, metadata, place, codec) or chosen
         if chosen is not None and codec is Codec.ZSTD:
             columns.append(chosen)
     return columns

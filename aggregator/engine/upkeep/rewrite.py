@@ -95,6 +95,7 @@ class Rewriter:
             made = tools.merge(
                 [self._pool.source(segment) for segment in group],
                 out,
+                templates=True,
                 properties=self._properties(topic, partition, info, group),
                 progress=self._progress,
             )
@@ -186,6 +187,7 @@ class Rewriter:
                 level=segment.level,
                 now_us=segment.created_us,
                 replaces=[segment.number],
+                templates=True,
             )
         return replace(made, first_index=segment.first_index, last_index=segment.last_index)
 

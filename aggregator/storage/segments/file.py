@@ -51,10 +51,12 @@ def write_segment(
     now_us: int,
     threads: int | None = None,
     replaces: Sequence[int] = (),
+    templates: bool = False,
 ) -> SegmentInfo:
     """Write events to a segment that is complete, synced and under its name when this returns.
 
-    replaces: segments that the events come from.
+    replaces: segments that the events come from. templates: whether text may be stored by them, a third smaller for a
+    third more work; what is sealed as events come in has none until it is merged.
 
     tables: the events, with the columns of `arrow_schema`, in the order of their record indexes.
     Raises OSError, esformat.UsageError if the file exists; then there is no file.
@@ -78,7 +80,7 @@ def write_segment(
         schema=arrow_schema(schema.schema),
         keys=topic.keys,
         frame_bytes=frame_bytes(topic, schema),
-        templates=False,
+        templates=templates,
         properties=properties,
         threads=threads,
     )

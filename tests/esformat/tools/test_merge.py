@@ -6,6 +6,7 @@ import random
 import tempfile
 from pathlib import Path
 
+import pytest
 import read_esdb
 from effort import examples
 from event_strategies import Recording, recordings
@@ -84,3 +85,27 @@ def test_properties_are_given(tmp_path):
     with esformat.open(tmp_path / "e.esdb") as left:
         assert left.properties == {"same": "s", "own": "less", "new": "n"}
         assert left.num_events == 2
+
+
+def test_templates_come_with_the_merge(tmp_path):
+    """Files that were written without get them where blocks are encoded, and are smaller; or do not, as asked."""
+    clicks = [
+        (f"s{i % 7}", f'{{"url":"/product/{i * i % 9973}","ms":{i * 31 % 5000}}}'.encode()) for i in range(20_000)
+    ]
+    paths = [tmp_path / f"{part}.esdb" for part in range(4)]
+    for part, path in enumerate(paths):
+        with esformat.create(path, templates=False) as writer:
+            for i, (space, data) in list(enumerate(clicks))[part::4]:
+                writer.add(space, data, timestamp=i)
+    plain, made = tmp_path / "plain.esdb", tmp_path / "templates.esdb"
+    merge(paths, plain)
+    merge(paths, made, templates=True)
+    with esformat.open(plain) as whole, esformat.open(made) as coded:
+        assert (whole.info()["templates"], coded.info()["templates"]) == (False, True)
+        assert coded.size_bytes < 0.7 * whole.size_bytes
+        assert coded.scan().to_table() == whole.scan().to_table()
+        assert coded.num_events == len(clicks)
+    assert esformat.verify(made).ok
+    assert read_esdb.File(made.read_bytes()).facts()["events"] == len(clicks)
+    with pytest.raises(esformat.UsageError, match="templates"):
+        merge([_segment(tmp_path / "lz4.esdb", range(2), codec="lz4")], tmp_path / "m.esdb", templates=True)

@@ -154,6 +154,40 @@ def test_nothing_changes_but_the_files(root, monkeypatch, kind):
         assert catalog.verify() == []
 
 
+@pytest.mark.usefixtures("quiet")
+def test_text_is_understood_from_the_first_merge_on(root, tmp_path):
+    """What is sealed as it comes in has no templates; merged, loaded and rewritten it has, and is a third smaller."""
+
+    def stored():
+        paths = list(root.rglob("*.esdb"))
+        found = [esformat.open(path) for path in paths]
+        try:
+            return {segment.info()["templates"] for segment in found}, sum(path.stat().st_size for path in paths)
+        finally:
+            for segment in found:
+                segment.close()
+
+    texts = [f'{{"url":"/product/{n * n % 9973}","ms":{n * 31 % 5000}}}'.encode() for n in range(12_000)]
+    rows = [{"space": f"s{n % 5}", "timestamp": n, "data": text} for n, text in enumerate(texts)]
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        for part in range(4):
+            topic.append(rows[part::4])
+            catalog.seal()
+        before, (sealed, bytes_before) = topic.scan().to_table(), stored()
+        topic.compact()
+        merged, bytes_after = stored()
+        assert (sealed, merged) == ({False}, {True})
+        assert bytes_after < 0.7 * bytes_before
+        assert topic.scan().to_table() == before
+        catalog.delete_topic("t")
+        with esformat.create(tmp_path / "loaded.esdb") as writer:
+            for row in rows:
+                writer.add(row["space"], row["data"], timestamp=row["timestamp"])
+        catalog.create_topic("l").add_segments([tmp_path / "loaded.esdb"])
+        assert stored()[0] == {True}
+
+
 def test_by_itself(root):
     """Few segments are left of many, level by level, and producers are still known."""
     count = 70 if ALL else 24
