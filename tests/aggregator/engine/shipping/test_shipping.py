@@ -115,7 +115,7 @@ def test_a_late_put_of_an_old_writer(tmp_path: Path, address: str):
     standby = Standby(Store(address), Layout(tmp_path / "new"), now_us)
     assert standby.may_take.wait(60)
     shipper = old._backend.shipper
-    shipper.lease._valid_until += 3600  # it believes that it has it still
+    shipper.lease.until += 3600  # it believes that it has it still
     old.topic("t").append(events(10))  # before the fence
     assert standby.take_over()
     with pytest.raises(FencedError):
@@ -136,7 +136,7 @@ def test_record_indexes_are_never_given_twice(tmp_path: Path, address: str, dura
     until(lambda: seen_anywhere(address) == list(range(10)))
     cut_off(old)
     if holes:
-        old._backend.shipper.lease._valid_until += 3600
+        old._backend.shipper.lease.until += 3600
         assert topic.append(events(10)).last == 19  # acknowledged here, and nowhere else
     with taken_over(address, tmp_path / "new", durability=durability) as new:
         assert new.topic("t").append(events(50)).first == (10 + UNSHIPPED if holes else 10)
