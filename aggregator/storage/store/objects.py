@@ -203,7 +203,7 @@ class ObjectSource:
 
     def will_read(self, start: int, stop: int) -> None:
         """Begin to fetch bytes [start, stop), as far as they are not here: they will be read soon."""
-        missing = [n for n in _chunks(start, min(stop, self.size)) if not self._cache.has(self._stem, n)]
+        missing = self._cache.lacks(self._stem, _chunks(start, min(stop, self.size)))
         if not missing:
             return
         with self._lock:
@@ -219,7 +219,7 @@ class ObjectSource:
 
     def has(self, start: int, stop: int) -> bool:
         """Whether bytes [start, stop) seem to be in the cache."""
-        return all(self._cache.has(self._stem, number) for number in _chunks(start, stop))
+        return not self._cache.lacks(self._stem, _chunks(start, stop))
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Bytes [offset, offset + length). Raises CorruptSegmentError, SegmentMissingError, StoreError."""
@@ -242,10 +242,9 @@ class ObjectSource:
         coming = self._take(number, last)
         found = self._cache.find(self._stem, number, last) if coming is None else coming.result()
         if found is None:
-            end = number + 1
-            while end < last and end not in self._coming and not self._cache.has(self._stem, end):
-                end += 1
-            found = number, self._get(number, end)
+            missing = self._cache.lacks(self._stem, range(number, last))
+            wanted = [number, *(each for each in missing if each > number and each not in self._coming)]
+            found = number, self._get(*next(_rows(wanted)))
             self._cache.keep_later(self._stem, *found)
         return found
 

@@ -16,7 +16,7 @@ import shutil
 import struct
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
 from itertools import islice
@@ -41,6 +41,8 @@ _HEADER = struct.Struct(
 )
 _MAGIC = b"\x89ESR\r\n\x1a\n"
 _NAME = re.compile(r"(\d{6,})-(\d+)")
+LULL_S = 0.1
+"""What is read waits so long to be written: whoever reads needs the interpreter and the processors more."""
 _FRESH_NS = 1_000_000_000
 """A directory that changed so lately may have changed since without another time."""
 
@@ -117,8 +119,8 @@ class _Stretches(Generic[_T]):
 
 @cache
 def _keepers(_process: int) -> ThreadPoolExecutor:
-    """The thread that writes what was read, one a process: it ends with the process, when all is written."""
-    return ThreadPoolExecutor(1, thread_name_prefix="aggregator-keep")
+    """The threads that write what was read, of all caches of a process, which ends when all is written."""
+    return ThreadPoolExecutor(4, thread_name_prefix="aggregator-keep")
 
 
 class RangeCache:
@@ -133,7 +135,8 @@ class RangeCache:
         self._waiting: OrderedDict[Stretch, Data] = OrderedDict()  # to be written
         self._waiting_bytes = 0
         self._writing: dict[Stretch, Data] = {}
-        self._process = os.getpid()  # whose thread writes what waits
+        self._keeper = 0  # the process whose thread writes what waits, or 0: nothing does
+        self._settling = 0  # threads that wait for it
         self._seen: dict[str, int] = {}  # of objects, when their directories had changed; of who only reads
         self.hits = self.misses = 0
         self.trouble: str | None = None
@@ -172,8 +175,6 @@ class RangeCache:
 
     def _look_again(self, stem: str) -> None:
         """See what another process, which keeps the cache, has of an object by now."""
-        if not self._read_only:
-            return
         with contextlib.suppress(OSError):
             changed = (self._directory / stem).stat().st_mtime_ns
             if self._seen.get(stem) == changed and time.time_ns() - changed > _FRESH_NS:
@@ -185,12 +186,18 @@ class RangeCache:
 
     # ------------------------------------------------------------ what is there
 
-    def has(self, stem: str, number: int) -> bool:
-        """Whether a chunk seems to be there."""
+    def lacks(self, stem: str, numbers: range) -> list[int]:
+        """Of chunks, those that do not seem to be there."""
         with self._lock:
-            if not (self._memory.has(stem, number) or self._files.has(stem, number)):
+            missing = self._missing(stem, numbers)
+            if missing and self._read_only:
                 self._look_again(stem)
-            return self._memory.has(stem, number) or self._files.has(stem, number)
+                missing = self._missing(stem, missing)
+            return missing
+
+    def _missing(self, stem: str, numbers: Iterable[int]) -> list[int]:
+        places = self._memory, self._files
+        return [number for number in numbers if not any(place.has(stem, number) for place in places)]
 
     def find(self, stem: str, number: int, last: int | None = None) -> tuple[int, Data] | None:
         """A chunk of an object, with neighbours up to `last` that are found with it: the number of the first one, which
@@ -202,7 +209,7 @@ class RangeCache:
             if held is not None:
                 self.hits += 1
                 return held[0].first, held[1]
-            if not self._files.has(stem, number):
+            if self._read_only and not self._files.has(stem, number):
                 self._look_again(stem)
             filed = self._files.find(stem, number)
         data = None if filed is None else self._read(filed[0], number, min(last, filed[0].last))
@@ -234,25 +241,43 @@ class RangeCache:
                 return
             waits = self._waiting_bytes + len(data) <= MEMORY_BYTES
             if waits:
-                self._waiting[stretch], self._process = data, os.getpid()
+                self._waiting[stretch] = data
                 self._waiting_bytes += len(data)
+            begins = waits and self._keeper != os.getpid()
+            if begins:
+                self._keeper = os.getpid()
         if not waits:
             self.keep(stem, first, data)
-            return
-        try:
-            _keepers(os.getpid()).submit(self._keep_next)
-        except RuntimeError:  # the program ends
-            self._keep_next()
+        if begins:
+            try:
+                _keepers(os.getpid()).submit(self._keep_waiting)
+            except RuntimeError:  # the program ends
+                self._keep_waiting()
 
-    def _keep_next(self) -> None:
+    def _keep_waiting(self) -> None:
+        """Write what waits, in a moment, until nothing does."""
+        try:
+            with self._lock:
+                self._lock.wait_for(lambda: self._settling, LULL_S)
+            while (next_ := self._next_waiting()) is not None:
+                self._keep(*next_)
+        except BaseException:
+            with self._lock:
+                self._waiting.clear()
+                self._next_waiting()
+            raise
+
+    def _next_waiting(self) -> tuple[Stretch, Data] | None:
+        """What is to be written next; None where nobody writes any more, as nothing waits."""
         with self._lock:
-            if not self._waiting:  # it was forgotten
-                return
-            stretch, data = self._waiting.popitem(last=False)
-            self._waiting_bytes -= len(data)
-            begun = self._begin(stretch, data)
-        if begun:
-            self._keep(stretch, data)
+            while self._waiting:
+                stretch, data = self._waiting.popitem(last=False)
+                self._waiting_bytes -= len(data)
+                if self._begin(stretch, data):
+                    return stretch, data
+            self._waiting_bytes = self._keeper = 0
+            self._lock.notify_all()
+            return None
 
     def keep(self, stem: str, first: int, data: Data) -> None:
         """Keep chunks from one on, and for them let go of those that were not used for longest. Never raises."""
@@ -286,7 +311,6 @@ class RangeCache:
             with self._lock:
                 if is_wanted():
                     del self._writing[stretch]
-                self._lock.notify_all()
 
     def _keep_file(self, stretch: Stretch, data: memoryview, is_wanted: Callable[[], bool]) -> None:
         """Write one file, and note it. is_wanted: whether it was not forgotten; asked under the lock."""
@@ -316,8 +340,11 @@ class RangeCache:
     def settle(self) -> None:
         """Return when all that was to be kept is written."""
         with self._lock:
-            if self._process == os.getpid():  # else its thread is another process's
-                self._lock.wait_for(lambda: not self._waiting and not self._writing)
+            if self._keeper == os.getpid():  # else nothing waits, or for another process
+                self._settling += 1
+                self._lock.notify_all()
+                self._lock.wait_for(lambda: not self._keeper)
+                self._settling -= 1
 
     def forget(self, stem: str) -> None:
         """Let go of all chunks of an object, as it is gone or did not turn out well."""
@@ -327,7 +354,6 @@ class RangeCache:
             for stretch in [each for each in self._waiting if each.stem == stem]:
                 self._waiting_bytes -= len(self._waiting.pop(stretch))
             self._writing = {each: data for each, data in self._writing.items() if each.stem != stem}
-            self._lock.notify_all()
             if not self._read_only:
                 for stretch in self._files.of(stem):
                     self._drop(stretch)
@@ -341,7 +367,6 @@ class RangeCache:
             self._waiting.clear()
             self._writing.clear()
             self._waiting_bytes = 0
-            self._lock.notify_all()
             shutil.rmtree(self._directory, ignore_errors=True)
 
     # ------------------------------------------------------------ files; under the lock, but for reading and writing

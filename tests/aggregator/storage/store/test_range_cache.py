@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from pathlib import Path
 from threading import Event, Thread
 
@@ -30,7 +31,7 @@ def test_a_chunk_is_found_after_a_restart(tmp_path):
     assert cache.find("a", 3) is None
     cache.keep("a", 3, b"bytes")
     for again in (cache, RangeCache(tmp_path / "cache", LIMIT), RangeCache(tmp_path / "cache", LIMIT, read_only=True)):
-        assert again.has("a", 3)
+        assert again.lacks("a", range(2, 5)) == [2, 4]
         assert again.find("a", 3) == (3, b"bytes")
         assert again.find("b", 3) is None is again.find("a", 2)
         assert (again.hits, again.misses) == (1, 2 + (again is cache))
@@ -110,7 +111,7 @@ def test_who_only_reads_changes_nothing(tmp_path):
     reader.forget("a")
     assert len(files(tmp_path)) == 1
     cache.keep("a", 2, b"later")
-    assert reader.has("a", 2)
+    assert reader.lacks("a", range(1, 3)) == [1]
     assert reader.find("a", 2) == (2, b"later")
 
 
@@ -148,7 +149,7 @@ def test_a_stretch_is_one_file(tmp_path):
     cache.keep("a", 10, memoryview(data))
     assert [path.name for path in files(tmp_path)] == ["000010-5"]
     for again in (cache, RangeCache(tmp_path / "cache", 16 * LIMIT)):
-        assert [again.has("a", number) for number in (9, 10, 14, 15)] == [False, True, True, False]
+        assert again.lacks("a", range(8, 17)) == [8, 9, 15, 16]
         for first in range(10, 15):
             for last in range(first + 1, 17):
                 part = data[(first - 10) * CHUNK_BYTES : (last - 10) * CHUNK_BYTES]
@@ -219,6 +220,35 @@ def test_nobody_waits_for_the_disk(tmp_path, monkeypatch):
     cache.settle()
     assert [path.name for path in files(tmp_path)] == ["000000-1", "000001-1", "000002-1"]
     assert RangeCache(tmp_path / "cache", LIMIT).find("a", 1) == (1, b"bytes")
+
+
+def test_readers_go_first(tmp_path, monkeypatch):
+    """Nothing is written before they have had a moment, unless somebody waits for it."""
+    monkeypatch.setattr(range_cache, "LULL_S", 3600.0)
+    cache = RangeCache(tmp_path / "cache", 16 * LIMIT)
+    cache.keep_later("a", 0, b"bytes")
+    time.sleep(0.05)
+    assert files(tmp_path) == []
+    cache.settle()
+    assert [path.name for path in files(tmp_path)] == ["000000-1"]
+
+
+def test_a_writer_that_fails(tmp_path, monkeypatch):
+    """As for want of memory: nobody waits for it for ever, and what is read later is kept."""
+    cache = RangeCache(tmp_path / "cache", 16 * LIMIT)
+
+    def fail(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "writev", fail)
+        for number in range(2):
+            cache.keep_later("a", number, b"bytes")
+        cache.settle()
+    assert files(tmp_path) == []
+    cache.keep_later("a", 2, b"bytes")
+    cache.settle()
+    assert [path.name for path in files(tmp_path)] == ["000002-1"]
 
 
 def test_what_waits_is_bounded(tmp_path, monkeypatch):
