@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from esformat.base.notebook import html_facts, html_time
     from esformat.base.quantity import parse_duration, parse_size
     from esformat.cache import Cache
-    from esformat.core.commits import LOOKING_AGAIN, MARKED, SYNCING, Commits, sync_file
+    from esformat.core.commits import HOLDING, LOOKING_AGAIN, MARKED, SYNCING, Commits, now_s, sync_file
     from esformat.core.messages import MessageWriter
     from esformat.core.numbers import count_by_width
     from esformat.event import to_bound, to_microseconds
@@ -53,7 +53,7 @@ else:
             "esformat.read.anatomy": "anatomy",
             "esformat.write.allocators": "release_unused",
             "esformat.cache": "Cache",
-            "esformat.core.commits": "LOOKING_AGAIN MARKED SYNCING Commits sync_file",
+            "esformat.core.commits": "HOLDING LOOKING_AGAIN MARKED SYNCING Commits now_s sync_file",
             "esformat.core.messages": "MessageWriter",
             "esformat.core.numbers": "count_by_width",
             "esformat.event": "to_bound to_microseconds",
@@ -89,6 +89,7 @@ else:
     )
 
 __all__ = [
+    "HOLDING",
     "KEY_COLUMNS",
     "LEAST_FRAME_BYTES",
     "LOOKING_AGAIN",
@@ -134,6 +135,7 @@ __all__ = [
     "make_schema",
     "message_writer",
     "normalise_type",
+    "now_s",
     "opening_bytes",
     "ordered_pieces",
     "parse_duration",

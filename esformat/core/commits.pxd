@@ -4,6 +4,7 @@
 cdef extern from *:
     """
     #include <errno.h>
+    #include <math.h>
     #ifdef _WIN32
     struct iovec { void *iov_base; size_t iov_len; };
     static Py_ssize_t es_write(int file, struct iovec *some, int count) { errno = ENOSYS; return -1; }
@@ -11,10 +12,12 @@ cdef extern from *:
     static int es_sync(int file) { errno = ENOSYS; return -1; }
     static int es_is_named(int file) { return 0; }
     static int es_is_same(const char *path, unsigned long long device, unsigned long long number) { return 0; }
+    static double es_now(void) { return HUGE_VAL; }
     #else
     #include <fcntl.h>
     #include <sys/stat.h>
     #include <sys/uio.h>
+    #include <time.h>
     #include <unistd.h>
     static Py_ssize_t es_write(int file, struct iovec *some, int count) {
         Py_ssize_t written;
@@ -44,6 +47,15 @@ cdef extern from *:
         return stat(path, &found) == 0 && (unsigned long long)found.st_dev == device
             && (unsigned long long)found.st_ino == number;
     }
+    static double es_now(void) {
+        struct timespec now;
+    #ifdef CLOCK_BOOTTIME
+        if (clock_gettime(CLOCK_BOOTTIME, &now) != 0) return HUGE_VAL;
+    #else
+        if (clock_gettime(CLOCK_MONOTONIC, &now) != 0) return HUGE_VAL;
+    #endif
+        return (double) now.tv_sec + 1e-9 * (double) now.tv_nsec;
+    }
     #endif
     """
     struct iovec:
@@ -55,3 +67,4 @@ cdef extern from *:
     int es_sync(int file) nogil
     bint es_is_named(int file) nogil
     bint es_is_same(const char* path, unsigned long long device, unsigned long long number) nogil
+    double es_now() nogil

@@ -9,16 +9,17 @@ import os
 
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cython.cimports.esformat.core.commits import es_is_named, es_is_same, es_sync, es_write, es_write_at, iovec
+from cython.cimports.esformat.core.commits import es_is_named, es_is_same, es_now, es_sync, es_write, es_write_at, iovec
 from cython.cimports.libc.errno import ENOSPC, errno
 from cython.cimports.libc.stdlib import free, malloc
 
-LOOKING, WRITING, SYNCING, LOOKING_AGAIN, MARKING, MARKED = range(6)
+LOOKING, WRITING, SYNCING, LOOKING_AGAIN, HOLDING, MARKING, MARKED = range(7)
 """How far a commit came: the step that it stopped at, or MARKED."""
 _LOOKING = cython.declare(cython.int, LOOKING)
 _WRITING = cython.declare(cython.int, WRITING)
 _SYNCING = cython.declare(cython.int, SYNCING)
 _LOOKING_AGAIN = cython.declare(cython.int, LOOKING_AGAIN)
+_HOLDING = cython.declare(cython.int, HOLDING)
 _MARKING = cython.declare(cython.int, MARKING)
 _MARKED = cython.declare(cython.int, MARKED)
 _AT_ONCE = cython.declare(cython.Py_ssize_t, 512)
@@ -45,13 +46,15 @@ class Commits:
         end: int,
         sync: bool,
         lock: tuple[bytes, int, int] | None,
+        until: float,
     ) -> int:
         """Append buffers to the log, sync it where that is asked for, and write the mark at the begin of its file.
 
         files: the descriptors of the log, which is written where it stands, and of the mark. end: what the mark says,
         which `marked` is from then on. lock: a path, device and inode: that file must have that name before and after,
-        and the log must have a name. Gives 0, or the errno of the step `reached`, which `failed` is as well; also 0
-        where it stopped at a look.
+        and the log must have a name. until: the mark is not written later, by the clock of `now_s`. Gives 0, or the
+        errno of the step `reached`, which `failed` is as well; also 0 where it stopped at a look, or at HOLDING as it
+        was too late.
         """
         if buffers is None or mark is None or len(files) != 2 or (lock is not None and len(lock) != 3):
             raise TypeError("a commit takes two files, buffers, a mark, and a lock of three parts")
@@ -67,6 +70,7 @@ class Commits:
         number: cython.ulonglong = 0 if lock is None else lock[2]
         synced: cython.bint = sync
         position: cython.longlong = end
+        latest: cython.double = until
         stored: cython.p_char = PyBytes_AS_STRING(mark)
         size: cython.Py_ssize_t = PyBytes_GET_SIZE(mark)
         failed: cython.int
@@ -82,7 +86,7 @@ class Commits:
                 some[i].iov_len = PyBytes_GET_SIZE(part)
             with cython.nogil:
                 self.failed = 0
-                failed = self._run(log, noted, some, count, stored, size, synced, name, device, number)
+                failed = self._run(log, noted, some, count, stored, size, synced, name, device, number, latest)
                 self.failed = failed
                 if self.reached == _MARKED:
                     self.marked = position
@@ -105,6 +109,7 @@ class Commits:
         name: cython.p_char,
         device: cython.ulonglong,
         number: cython.ulonglong,
+        latest: cython.double,
     ) -> cython.int:
         """The errno of the step that failed, or 0."""
         self.reached = _LOOKING
@@ -120,6 +125,9 @@ class Commits:
         self.reached = _LOOKING_AGAIN
         if not _is_ours(log, name, device, number):
             return 0
+        self.reached = _HOLDING
+        if not es_now() <= latest:
+            return 0
         self.reached = _MARKING
         written: cython.Py_ssize_t = es_write_at(noted, mark, size, 0)
         if written < 0:
@@ -128,6 +136,11 @@ class Commits:
             return ENOSPC
         self.reached = _MARKED
         return 0
+
+
+def now_s() -> float:
+    """Seconds that have passed, also while the machine slept, from any beginning."""
+    return es_now()
 
 
 def sync_file(file: cython.int) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 
-from esformat.core.commits import LOOKING, LOOKING_AGAIN, MARKED, MARKING, SYNCING, WRITING
+from esformat.core.commits import HOLDING, LOOKING, LOOKING_AGAIN, MARKED, MARKING, SYNCING, WRITING
 
 
 class PlainCommits:
@@ -19,7 +20,7 @@ class PlainCommits:
         self.failed = self._commit(*arguments)
         return self.failed
 
-    def _commit(self, files, buffers, mark, end, sync, lock):
+    def _commit(self, files, buffers, mark, end, sync, lock, until):
         self.reached = LOOKING
         log, noted = files
         try:
@@ -34,6 +35,9 @@ class PlainCommits:
                 os.fdatasync(log)
             self.reached = LOOKING_AGAIN
             if not _is_ours(log, lock):
+                return 0
+            self.reached = HOLDING
+            if time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) > until:
                 return 0
             self.reached = MARKING
             if os.pwrite(noted, mark, 0) < len(mark):

@@ -9,6 +9,7 @@ and counts once an object of the log announces it, which only the owner of the l
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -118,6 +119,13 @@ class Shipper:
     def shipped(self) -> int:
         """The position of the log behind what the store has."""
         return self._shipped
+
+    @property
+    def until(self) -> float:
+        """Until when `hold` need not be asked, by the clock `now_s`: while the lease is known to last, unless the store
+        must have what is acknowledged.
+        """
+        return -math.inf if self._in_store or self._failure is not None else self.lease.until
 
     @property
     def failure(self) -> LogFailedError | None:

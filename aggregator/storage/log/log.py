@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 from collections import deque
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ from aggregator.storage.log.entry import (
 from aggregator.storage.log.file import MARK_NAME, LogFile, Marks, encode_mark, file_name
 from aggregator.storage.log.frame import FILE_HEADER_BYTES, encode_file_header, frame_bytes
 from esformat import ClosedError
-from esformat.parts import LOOKING_AGAIN, MARKED, SYNCING, Commits, sync_directory, sync_file
+from esformat.parts import HOLDING, LOOKING_AGAIN, MARKED, SYNCING, Commits, sync_directory, sync_file
 
 GROUP_BYTES = 16 << 20
 """At most so much is written and synced at once: about 50 ms of a disk that writes 300 MB/s."""
@@ -63,6 +64,10 @@ class Shipping(Protocol):
     @property
     def shipped(self) -> int:
         """The position behind the last byte that is there."""
+
+    @property
+    def until(self) -> float:
+        """Until when nobody need be asked before what is written is acknowledged, by the clock `now_s`."""
 
     def hold(self, end: int) -> None:
         """Return when what is written up to `end` may be acknowledged. Raises LogFailedError: then it never will be."""
@@ -330,34 +335,37 @@ class Log:
 
         Raises OSError, LogFailedError.
         """
-        sync = self._durability.is_synced
-        if self._shipping is not None:
-            self._commit_files(buffers, self._files[-1].end, sync=sync)  # the mark says no more than before
-            try:
-                self._shipping.hold(end)
-            except BaseException as error:
-                if isinstance(error, LogFailedError):
-                    self._failure = error
-                elif self._failure is None:  # the store may have it
-                    self._refuse(error, "was interrupted while it went to the store")
-                raise
-            buffers, sync = [], False
+        until = math.inf if self._shipping is None else self._shipping.until
+        if self._commit_files(buffers, end, sync=self._durability.is_synced, until=until):
+            return
+        assert self._shipping is not None  # who else could be late
         try:
-            self._commit_files(buffers, end, sync=sync)
+            self._shipping.hold(end)
         except BaseException as error:
-            if self._shipping is not None and self._commits.marked != end and self._failure is None:
+            if isinstance(error, LogFailedError):
+                self._failure = error
+            elif self._failure is None:  # the store may have it
+                self._refuse(error, "was interrupted while it went to the store")
+            raise
+        try:
+            self._commit_files([], end, sync=False, until=math.inf)
+        except BaseException as error:
+            if self._commits.marked != end and self._failure is None:
                 self._refuse(error, "could not be marked as acknowledged")  # and not cut back: the store has it
             raise
 
-    def _commit_files(self, buffers: list[bytes], end: int, *, sync: bool) -> None:
+    def _commit_files(self, buffers: list[bytes], end: int, *, sync: bool, until: float) -> bool:
+        """Do so; False where it is written and synced and too late to mark it."""
         files, mark = (self._descriptor, self._mark), encode_mark(end)
         lock = None if self._guard is None else self._guard.named
         while True:
-            if self._commits.commit(files, buffers, mark, end, sync, lock):
+            if self._commits.commit(files, buffers, mark, end, sync, lock, until):
                 raise _os_error(self._commits.failed)
             reached = self._commits.reached
             if reached == MARKED:
-                return
+                return True
+            if reached == HOLDING:
+                return False
             self._check_mine()  # raises, unless the lock could be taken again
             lock = None
             if reached == LOOKING_AGAIN:  # all but the mark is done

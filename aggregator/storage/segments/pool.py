@@ -154,6 +154,7 @@ class SegmentPool:
             self._indexes.clear()
             self.__dict__.pop("counts", None)
         self._handles.close()
+        self._objects.settle()
 
 
 def _held_bytes(segment: esformat.Segment) -> int:

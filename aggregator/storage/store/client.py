@@ -275,10 +275,10 @@ class Store:
         found = obstore.get(self._store, name)
         return bytes(found.bytes()), found.meta["e_tag"] or ""
 
-    def get_range(self, name: str, start: int, end: int) -> bytes:
+    def get_range(self, name: str, start: int, end: int) -> memoryview:
         """Bytes [start, end) of an object, which has so many. Raises ObjectMissingError."""
         self._count(gets=1)
-        data = self._asking(name, lambda: bytes(obstore.get_range(self._store, name, start=start, end=end)))
+        data = memoryview(self._asking(name, lambda: obstore.get_range(self._store, name, start=start, end=end)))
         self._count(bytes_down=len(data))
         return data
 

@@ -12,7 +12,6 @@ import json
 import os
 import secrets
 import socket
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from threading import Lock
@@ -20,12 +19,7 @@ from threading import Lock
 from aggregator.errors import CorruptManifestError, FencedError, ObjectConflictError, ObjectMissingError
 from aggregator.storage.store.client import Store
 from aggregator.storage.store.shipped import LEASE
-
-
-def now_s() -> float:
-    """Seconds that have passed, also while the machine slept, from any beginning."""
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime(clock)
+from esformat.parts import now_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +110,8 @@ class Lease:
         else:
             etag = store.put(LEASE, terms.encode(), etag=seen.etag)
         self._seen = Seen(terms, etag)
-        self._valid_until = began + terms.length_s
+        self.until = began + terms.length_s
+        """Until when it is certain that nobody else takes it, by the clock."""
         self._lost: FencedError | None = None
 
     @property
@@ -126,8 +121,8 @@ class Lease:
 
     @property
     def left_s(self) -> float:
-        """For how long it is certain that nobody else takes it."""
-        return self._valid_until - self._clock()
+        """For how long that is, from now on."""
+        return self.until - self._clock()
 
     def renew(self, **changes: object) -> None:
         """Renew it, also where it has lapsed and nobody took it. Raises FencedError where somebody did; StoreError."""
@@ -147,7 +142,7 @@ class Lease:
                         raise self._lost from None
                     self._seen = found  # an earlier renewal, whose answer was lost
             self._seen = Seen(terms, etag)
-            self._valid_until = began + terms.length_s
+            self.until = began + terms.length_s
 
     def release(self) -> None:
         """Give it back: everything that was acknowledged is in the store. Raises as `renew`."""

@@ -18,13 +18,15 @@ from aggregator.model import SegmentInfo, StoredSegment
 from aggregator.policy import StoreSettings
 from aggregator.storage.files.checksum import hasher64
 from aggregator.storage.files.layout import SEGMENTS_IN_A_FOLDER
-from aggregator.storage.store.range_cache import CHUNK_BYTES, RangeCache
+from aggregator.storage.store.range_cache import CHUNK_BYTES, Data, RangeCache
 from esformat import CorruptSegmentError, EsdbError
 
 if TYPE_CHECKING:
     from aggregator.storage.store.client import Store
 
 FOLDER = "segments/"
+_Coming = Future[tuple[int, Data]]
+"""The number of the first chunk of a request, and their bytes."""
 _Segment = TypeVar("_Segment", "SegmentInfo", "StoredSegment")
 HELD_BYTES = 64 << 20
 """What a source holds at most of chunks that were announced and not yet read."""
@@ -168,16 +170,20 @@ class Objects:
 
     def keep_end(self, segment: SegmentInfo | StoredSegment, path: Path) -> None:
         """Keep in the cache what opening a segment reads, from a file that is about to go. Raises OSError."""
-        stem, size = _stem(object_name(segment)), segment.size_bytes
+        first = max(0, segment.size_bytes - OPENING_BYTES) // CHUNK_BYTES
         with path.open("rb") as file:
-            for number in _chunks(max(0, size - OPENING_BYTES), size):
-                file.seek(number * CHUNK_BYTES)
-                self.cache.keep(stem, number, file.read(min(CHUNK_BYTES, size - number * CHUNK_BYTES)))
+            file.seek(first * CHUNK_BYTES)
+            self.cache.keep(_stem(object_name(segment)), first, file.read())
 
     def forget(self, segment: SegmentInfo | StoredSegment) -> None:
         """Keep nothing of a segment in the cache."""
         if self._cache is not None:
             self._cache.forget(_stem(object_name(segment)))
+
+    def settle(self) -> None:
+        """Return when what was read of the store is kept."""
+        if self._cache is not None:
+            self._cache.settle()
 
 
 class ObjectSource:
@@ -193,11 +199,11 @@ class ObjectSource:
         self.name = store.path_of(name)
         self._stem = _stem(name)
         self._lock = Lock()
-        self._coming: dict[int, tuple[Future[dict[int, bytes]], float]] = {}  # by chunk, and since when
+        self._coming: dict[int, tuple[_Coming, float]] = {}  # by chunk, and since when
 
     def will_read(self, start: int, stop: int) -> None:
         """Begin to fetch bytes [start, stop), as far as they are not here: they will be read soon."""
-        missing = [n for n in _chunks(start, min(stop, self.size)) if not self._cache.has(self._stem, n)]
+        missing = self._cache.lacks(self._stem, _chunks(start, min(stop, self.size)))
         if not missing:
             return
         with self._lock:
@@ -206,14 +212,14 @@ class ObjectSource:
             for first, last in _rows(wanted):
                 if len(self._coming) * CHUNK_BYTES >= HELD_BYTES:
                     return
-                coming: Future[dict[int, bytes]] = Future()
+                coming: _Coming = Future()
                 _fetchers(os.getpid()).submit(self._fetch_ahead, coming, first, last)
                 for number in range(first, last):
                     self._coming[number] = coming, monotonic()
 
     def has(self, start: int, stop: int) -> bool:
         """Whether bytes [start, stop) seem to be in the cache."""
-        return all(self._cache.has(self._stem, number) for number in _chunks(start, stop))
+        return not self._cache.lacks(self._stem, _chunks(start, stop))
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Bytes [offset, offset + length). Raises CorruptSegmentError, SegmentMissingError, StoreError."""
@@ -221,47 +227,48 @@ class ObjectSource:
             return b""
         if offset + length > self.size:
             raise CorruptSegmentError("the object ends early", path=self.name, offset=self.size)
-        chunks = _chunks(offset, offset + length)
-        found: dict[int, bytes] = {}
-        missing: list[int] = []
-        for number in chunks:
-            with self._lock:
-                coming = self._coming.pop(number, None)
-            data = coming[0].result()[number] if coming is not None else self._cache.find(self._stem, number)
-            if data is None:
-                missing.append(number)
-            else:
-                found[number] = data
-        for first, last in _rows(missing):
-            found |= self._fetch(first, last)
-        first_byte = offset - chunks[0] * CHUNK_BYTES
-        if len(chunks) == 1:
-            return found[chunks[0]][first_byte : first_byte + length]
-        return b"".join(found[number] for number in chunks)[first_byte : first_byte + length]
+        at, end, parts = offset, offset + length, []
+        while at < end:
+            first, data = self._stretch(at // CHUNK_BYTES, -(-end // CHUNK_BYTES))
+            start = at - first * CHUNK_BYTES
+            parts.append(memoryview(data)[start : start + end - at])
+            at += len(parts[-1])
+        return b"".join(parts)
 
-    def _fetch(self, first: int, last: int) -> dict[int, bytes]:
-        """Chunks [first, last) from the store, by one request."""
-        found = self._get(first, last)
-        self._keep(found)
+    def _stretch(self, number: int, last: int) -> tuple[int, Data]:
+        """A chunk, with neighbours that are found with it: the number of the first one, and their bytes. Those up to
+        `last` will be asked for, too. Raises as `read_at`.
+        """
+        coming = self._take(number, last)
+        found = self._cache.find(self._stem, number, last) if coming is None else coming.result()
+        if found is None:
+            missing = self._cache.lacks(self._stem, range(number, last))
+            wanted = [number, *(each for each in missing if each > number and each not in self._coming)]
+            found = number, self._get(*next(_rows(wanted)))
+            self._cache.keep_later(self._stem, *found)
         return found
 
-    def _fetch_ahead(self, coming: Future[dict[int, bytes]], first: int, last: int) -> None:
-        """The same for who announced them, who need not wait until they are on the disk."""
+    def _take(self, number: int, last: int) -> _Coming | None:
+        """What brings a chunk, if it was announced. Of all that are read now nobody need be told again."""
+        with self._lock:
+            coming = self._coming.get(number, (None, 0.0))[0]
+            while coming is not None and number < last and self._coming.get(number, (None, 0.0))[0] is coming:
+                del self._coming[number]
+                number += 1
+        return coming
+
+    def _fetch_ahead(self, coming: _Coming, first: int, last: int) -> None:
+        """Chunks [first, last) from the store, by one request, for who announced them."""
         try:
-            found = self._get(first, last)
-            for number, chunk in found.items():
-                self._cache.remember(self._stem, number, chunk)
+            data = self._get(first, last)
+            self._cache.remember(self._stem, first, data)
         except BaseException as error:  # noqa: BLE001 - whoever reads them raises it
             coming.set_exception(error)
             return
-        coming.set_result(found)
-        self._keep(found)
+        coming.set_result((first, data))
+        self._cache.keep_later(self._stem, first, data)
 
-    def _keep(self, found: dict[int, bytes]) -> None:
-        for number, chunk in found.items():
-            self._cache.keep(self._stem, number, chunk)
-
-    def _get(self, first: int, last: int) -> dict[int, bytes]:
+    def _get(self, first: int, last: int) -> memoryview:
         start, end = first * CHUNK_BYTES, min(last * CHUNK_BYTES, self.size)
         try:
             data = self._store.get_range(self._object, start, end)
@@ -274,7 +281,7 @@ class ObjectSource:
                 offset=start + len(data),
                 hint=REPAIR,
             )
-        return {first + at // CHUNK_BYTES: data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)}
+        return data
 
     def _missing(self) -> SegmentMissingError:
         return SegmentMissingError("the object of a segment is missing", path=self.name, hint=REPAIR)

@@ -1,36 +1,126 @@
 """A bounded cache on the local disk of what was read of objects. It survives restarts, and is checked as it is read.
 
-An object is cut into chunks of one size; each that was read is a file: a header, and its bytes. Nothing is synced: what
-a crash leaves half written is known by its checksum, and read from the store again. Where the disk is full or cannot be
+An object is cut into chunks of one size. Neighbours that came together are a stretch, and one file: a checksum of each
+chunk, then their bytes. A thread writes them, so that nobody who reads waits for it. Nothing is synced: what a crash
+leaves half written is known by its checksums, and read from the store again. Where the disk is full or cannot be
 written, the cache holds less, and nothing fails.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
 import shutil
 import struct
+import time
 from collections import OrderedDict
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, cached_property
+from itertools import islice
 from pathlib import Path
-from threading import Lock
+from threading import Condition
+from typing import Generic, NamedTuple, TypeVar
 
-from aggregator.storage.files.checksum import hasher64
-from aggregator.storage.files.layout import PARTIAL, partial_of
+from aggregator.storage.files.checksum import checksum64
 from aggregator.storage.files.modes import create_directory, create_file, file_mode_in
 
 CHUNK_BYTES = 128 << 10
 """What is read of an object at least: in less time than a store takes to answer at all, as much as a few histories."""
 MEMORY_BYTES = 32 << 20
-"""Of chunks that were read last: those that two blocks share are asked for twice in a moment."""
+"""Of stretches that were read last: two blocks share a chunk, and ask for it in a moment. As much waits to be written,
+and no more."""
+FILE_CHUNKS = 64
+"""A file has at most so many, and an eighth of the cache."""
 _HEADER = struct.Struct(
     "<"  # little-endian, no padding
     "8s"  # magic
-    "Q"  # xxh3-64 of the chunk's name and its bytes
+    "Q"  # xxh3-64 of the stretch's name and the checksums that follow: the xxh3-64 of each chunk
 )
 _MAGIC = b"\x89ESR\r\n\x1a\n"
-_Key = tuple[str, int]
+_NAME = re.compile(r"(\d{6,})-(\d+)")
+LULL_S = 0.1
+"""What is read waits so long to be written: whoever reads needs the interpreter and the processors more."""
+_FRESH_NS = 1_000_000_000
+"""A directory that changed so lately may have changed since without another time."""
+
+Data = bytes | memoryview
+_T = TypeVar("_T")
+
+
+class Stretch(NamedTuple):
+    """Chunks [first, last) of an object, of which its stem is the name."""
+
+    stem: str
+    first: int
+    last: int
+
+    @classmethod
+    def of(cls, stem: str, first: int, data: Data) -> Stretch:
+        """That of the chunks that bytes hold; only the last one of an object is short."""
+        return cls(stem, first, first + -(-len(data) // CHUNK_BYTES))
+
+    @property
+    def path(self) -> str:
+        """Of its file, below the directory."""
+        return f"{self.stem}/{self.first:06d}-{self.last - self.first}"
+
+
+class _Stretches(Generic[_T]):
+    """Stretches and something of each, found by any of their chunks, in the order in which they were used."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[Stretch, tuple[_T, int]] = OrderedDict()
+        self._by_chunk: dict[str, dict[int, Stretch]] = {}
+        self.size_bytes = 0
+
+    def __contains__(self, stretch: Stretch) -> bool:
+        return stretch in self._held
+
+    def has(self, stem: str, number: int) -> bool:
+        """Whether a chunk is there."""
+        return number in self._by_chunk.get(stem, ())
+
+    def find(self, stem: str, number: int) -> tuple[Stretch, _T] | None:
+        """The stretch of a chunk, which is used now."""
+        stretch = self._by_chunk.get(stem, {}).get(number)
+        if stretch is None:
+            return None
+        self._held.move_to_end(stretch)
+        return stretch, self._held[stretch][0]
+
+    def add(self, stretch: Stretch, value: _T, size_bytes: int) -> None:
+        """Add one that is not there. Chunks that it shares with others are found in it from now on."""
+        self._held[stretch] = value, size_bytes
+        self._by_chunk.setdefault(stretch.stem, {}).update(dict.fromkeys(range(stretch.first, stretch.last), stretch))
+        self.size_bytes += size_bytes
+
+    def drop(self, stretch: Stretch) -> None:
+        """Let go of one, if it is there."""
+        _, size_bytes = self._held.pop(stretch, (None, 0))
+        self.size_bytes -= size_bytes
+        chunks = self._by_chunk.get(stretch.stem, {})
+        for number in range(stretch.first, stretch.last):
+            if chunks.get(number) == stretch:
+                del chunks[number]
+        if not chunks:
+            self._by_chunk.pop(stretch.stem, None)
+
+    def oldest(self) -> Stretch | None:
+        """The one that was not used for longest."""
+        return next(iter(self._held), None)
+
+    def of(self, stem: str) -> list[Stretch]:
+        """Those of an object."""
+        return [stretch for stretch in self._held if stretch.stem == stem]
+
+
+@cache
+def _keepers(_process: int) -> ThreadPoolExecutor:
+    """The threads that write what was read, of all caches of a process, which ends when all is written."""
+    return ThreadPoolExecutor(4, thread_name_prefix="aggregator-keep")
 
 
 class RangeCache:
@@ -39,158 +129,318 @@ class RangeCache:
     def __init__(self, directory: Path, limit_bytes: int, *, read_only: bool = False) -> None:
         """directory: made when something is kept. limit_bytes: of the files. read_only: another process keeps it."""
         self._directory, self._limit, self._read_only = directory, limit_bytes, read_only
-        self._lock = Lock()
-        self._sizes: OrderedDict[_Key, int] = OrderedDict()  # of files, the one that was used last at the end
-        self._memory: OrderedDict[_Key, bytes] = OrderedDict()
-        self._held = 0
-        self.size_bytes = 0
+        self._lock = Condition()
+        self._files: _Stretches[None] = _Stretches()
+        self._memory: _Stretches[Data] = _Stretches()
+        self._waiting: OrderedDict[Stretch, Data] = OrderedDict()  # to be written
+        self._waiting_bytes = 0
+        self._writing: dict[Stretch, Data] = {}
+        self._keeper = 0  # the process whose thread writes what waits, or 0: nothing does
+        self._settling = 0  # threads that wait for it
+        self._seen: dict[str, int] = {}  # of objects, when their directories had changed; of who only reads
         self.hits = self.misses = 0
         self.trouble: str | None = None
         """Why nothing could be kept when it was last tried."""
         self._look()
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the files."""
+        return self._files.size_bytes
 
     @cached_property
     def _mode(self) -> int:
         return file_mode_in(self._directory)
 
     def _look(self) -> None:
-        found: list[tuple[float, _Key, int]] = []
+        found: list[tuple[float, Stretch, int]] = []
         with contextlib.suppress(OSError):
             for folder in os.scandir(self._directory):
-                for entry in os.scandir(folder.path) if folder.is_dir() else ():
-                    if entry.name.isdecimal():
-                        status = entry.stat()
-                        found.append((status.st_mtime, (folder.name, int(entry.name)), status.st_size))
-                    elif entry.name.endswith(PARTIAL) and not self._read_only:
-                        Path(entry.path).unlink(missing_ok=True)
-        for _, key, size in sorted(found):
-            self._sizes[key] = size
-            self.size_bytes += size
+                found += self._look_into(folder.name) if folder.is_dir() else ()
+        for _, stretch, size in sorted(found):
+            self._files.add(stretch, None, size)
         if not self._read_only:
             with self._lock:
                 self._shrink(self._limit)
 
-    def has(self, stem: str, number: int) -> bool:
-        """Whether a chunk seems to be there."""
-        return (stem, number) in self._memory or (stem, number) in self._sizes or self._is_there(stem, number)
+    def _look_into(self, stem: str) -> Iterator[tuple[float, Stretch, int]]:
+        """The files of an object: when each was written, what it holds, and its bytes. Others go. Raises OSError."""
+        for entry in os.scandir(self._directory / stem):
+            name = _NAME.fullmatch(entry.name)
+            if name is not None and 0 < int(name[2]) <= FILE_CHUNKS:
+                status, first = entry.stat(), int(name[1])
+                yield status.st_mtime, Stretch(stem, first, first + int(name[2])), status.st_size
+            elif not self._read_only:
+                Path(entry.path).unlink(missing_ok=True)
 
-    def _is_there(self, stem: str, number: int) -> bool:
-        """Whether another process, which keeps the cache, has it by now."""
-        return self._read_only and self._path((stem, number)).exists()
+    def _look_again(self, stem: str) -> None:
+        """See what another process, which keeps the cache, has of an object by now."""
+        with contextlib.suppress(OSError):
+            changed = (self._directory / stem).stat().st_mtime_ns
+            if self._seen.get(stem) == changed and time.time_ns() - changed > _FRESH_NS:
+                return
+            self._seen[stem] = changed
+            for _, stretch, size in self._look_into(stem):
+                if stretch not in self._files:
+                    self._files.add(stretch, None, size)
 
-    def find(self, stem: str, number: int) -> bytes | None:
-        """A chunk of an object; None where it must be read from the store."""
-        key = (stem, number)
+    # ------------------------------------------------------------ what is there
+
+    def lacks(self, stem: str, numbers: range) -> list[int]:
+        """Of chunks, those that do not seem to be there."""
         with self._lock:
-            data = self._memory.get(key)
-            if data is not None:
-                self._memory.move_to_end(key)
+            missing = self._missing(stem, numbers)
+            if missing and self._read_only:
+                self._look_again(stem)
+                missing = self._missing(stem, missing)
+            return missing
+
+    def _missing(self, stem: str, numbers: Iterable[int]) -> list[int]:
+        places = self._memory, self._files
+        return [number for number in numbers if not any(place.has(stem, number) for place in places)]
+
+    def find(self, stem: str, number: int, last: int | None = None) -> tuple[int, Data] | None:
+        """A chunk of an object, with neighbours up to `last` that are found with it: the number of the first one, which
+        may come before it, and their bytes. None where it must be read from the store.
+        """
+        last = number + 1 if last is None else last
+        with self._lock:
+            held = self._memory.find(stem, number)
+            if held is not None:
                 self.hits += 1
-                return data
-            there = key in self._sizes
-        if there or self._is_there(stem, number):
-            data = self._read(key)
+                return held[0].first, held[1]
+            if self._read_only and not self._files.has(stem, number):
+                self._look_again(stem)
+            filed = self._files.find(stem, number)
+        data = None if filed is None else self._read(filed[0], number, min(last, filed[0].last))
         with self._lock:
             if data is None:
                 self.misses += 1
-                self._drop(key)
+                if filed is not None:
+                    self._drop(filed[0])
                 return None
             self.hits += 1
-            if key in self._sizes:
-                self._sizes.move_to_end(key)
-            self._remember(key, data)
-        return data
+            self._remember(Stretch.of(stem, number, data), data)
+        return number, data
 
-    def remember(self, stem: str, number: int, data: bytes) -> None:
-        """Have a chunk at hand in memory; `keep` brings it to the disk."""
-        with self._lock:
-            self._remember((stem, number), data)
+    # ------------------------------------------------------------ what is kept
 
-    def keep(self, stem: str, number: int, data: bytes) -> None:
-        """Keep a chunk, and for it let go of those that were not used for longest. Never raises."""
-        key, size = (stem, number), len(data) + _HEADER.size
+    def remember(self, stem: str, first: int, data: Data) -> None:
+        """Have chunks from one on at hand in memory; `keep` and `keep_later` bring them to the disk."""
         with self._lock:
-            self._remember(key, data)
-            if self._read_only or size > self._limit or key in self._sizes:
+            self._remember(Stretch.of(stem, first, data), data)
+
+    def keep_later(self, stem: str, first: int, data: Data) -> None:
+        """Have chunks from one on kept by a thread that does nothing else, unless too much waits for it. Never
+        raises.
+        """
+        stretch = Stretch.of(stem, first, data)
+        with self._lock:
+            self._remember(stretch, data)
+            if self._read_only or stretch in self._waiting:
+                return
+            waits = self._waiting_bytes + len(data) <= MEMORY_BYTES
+            if waits:
+                self._waiting[stretch] = data
+                self._waiting_bytes += len(data)
+            begins = waits and self._keeper != os.getpid()
+            if begins:
+                self._keeper = os.getpid()
+        if not waits:
+            self.keep(stem, first, data)
+        if begins:
+            try:
+                _keepers(os.getpid()).submit(self._keep_waiting)
+            except RuntimeError:  # the program ends
+                self._keep_waiting()
+
+    def _keep_waiting(self) -> None:
+        """Write what waits, in a moment, until nothing does."""
+        try:
+            with self._lock:
+                self._lock.wait_for(lambda: self._settling, LULL_S)
+            while (next_ := self._next_waiting()) is not None:
+                self._keep(*next_)
+        except BaseException:
+            with self._lock:
+                self._waiting.clear()
+                self._next_waiting()
+            raise
+
+    def _next_waiting(self) -> tuple[Stretch, Data] | None:
+        """What is to be written next; None where nobody writes any more, as nothing waits."""
+        with self._lock:
+            while self._waiting:
+                stretch, data = self._waiting.popitem(last=False)
+                self._waiting_bytes -= len(data)
+                if self._begin(stretch, data):
+                    return stretch, data
+            self._waiting_bytes = self._keeper = 0
+            self._lock.notify_all()
+            return None
+
+    def keep(self, stem: str, first: int, data: Data) -> None:
+        """Keep chunks from one on, and for them let go of those that were not used for longest. Never raises."""
+        stretch = Stretch.of(stem, first, data)
+        with self._lock:
+            self._remember(stretch, data)
+            begun = self._begin(stretch, data)
+        if begun:
+            self._keep(stretch, data)
+
+    def _begin(self, stretch: Stretch, data: Data) -> bool:
+        """Whether this thread is to write it: no other one is at it."""
+        if self._read_only or stretch in self._writing:
+            return False
+        self._writing[stretch] = data
+        return True
+
+    def _keep(self, stretch: Stretch, data: Data) -> None:
+        """Write it, in files that are no larger than they may be."""
+
+        def is_wanted() -> bool:
+            return self._writing.get(stretch) is data
+
+        most = max(1, min(FILE_CHUNKS, self._limit // (8 * CHUNK_BYTES)))
+        try:
+            for first in range(stretch.first, stretch.last, most):
+                start = (first - stretch.first) * CHUNK_BYTES
+                part = memoryview(data)[start : start + most * CHUNK_BYTES]
+                self._keep_file(Stretch.of(stretch.stem, first, part), part, is_wanted)
+        finally:
+            with self._lock:
+                if is_wanted():
+                    del self._writing[stretch]
+
+    def _keep_file(self, stretch: Stretch, data: memoryview, is_wanted: Callable[[], bool]) -> None:
+        """Write one file, and note it. is_wanted: whether it was not forgotten; asked under the lock."""
+        size = _head_bytes(stretch) + len(data)
+        with self._lock:
+            if size > self._limit or stretch in self._files or not is_wanted():
                 return
             self._shrink(self._limit - size)
-            self._sizes[key] = size
-            self.size_bytes += size
+        path = self._directory / stretch.path
         try:
-            self._write(self._path(key), key, data)
+            self._write(path, [_head(stretch, data), data])
             self.trouble = None
         except OSError as error:
             self.trouble = f"what is read of the store cannot be kept: {error.strerror or error}"
             with self._lock:
-                self._drop(key)
                 self._shrink(self.size_bytes * 3 // 4)  # room for what matters more
+            return
+        with self._lock:
+            if stretch in self._files:  # another thread was as quick
+                return
+            if is_wanted():
+                self._files.add(stretch, None, size)
+                self._shrink(self._limit)
+            else:  # it was forgotten meanwhile
+                path.unlink(missing_ok=True)
+
+    def settle(self) -> None:
+        """Return when all that was to be kept is written."""
+        with self._lock:
+            if self._keeper == os.getpid():  # else nothing waits, or for another process
+                self._settling += 1
+                self._lock.notify_all()
+                self._lock.wait_for(lambda: not self._keeper)
+                self._settling -= 1
 
     def forget(self, stem: str) -> None:
         """Let go of all chunks of an object, as it is gone or did not turn out well."""
         with self._lock:
-            for key in [key for key in self._memory if key[0] == stem]:
-                self._held -= len(self._memory.pop(key))
+            for stretch in self._memory.of(stem):
+                self._memory.drop(stretch)
+            for stretch in [each for each in self._waiting if each.stem == stem]:
+                self._waiting_bytes -= len(self._waiting.pop(stretch))
+            self._writing = {each: data for each, data in self._writing.items() if each.stem != stem}
             if not self._read_only:
-                for key in [key for key in self._sizes if key[0] == stem]:
-                    self._drop(key)
+                for stretch in self._files.of(stem):
+                    self._drop(stretch)
                 with contextlib.suppress(OSError):
                     (self._directory / stem).rmdir()
 
     def clear(self) -> None:
         """Let go of everything."""
         with self._lock:
-            self._memory.clear()
-            self._sizes.clear()
-            self._held = self.size_bytes = 0
+            self._memory, self._files = _Stretches(), _Stretches()
+            self._waiting.clear()
+            self._writing.clear()
+            self._waiting_bytes = 0
             shutil.rmtree(self._directory, ignore_errors=True)
 
     # ------------------------------------------------------------ files; under the lock, but for reading and writing
 
-    def _path(self, key: _Key) -> Path:
-        return self._directory / key[0] / f"{key[1]:06d}"
-
-    def _read(self, key: _Key) -> bytes | None:
+    def _read(self, stretch: Stretch, number: int, last: int) -> memoryview | None:
+        """Chunks [number, last) of a file; None where they are not all there, or damaged."""
+        length = _head_bytes(stretch)
         try:
-            with self._path(key).open("rb", buffering=0) as file:
-                header, data = file.read(_HEADER.size), file.read()
+            file = os.open(self._directory / stretch.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                head = os.pread(file, length, 0)
+                at = (number - stretch.first) * CHUNK_BYTES
+                data = memoryview(os.pread(file, (last - number) * CHUNK_BYTES, length + at))
+            finally:
+                os.close(file)
         except OSError:
             return None
-        return data if header == _header(key, data) else None
+        if len(head) < length or head[: _HEADER.size] != _signed(stretch, head[_HEADER.size :]):
+            return None
+        checks = islice(struct.iter_unpack("<Q", head[_HEADER.size :]), number - stretch.first, last - stretch.first)
+        return data if [check for (check,) in checks] == _checks(data) else None
 
-    def _write(self, path: Path, key: _Key, data: bytes) -> None:
-        create_directory(path.parent)
-        partial = partial_of(path)
+    def _write(self, path: Path, parts: list[bytes | memoryview]) -> None:
+        """Write a file, which is known by its checksums before all of it is there. Raises OSError."""
+        flags = os.O_WRONLY | os.O_TRUNC
         try:
-            with os.fdopen(create_file(partial, os.O_WRONLY, self._mode), "wb") as file:
-                file.write(_header(key, data))
-                file.write(data)
-            partial.replace(path)
+            file = create_file(path, flags, self._mode)
+        except FileNotFoundError:
+            create_directory(path.parent)
+            file = create_file(path, flags, self._mode)
+        try:
+            if os.writev(file, parts) < sum(map(len, parts)):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except BaseException:
             with contextlib.suppress(OSError):
-                partial.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
             raise
+        finally:
+            os.close(file)
 
-    def _remember(self, key: _Key, data: bytes) -> None:
-        if key not in self._memory:
-            self._memory[key] = data
-            self._held += len(data)
-            while self._held > MEMORY_BYTES:
-                self._held -= len(self._memory.popitem(last=False)[1])
+    def _remember(self, stretch: Stretch, data: Data) -> None:
+        if stretch not in self._memory:
+            self._memory.add(stretch, data, len(data))
+            while self._memory.size_bytes > MEMORY_BYTES and (oldest := self._memory.oldest()) is not None:
+                self._memory.drop(oldest)
 
-    def _drop(self, key: _Key) -> None:
-        size = self._sizes.pop(key, None)
-        if size is not None:
-            self.size_bytes -= size
-            with contextlib.suppress(OSError):
-                self._path(key).unlink()
+    def _drop(self, stretch: Stretch) -> None:
+        if stretch in self._files:
+            self._files.drop(stretch)
+            if not self._read_only:
+                with contextlib.suppress(OSError):
+                    (self._directory / stretch.path).unlink()
 
     def _shrink(self, limit_bytes: int) -> None:
-        while self.size_bytes > limit_bytes and self._sizes:
-            self._drop(next(iter(self._sizes)))
+        while self.size_bytes > limit_bytes and (oldest := self._files.oldest()) is not None:
+            self._drop(oldest)
 
 
-def _header(key: _Key, data: bytes) -> bytes:
-    hasher = hasher64()
-    hasher.update(f"{key[0]}/{key[1]}/".encode())
-    hasher.update(data)
-    return _HEADER.pack(_MAGIC, hasher.intdigest())
+def _head_bytes(stretch: Stretch) -> int:
+    return _HEADER.size + 8 * (stretch.last - stretch.first)
+
+
+def _head(stretch: Stretch, data: Data) -> bytes:
+    """What stands before the bytes of a stretch."""
+    checks = _checks(data)
+    stored = struct.pack(f"<{len(checks)}Q", *checks)
+    return _signed(stretch, stored) + stored
+
+
+def _signed(stretch: Stretch, checks: bytes) -> bytes:
+    return _HEADER.pack(_MAGIC, checksum64(stretch.path.encode() + checks))
+
+
+def _checks(data: Data) -> list[int]:
+    """The checksum of each chunk."""
+    view = memoryview(data)
+    return [checksum64(view[at : at + CHUNK_BYTES]) for at in range(0, len(view), CHUNK_BYTES)]

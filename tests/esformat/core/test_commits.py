@@ -8,11 +8,23 @@ import resource
 import signal
 import threading
 import time
+from math import inf, nan
 
 import pytest
 from plain_commits import PlainCommits
 
-from esformat.core.commits import LOOKING, LOOKING_AGAIN, MARKED, MARKING, SYNCING, WRITING, Commits, sync_file
+from esformat.core.commits import (
+    HOLDING,
+    LOOKING,
+    LOOKING_AGAIN,
+    MARKED,
+    MARKING,
+    SYNCING,
+    WRITING,
+    Commits,
+    now_s,
+    sync_file,
+)
 
 BOTH = (Commits, PlainCommits)
 
@@ -55,7 +67,7 @@ def test_all_that_is_given_is_written(tmp_path, files, count, sync):
         log, mark = tmp_path / f"{kind.__name__}.log", tmp_path / f"{kind.__name__}.mark"
         descriptors = files(log), files(mark)
         os.write(descriptors[0], b"before")
-        assert come_of(kind, descriptors, buffers, b"the mark", 99, sync, lock_of(lock)) == (0, MARKED, 99)
+        assert come_of(kind, descriptors, buffers, b"the mark", 99, sync, lock_of(lock), inf) == (0, MARKED, 99)
         assert (log.read_bytes(), mark.read_bytes()) == (b"before" + b"".join(buffers), b"the mark")
 
 
@@ -87,7 +99,7 @@ def test_where_it_stops(tmp_path, files, case):
         ]
         if log == "unlinked":
             (tmp_path / "gone").unlink()
-        assert come_of(kind, tuple(descriptors), [b"ab", b"c"], b"mark", 5, True, None) == (number, reached, -1)
+        assert come_of(kind, tuple(descriptors), [b"ab", b"c"], b"mark", 5, True, None, inf) == (number, reached, -1)
     os.close(reading)
     os.close(writing)
 
@@ -106,7 +118,7 @@ def test_a_lock_that_is_not_there(tmp_path, files):
         (path, device, number + 1),
     ):
         for kind in BOTH:
-            assert come_of(kind, descriptors, [b"abc"], b"mark", 5, True, wrong) == (0, LOOKING, -1)
+            assert come_of(kind, descriptors, [b"abc"], b"mark", 5, True, wrong, inf) == (0, LOOKING, -1)
     assert (tmp_path / "log").read_bytes() == (tmp_path / "mark").read_bytes() == b""
 
 
@@ -119,10 +131,48 @@ def test_a_lock_that_goes_meanwhile(tmp_path, files):
         log = files(tmp_path / f"{kind.__name__}.log")
         watch = threading.Thread(target=_unlink_when_written, args=(lock, log))
         watch.start()
-        found = come_of(kind, (log, files(tmp_path / "mark")), [bytes(1 << 16)] * (size >> 16), b"mark", 5, True, known)
+        descriptors, buffers = (log, files(tmp_path / "mark")), [bytes(1 << 16)] * (size >> 16)
+        found = come_of(kind, descriptors, buffers, b"mark", 5, True, known, inf)
         watch.join()
         assert found == (0, LOOKING_AGAIN, -1)
         assert os.fstat(log).st_size == size
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_mark_that_comes_too_late(tmp_path, files, late):
+    """All is written and synced, and not marked, where the time is over by then; else it is marked."""
+    for kind in BOTH:
+        log, mark = tmp_path / f"{kind.__name__}.log", tmp_path / f"{kind.__name__}.mark"
+        until = now_s() + (-0.001 if late else 3600)
+        found = come_of(kind, (files(log), files(mark)), [b"ab", b"c"], b"mark", 5, True, None, until)
+        assert found == ((0, HOLDING, -1) if late else (0, MARKED, 5))
+        assert (log.read_bytes(), mark.read_bytes()) == (b"abc", b"" if late else b"mark")
+
+
+def test_the_time_may_run_out_meanwhile(tmp_path, files):
+    """The clock is looked at after the sync."""
+    for kind in BOTH:
+        descriptors = files(tmp_path / f"{kind.__name__}.log"), files(tmp_path / "mark")
+        buffers = [bytes(1 << 16)] * (64 << 4)
+        found = come_of(kind, descriptors, buffers, b"mark", 5, True, None, now_s() + 0.001)
+        assert found == (0, HOLDING, -1)
+        assert os.fstat(descriptors[0]).st_size == 64 << 20
+
+
+def test_no_time_at_all(tmp_path, files):
+    """What is no number comes too late, as does what is long past."""
+    for until in (nan, -inf):
+        found = come_of(
+            Commits, (files(tmp_path / "log"), files(tmp_path / "mark")), [b"a"], b"m", 5, False, None, until
+        )
+        assert found == (0, HOLDING, -1)
+
+
+def test_the_clock():
+    """It is the one that goes on while the machine sleeps."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    before = time.clock_gettime(clock)
+    assert before - 1e-6 <= now_s() <= time.clock_gettime(clock) + 1e-6
 
 
 def _unlink_when_written(lock, log):
@@ -140,7 +190,7 @@ def test_a_write_that_ends_in_the_middle(tmp_path, files):
             path = tmp_path / f"{kind.__name__}.log"
             descriptors = files(path), files(tmp_path / "mark")
             resource.setrlimit(resource.RLIMIT_FSIZE, (700, before[1]))
-            found = come_of(kind, descriptors, [b"x" * 300, b"y" * 500, b"z"], b"mark", 5, True, None)
+            found = come_of(kind, descriptors, [b"x" * 300, b"y" * 500, b"z"], b"mark", 5, True, None, inf)
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
             assert found == (errno.EFBIG, WRITING, -1)
             assert path.read_bytes() == b"x" * 300 + b"y" * 400
@@ -154,7 +204,7 @@ def test_buffers_are_bytes(tmp_path, files, wrong):
     """Nothing else has bytes that stay where they are; nothing is written."""
     commits, log = Commits(), files(tmp_path / "log")
     with pytest.raises(TypeError):
-        commits.commit((log, files(tmp_path / "mark")), wrong, b"mark", 5, True, None)
+        commits.commit((log, files(tmp_path / "mark")), wrong, b"mark", 5, True, None, inf)
     assert (commits.marked, os.fstat(log).st_size) == (-1, 0)
 
 
@@ -162,15 +212,16 @@ def test_arguments_of_other_kinds(tmp_path, files):
     """Refused before anything is written."""
     commits, log, mark = Commits(), files(tmp_path / "log"), files(tmp_path / "mark")
     for arguments in (
-        ((log,), [b"a"], b"mark", 5, True, None),
-        ((log, mark), [b"a"], None, 5, True, None),
-        ((log, mark), [b"a"], "mark", 5, True, None),
-        ((log, mark), [b"a"], b"mark", 1 << 63, True, None),
-        ((log, mark), [b"a"], b"mark", 5, True, (b"", 1)),
-        ((log, mark), [b"a"], b"mark", 5, True, ("text", 1, 1)),
-        ((log, mark), [b"a"], b"mark", 5, True, (None, 1, 1)),
-        ((log, mark), [b"a"], b"mark", 5, True, (b"x", -1, 1)),
-        ((1 << 31, mark), [b"a"], b"mark", 5, True, None),
+        ((log,), [b"a"], b"mark", 5, True, None, inf),
+        ((log, mark), [b"a"], None, 5, True, None, inf),
+        ((log, mark), [b"a"], "mark", 5, True, None, inf),
+        ((log, mark), [b"a"], b"mark", 1 << 63, True, None, inf),
+        ((log, mark), [b"a"], b"mark", 5, True, (b"", 1), inf),
+        ((log, mark), [b"a"], b"mark", 5, True, ("text", 1, 1), inf),
+        ((log, mark), [b"a"], b"mark", 5, True, (None, 1, 1), inf),
+        ((log, mark), [b"a"], b"mark", 5, True, (b"x", -1, 1), inf),
+        ((log, mark), [b"a"], b"mark", 5, True, None, None),
+        ((1 << 31, mark), [b"a"], b"mark", 5, True, None, inf),
     ):
         with pytest.raises((TypeError, ValueError, OverflowError, IndexError)):
             commits.commit(*arguments)
@@ -184,7 +235,7 @@ def test_others_run_meanwhile(tmp_path, files):
     reader = threading.Thread(target=lambda: taken.append(sum(len(os.read(reading, 1 << 16)) for _ in range(64))))
     reader.start()
     commits = Commits()
-    assert commits.commit((writing, files(tmp_path / "mark")), [bytes(1 << 20)], b"mark", 5, False, None) == 0
+    assert commits.commit((writing, files(tmp_path / "mark")), [bytes(1 << 20)], b"mark", 5, False, None, inf) == 0
     os.close(writing)
     reader.join()
     os.close(reading)

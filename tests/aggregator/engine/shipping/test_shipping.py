@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,8 +24,10 @@ from aggregator.engine.standby import Standby
 from aggregator.engine.writer import UNSHIPPED, now_us
 from aggregator.errors import CatalogLockedError
 from aggregator.storage.files.layout import Layout
+from aggregator.storage.log.file import Marks
 from aggregator.storage.store.client import Store
 from aggregator.storage.store.lease import look
+from esformat.core.commits import HOLDING
 
 if TYPE_CHECKING:
     from benchmarks.s3_endpoint import S3Endpoint
@@ -115,7 +118,7 @@ def test_a_late_put_of_an_old_writer(tmp_path: Path, address: str):
     standby = Standby(Store(address), Layout(tmp_path / "new"), now_us)
     assert standby.may_take.wait(60)
     shipper = old._backend.shipper
-    shipper.lease._valid_until += 3600  # it believes that it has it still
+    shipper.lease.until += 3600  # it believes that it has it still
     old.topic("t").append(events(10))  # before the fence
     assert standby.take_over()
     with pytest.raises(FencedError):
@@ -136,7 +139,7 @@ def test_record_indexes_are_never_given_twice(tmp_path: Path, address: str, dura
     until(lambda: seen_anywhere(address) == list(range(10)))
     cut_off(old)
     if holes:
-        old._backend.shipper.lease._valid_until += 3600
+        old._backend.shipper.lease.until += 3600
         assert topic.append(events(10)).last == 19  # acknowledged here, and nowhere else
     with taken_over(address, tmp_path / "new", durability=durability) as new:
         assert new.topic("t").append(events(50)).first == (10 + UNSHIPPED if holes else 10)
@@ -238,6 +241,36 @@ def test_a_store_that_does_not_answer_for_a_lease(tmp_path: Path, s3: S3Endpoint
         until(lambda: catalog._backend.shipper.lease.left_s > 0)
         topic.append(events(10))
     assert seen_anywhere(address) == list(range(20))
+
+
+def test_a_sync_that_outlasts_the_lease(tmp_path: Path, s3: S3Endpoint, bucket: str, monkeypatch: pytest.MonkeyPatch):
+    """What was let in before is written, and neither acknowledged nor marked until the lease is renewed."""
+    with aggregator.open(tmp_path / "a", store=f"s3://{bucket}/c", **SOON) as catalog:
+        topic, log = catalog.create_topic("t"), catalog._backend.layout.log
+        topic.append(events(0))
+        shipper, marked = catalog._backend.shipper, Marks.read(log).position
+        s3.refuse = lambda method, path, query: 503
+        until(lambda: shipper.lease.left_s < 0)
+        monkeypatch.setattr(shipper, "admit", lambda: None)
+        appending = Thread(target=topic.append, args=(events(10),))
+        appending.start()
+        until(lambda: catalog._backend.log._commits.reached == HOLDING)
+        appending.join(0.3)
+        assert appending.is_alive()
+        assert Marks.read(log).position == marked
+        s3.refuse = lambda method, path, query: None
+        appending.join(60)
+        assert Marks.read(log).position > marked
+        assert numbers(catalog) == list(range(20))
+
+
+def test_no_append_asks_while_the_lease_lasts(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
+    """With "fsync" it is enough that the clock is looked at where the mark is written."""
+    with aggregator.open(tmp_path / "a", store=address) as catalog:
+        topic, asked = catalog.create_topic("t"), []
+        monkeypatch.setattr(catalog._backend.shipper, "hold", asked.append)
+        topic.append(events(0))
+        assert asked == []
 
 
 def test_an_append_waits_for_its_store(tmp_path: Path, s3: S3Endpoint, bucket: str):

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import struct
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.errors import CorruptLogError, UnknownVersionError
+from aggregator.storage.files.checksum import checksum64
 from aggregator.storage.store.shipped import (
+    MAGIC,
+    PIECES_BYTES,
     Announced,
     LogObject,
     log_name,
@@ -50,6 +56,51 @@ def test_an_object_with_a_byte_flipped():
         flipped = stored[:at] + bytes([stored[at] ^ 1]) + stored[at + 1 :]
         with pytest.raises(UnknownVersionError if at in (8, 9) else CorruptLogError):
             LogObject.decode(flipped, 5)
+
+
+def forged(pieces: list[list[int]], frames: bytes) -> bytes:
+    """An object whose head says that of its pieces, with a checksum that is right."""
+    facts = json.loads(FENCE.encode()[16:-8]) | {"pieces": pieces}
+    head = json.dumps(facts).encode()
+    stored = struct.pack("<8sHHI", MAGIC, 1, 0, len(head)) + head + frames
+    return stored + struct.pack("<Q", checksum64(stored))
+
+
+FRAME = zstandard.ZstdCompressor().compress(b"bytes")
+UNSIZED = zstandard.ZstdCompressor(write_content_size=False).compress(b"bytes")
+ZEROS = zstandard.ZstdCompressor().compress(bytes(PIECES_BYTES))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "frames"),
+    [
+        ([[0, 5]], FRAME),
+        ([[0, 4, len(FRAME)]], FRAME),
+        ([[0, 6, len(FRAME)]], FRAME),
+        ([[0, -1, len(UNSIZED)]], UNSIZED),
+        ([[0, 5, len(UNSIZED)]], UNSIZED),
+        ([[0, 5, len(FRAME) - 1]], FRAME),
+        ([[0, 5, len(FRAME) - 1]], FRAME[:-1]),
+        ([[0, 5, len(FRAME) + 1]], FRAME),
+        ([[0, 5, len(FRAME) + 1]], FRAME + b"?"),
+        ([[0, 5, -1], [0, 5, len(FRAME) + 1]], FRAME),
+        ([[0, 5, len(FRAME)]], FRAME + b"?"),
+        ([[0, 5, "13"]], FRAME),
+        ([[0, 5, len(FRAME)]], b"?" * len(FRAME)),
+        ([[0, PIECES_BYTES, len(ZEROS)], [PIECES_BYTES, 5, len(FRAME)]], ZEROS + FRAME),
+    ],
+)
+def test_pieces_that_cannot_be(pieces: list[list[int]], frames: bytes):
+    """Whoever wrote them, they are told, and nothing larger than an object may hold is made room for."""
+    assert LogObject.decode(forged([[7, 5, len(FRAME)]], FRAME), 6).pieces == [(7, b"bytes")]
+    with pytest.raises(CorruptLogError, match="the head of the object cannot be read"):
+        LogObject.decode(forged(pieces, frames), 6)
+
+
+def test_what_repeats_itself_is_small():
+    """The log goes to the store compressed."""
+    one = dataclasses.replace(FULL, pieces=[(0, b"the same again. " * 10_000)])
+    assert len(one.encode()) < 2000
 
 
 def test_an_object_under_another_name():
