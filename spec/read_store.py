@@ -49,12 +49,12 @@ def read_object(stored: bytes, sequence: int) -> LogObject:
     head = json.loads(body[16 : 16 + length])
     require(head["sequence"] == sequence, f"object {sequence} says that it is {head['sequence']}")
     pieces, at = [], 16 + length
+    require(sum(length for _, length, _ in head["pieces"]) <= 1 << 26, "the pieces of an object are too large")
     for position, length, size in head["pieces"]:
         frame = body[at : at + size]
         require(zstandard.frame_content_size(frame) == length, "a piece of an object has another length")
         pieces.append((position, zstandard.ZstdDecompressor().decompress(frame, allow_extra_data=False)))
         at += size
-    require(sum(len(data) for _, data in pieces) <= 1 << 26, "the pieces of an object are too large")
     require(at == len(body), "the pieces of an object do not fill it")
     return LogObject(head, pieces)
 
