@@ -83,19 +83,6 @@ def read_values(
     return edges, _frames(framed if flags & _DICTIONARY else plain, codec, body[at:end], table, sizes), end
 
 
-def read_texts(
-    body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, plain: Any, framed: Any
-) -> tuple[Any, bytes, int]:
-    """The same with the length of each value, an array of int64, in place of the edges."""
-    made, data, end = read_values(body, at, count, plain, framed)
-    edges: array.array = made
-    lengths: array.array = array.clone(_LONGS, count, False)
-    i: cython.Py_ssize_t
-    for i in range(count):  # of `count` + 1 edges
-        lengths.data.as_longlongs[i] = edges.data.as_longlongs[i + 1] - edges.data.as_longlongs[i]
-    return lengths, data, end
-
-
 @cython.cfunc
 @cython.exceptval(-1)
 def _read_edges(

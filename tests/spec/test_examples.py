@@ -14,7 +14,7 @@ from esformat.format.encoding import decode_node
 from esformat.format.layout import BlockHandle, check_header, encode_header
 from esformat.format.node import DecodeContext, EncodeContext
 from esformat.format.packing import decode_ints, encode_ints, encode_planes, read_pack
-from esformat.format.templates import Kind, Template, TemplateTable, Variable, decode_templates
+from esformat.format.templates import Kind, Template, TemplateTable, Variable, decode_templates, table_of
 from esformat.write.templated import encode_templated
 
 PLAIN = DecodeContext(Decompressor(), Decompressor())
@@ -71,7 +71,7 @@ def test_template_table(facts, stored):
     """The templates of a column, read either way, and by the independent reader."""
     plain = make_compressor(CODEC_NAMES[facts["codec"]])
     assert TABLE.encode(EncodeContext(plain, plain)) == stored
-    assert decode_templates(memoryview(stored), len(TABLE.templates), PLAIN).table() == TABLE
+    assert table_of(decode_templates(memoryview(stored), len(TABLE.templates), PLAIN)) == TABLE
     cursor = read_esdb.Cursor(stored)
     read = read_esdb.read_templates(cursor, len(TABLE.templates))
     cursor.end()

@@ -187,7 +187,7 @@ class Reader(Opened):
         if made is None:
             stored = column.templates(self.own())
             assert stored is not None
-            made = self._made_templates.setdefault(key, stored.compiled())  # what is kept goes with one of them
+            made = self._made_templates.setdefault(key, stored)  # what is kept goes with one of them
         return made
 
     def places_in_templates(self, dictionary: int, place: int, texts: Sequence[bytes]) -> Places:

@@ -16,7 +16,7 @@ from esformat.format.encoding import decode_node
 from esformat.format.layout import MAX_KEY_BYTES, BlockHandle
 from esformat.format.node import DecodeContext
 from esformat.format.packing import decode_ints
-from esformat.format.templates import TemplateTable, decode_templates, end_of_templates
+from esformat.format.templates import TemplateTable, decode_templates, end_of_templates, table_of
 from esformat.tools.verification.nodes import check_node, check_pack
 
 _TEMPLATES = struct.Struct("<II")  # bytes, variables
@@ -74,8 +74,7 @@ class Parts:
         self._check_templates(count)
         if self.at != end:
             raise CorruptSegmentError("the templates of a column are longer than their parts")
-        stored.compiled()
-        return stored.table()
+        return table_of(stored)
 
     def _check_templates(self, count: int) -> None:
         """The packs and nodes that templates are stored in."""
