@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.core.templates import MOST_SLOTS, MOST_TEMPLATES, Templates, read_templates
+from esformat.core.templates import MOST_TEMPLATES, Templates, read_templates
 from esformat.errors import CorruptSegmentError
-from esformat.format.encoding import encode_node
-from esformat.format.node import WHOLE_BYTES, DecodeContext, EncodeContext
+from esformat.format.encoding import encode_texts
+from esformat.format.node import DecodeContext, EncodeContext
 from esformat.format.packing import encode_ints
 
 MAX_TEMPLATES = MAX_VARIABLES = MOST_TEMPLATES
@@ -98,14 +98,13 @@ class TemplateTable:
         ]
         values = [value for variable in variables for value in variable.values]
         literals = [literal for template in self.templates for literal in template.literals]
-        whole = replace(context, frame_bytes=WHOLE_BYTES)  # all texts are read at once
         body = b"".join(
             [
                 *(encode_ints(_array(column), plain) for column in numbers),
-                encode_node(pa.array(values, pa.binary()), whole),
+                encode_texts(pa.array(values, pa.binary()), context),
                 encode_ints(_array([len(template.slots) for template in self.templates]), plain),
                 encode_ints(_array([slot for template in self.templates for slot in template.slots]), plain),
-                encode_node(pa.array(literals, pa.binary()), whole),
+                encode_texts(pa.array(literals, pa.binary()), context),
             ]
         )
         return _HEAD.pack(len(body), len(variables)) + body

@@ -8,9 +8,10 @@ import pytest
 import read_esdb
 from spec_document import examples
 
+from esformat.core.keys import read_keys
 from esformat.core.matching import Matcher
 from esformat.format.codec import CODEC_NAMES, Decompressor, make_compressor
-from esformat.format.encoding import decode_node
+from esformat.format.encoding import decode_node, encode_texts
 from esformat.format.layout import BlockHandle, check_header, encode_header
 from esformat.format.node import DecodeContext, EncodeContext
 from esformat.format.packing import decode_ints, encode_ints, encode_planes, read_pack
@@ -26,7 +27,9 @@ def _of(name):
 
 def test_all_examples_are_tested():
     """Each kind of example has a test below."""
-    assert {name for name, _, _ in examples()} == {"header", "handle", "pack", "template node", "template table"}
+    assert {name for name, _, _ in examples()} == {
+        "header", "handle", "pack", "template node", "template table", "text node",
+    }  # fmt: skip
     assert len(_of("pack")) == 4
 
 
@@ -56,6 +59,18 @@ def test_pack(facts, stored):
     assert decode_ints(memoryview(stored), pack, Decompressor()).tolist() == numbers
     cursor = read_esdb.Cursor(stored)
     assert read_esdb.read_pack(cursor, len(numbers)) == numbers
+    cursor.end()
+
+
+@pytest.mark.parametrize(("facts", "stored"), _of("text node"))
+def test_front_coded_node(facts, stored):
+    """Keys and their bytes, read either way, and by the independent reader."""
+    plain, keys = make_compressor(CODEC_NAMES[facts["codec"]]), [b"user-1", b"user-12", b"user-3"]
+    assert encode_texts(pa.array(keys, pa.binary()), EncodeContext(plain, plain)) == stored
+    read, end = read_keys(memoryview(stored), 0, len(keys), PLAIN.plain, PLAIN.plain)
+    assert (read.as_list(), end) == (keys, len(stored))
+    cursor = read_esdb.Cursor(stored)
+    assert read_esdb.read_texts(cursor, len(keys)) == keys
     cursor.end()
 
 
