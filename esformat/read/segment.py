@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from esformat.base.notebook import html_facts, html_time
-from esformat.cache import Budgets
+from esformat.core.caches import Budgets
 from esformat.core.opened import Stretch, find_space
 from esformat.errors import CorruptSegmentError, EsdbError, SegmentChangedError, UsageError
 from esformat.event import to_key

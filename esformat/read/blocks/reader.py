@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from esformat.cache import Budgets, Cache
+from esformat.core.caches import Budgets, Cache
 from esformat.core.leaves import BlockSlice, Leaf, open_data_blocks
 from esformat.core.opened import Opened
 from esformat.core.templates import Templates

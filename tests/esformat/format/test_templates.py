@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from template_strategies import rows_of, tables, text_of
 
-from esformat.cache import Cache
+from esformat.core.caches import Cache
 from esformat.core.matching import Matcher
 from esformat.errors import CorruptSegmentError, EsdbError, UnsupportedVersionError
 from esformat.format import template_node
