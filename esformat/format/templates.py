@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from esformat.core.templates import MOST_SLOTS as MOST_SLOTS  # a limit of the format
 from esformat.core.templates import MOST_TEMPLATES, Templates, read_templates
 from esformat.errors import CorruptSegmentError
 from esformat.format.encoding import encode_texts
