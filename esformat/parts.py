@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from esformat.base.launch import hide_pandas, launch
     from esformat.base.notebook import html_facts, html_time
     from esformat.base.quantity import parse_duration, parse_size
-    from esformat.cache import Cache
+    from esformat.core.caches import Cache
     from esformat.core.commits import HOLDING, LOOKING_AGAIN, MARKED, SYNCING, Commits, now_s, sync_file
     from esformat.core.messages import MessageWriter
     from esformat.core.numbers import count_by_width
@@ -52,7 +52,7 @@ else:
         {
             "esformat.read.anatomy": "anatomy",
             "esformat.write.allocators": "release_unused",
-            "esformat.cache": "Cache",
+            "esformat.core.caches": "Cache",
             "esformat.core.commits": "HOLDING LOOKING_AGAIN MARKED SYNCING Commits now_s sync_file",
             "esformat.core.messages": "MessageWriter",
             "esformat.core.numbers": "count_by_width",

@@ -225,7 +225,7 @@ def read_handles(cursor: Cursor, count: int) -> list[Handle]:
 
 # ── Types (§ 15) and how the bits of one value read ─────────────────────────────────────────────────────────────────
 
-NULL, INTS, WIDE, CODES, BYTES, LIST, FIXED, STRUCT, TEMPLATES = range(9)
+NULL, INTS, WIDE, CODES, BYTES, LIST, FIXED, STRUCT, TEMPLATES, FRONT_CODED = range(10)
 Storage = tuple[int, Callable[[Any], Any], int]  # shape; what makes a value of what a node holds; bytes of a number
 
 
@@ -418,13 +418,12 @@ def read_templates(cursor: Cursor, count: int) -> Templates:
     cursor = Cursor(cursor.take(size))
     kinds, parameters, value_counts = (read_counts(cursor, variables) for _ in range(3))
     require(sum(value_counts) <= MOST_ENTRIES, "too many values of enumerations")
-    values = read_node(cursor, "binary", sum(value_counts))
+    values = read_texts(cursor, sum(value_counts))
     slot_counts = read_counts(cursor, count)
     require(max(slot_counts) <= MOST_SLOTS and sum(slot_counts) <= MOST_ENTRIES, "too many slots")
     slots = read_counts(cursor, sum(slot_counts))
-    literals = read_node(cursor, "binary", sum(slot_counts) + count)
+    literals = read_texts(cursor, sum(slot_counts) + count)
     cursor.end()
-    require(None not in values and None not in literals, "a null in templates")
     require(max(slots, default=-1) < variables, "a slot shows a variable that is not there")
     for kind, parameter, n in zip(kinds, parameters, value_counts, strict=True):
         if kind > DATE or (kind == DATE and parameter >= len(DATE_FORMS)):
@@ -456,7 +455,7 @@ def read_node(cursor: Cursor, kind: Json, count: int, dictionary: ColumnDictiona
     """Read a node of `count` values of a type."""
     require(count <= MOST_ELEMENTS, f"a node of {count} values")
     shape, flags, frame_rows = cursor.fields("BBH")
-    if shape > TEMPLATES or flags & ~3:
+    if shape > FRONT_CODED or flags & ~3:
         raise TooNew(f"a node of shape {shape} with flags {flags:#x}")
     if shape == BYTES:
         require(1 <= frame_rows <= 1024, f"frames of {frame_rows} rows")
@@ -489,6 +488,23 @@ def read_node(cursor: Cursor, kind: Json, count: int, dictionary: ColumnDictiona
         stored = words[0] if shape == INTS else [wide(parts) for parts in zip(*words, strict=True)]
     require(all(bit or not value for bit, value in zip(valid, stored, strict=True)), "the slot of a null is not 0")
     return [convert(value) if bit else None for bit, value in zip(valid, stored, strict=True)]
+
+
+def read_texts(cursor: Cursor, count: int) -> list[bytes]:
+    """Read keys, or texts of templates: binary without nulls, which may be front-coded."""
+    if cursor.data[cursor.at : cursor.at + 1] != bytes([FRONT_CODED]):
+        texts = read_node(cursor, "binary", count)
+        require(None not in texts, "a key or a text is null")
+        return texts
+    require(cursor.fields("BBH") == (FRONT_CODED, 0, 0), "the head of a front-coded node")
+    shared = read_counts(cursor, count)
+    rests = read_node(cursor, "binary", count)
+    require(None not in rests, "a key or a text is null")
+    made = [b""]
+    for size, rest in zip(shared, rests, strict=True):
+        require(size <= len(made[-1]), "a text shares more than the one before has")
+        made.append(made[-1][:size] + rest)
+    return made[1:]
 
 
 def wide(words: tuple[int, ...]) -> int:
@@ -701,8 +717,7 @@ class Leaf:
 
 
 def read_keys(cursor: Cursor, count: int) -> list[Key]:
-    spaces, groupings = read_node(cursor, "binary", count), read_node(cursor, "binary", count)
-    require(None not in spaces and None not in groupings, "a key is null")
+    spaces, groupings = read_texts(cursor, count), read_texts(cursor, count)
     return list(zip(spaces, groupings, strict=True))
 
 
@@ -792,7 +807,7 @@ class File:
             root = self.block((DIRECTORY_ROOT, 0), DIRECTORY_ROOT)
             require(root.count <= len(self.data), f"{root.count} leaves")
             cursor = Cursor(root.body)
-            spaces = read_node(cursor, "binary", root.count)
+            spaces = read_texts(cursor, root.count)
             runs, rows, blocks, data_offsets = (read_counts(cursor, root.count) for _ in range(4))
             handles, times = read_handles(cursor, root.count), read_times(cursor, root.count)
             cursor.end()

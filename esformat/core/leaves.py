@@ -12,7 +12,7 @@ from typing import Any
 
 import cython
 from cython.cimports.cpython import array
-from cython.cimports.esformat.core.packs import PackHead, end_of_strings, fill_numbers, read_pack_head
+from cython.cimports.esformat.core.packs import PackHead, end_of_texts, fill_numbers, read_pack_head
 
 from esformat.core.blocks import open_block
 from esformat.core.keys import read_keys
@@ -84,14 +84,14 @@ class Leaf:
         _read_pack(body, view, 4, runs, cython.address(head), plain, self.run_rows.data.as_longlongs + 1)
         self.last_row = _summed(self.run_rows.data.as_longlongs, runs, first_row)
         self._body, self._keys_at = body, head.end
-        at: cython.Py_ssize_t = end_of_strings(data, size, head.end, runs)
-        self._keys_end = end_of_strings(data, size, at, runs) if at >= 0 else -1
+        at: cython.Py_ssize_t = end_of_texts(data, size, head.end, runs)
+        self._keys_end = end_of_texts(data, size, at, runs) if at >= 0 else -1
         if self._keys_end < 0:
             raise CorruptSegmentError("the keys of a directory leaf break the format")
         end: cython.Py_ssize_t = self._read_blocks(body, view, self._keys_end, data_offset, plain)
         if end != size or self.block_rows.data.as_longlongs[blocks] != self.last_row:
             raise CorruptSegmentError("a directory leaf contradicts itself")
-        self.size_bytes = 1200 + 24 * runs + 40 * self.block_count + 4 * (self._keys_end - self._keys_at)
+        self.size_bytes = 1200 + 24 * runs + 40 * self.block_count + 8 * (self._keys_end - self._keys_at)
 
     def open_keys(self, plain: Any, framed: Any) -> None:
         """Decode the keys of the runs, unless that was done: scans of other columns need none.

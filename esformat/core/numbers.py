@@ -116,24 +116,6 @@ def read_numbers(body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, pla
     return made, head.end
 
 
-def read_bounded(
-    body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, most: cython.longlong, plain: Any
-) -> tuple[Any, int, int]:
-    """The same with the sum of the numbers, which the caller bounds by that of `count` times `most`, in the middle.
-
-    Raises CorruptSegmentError unless all are from 0 to `most`.
-    """
-    head = cython.declare(PackHead)
-    made: array.array = _numbers(body, at, count, cython.address(head), plain, 0)
-    total: cython.longlong = 0
-    i: cython.Py_ssize_t
-    for i in range(count):
-        if not 0 <= made.data.as_longlongs[i] <= most:
-            raise CorruptSegmentError(f"a packed number is not between 0 and {most}")
-        total += made.data.as_longlongs[i]
-    return made, total, head.end
-
-
 def read_edges(
     body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, most: cython.longlong, plain: Any
 ) -> tuple[Any, int]:

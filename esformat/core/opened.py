@@ -14,6 +14,7 @@ from cython.cimports.cpython.dict import PyDict_GetItem
 from cython.cimports.cpython.object import PyTypeObject
 from cython.cimports.cpython.ref import PyObject
 from cython.cimports.esformat.core.blocks import Chunks
+from cython.cimports.esformat.core.caches import Shelf
 from cython.cimports.esformat.core.keys import Keys, to_key
 from cython.cimports.esformat.core.leaves import Leaf
 
@@ -25,34 +26,6 @@ MOST_RUN_ROWS = 8192
 """Of a run that is read block by block; a longer one many blocks at a time."""
 _MOST_ROWS = (1 << 63) - 1
 _NOTHING = cython.declare(tuple, ())
-
-
-@cython.final
-@cython.cclass
-class Shelf:
-    """What one cache holds: it outlives the cache in its budget's queue, empty."""
-
-    values = cython.declare(dict, visibility="readonly")  # type: dict[Any, Any]
-    used = cython.declare(set, visibility="readonly")  # type: set[Any]
-    """What was found since it was looked at for being forgotten."""
-    held = cython.declare(cython.longlong, visibility="public")  # type: int
-    """Bytes."""
-    count = cython.declare(cython.Py_ssize_t, visibility="public")  # type: int
-
-    def __init__(self) -> None:
-        self.values, self.used = {}, set()
-
-    def find(self, key: Any) -> Any:
-        """The value of a key, which is marked as used, or None. Takes no lock."""
-        return self._find(key)
-
-    @cython.cfunc
-    def _find(self, key: object) -> object:
-        found: cython.pointer(PyObject) = PyDict_GetItem(self.values, key)
-        if found == cython.NULL:
-            return None
-        self.used.add(key)
-        return cython.cast(object, found)
 
 
 @cython.final

@@ -16,7 +16,8 @@ cdef enum:
     NUMBERS_TOGETHER = 256
     FOUR_TOGETHER_BITS = 14  # four numbers of so many lie in eight bytes, whatever bit of the first byte they begin at
     NODE_HEAD_BYTES = 4
-    STRINGS = 4  # shape of a node
+    STRINGS = 4  # shapes of nodes
+    FRONT_CODED = 9
     NEEDS_DICTIONARY = 2  # flag of one
     MOST_FRAME_ROWS = 1024
 
@@ -239,3 +240,19 @@ cdef inline Py_ssize_t end_of_strings(
         if end > size:
             return -1
     return end
+
+
+cdef inline Py_ssize_t end_of_texts(
+    const byte* body, Py_ssize_t size, Py_ssize_t at, Py_ssize_t count
+) noexcept nogil:
+    """The byte behind a node of `count` texts that are read as a whole; -1 where it breaks the format."""
+    cdef PackHead shared
+    if at < 0 or at > size - NODE_HEAD_BYTES:
+        return -1
+    if body[at] == FRONT_CODED:
+        if body[at + 1] or body[at + 2] or body[at + 3]:
+            return -1
+        if not read_pack_head(body, size, at + NODE_HEAD_BYTES, count, &shared):
+            return -1
+        at = shared.end
+    return end_of_strings(body, size, at, count)

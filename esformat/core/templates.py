@@ -5,8 +5,16 @@ A template is literals with slots between them; a slot shows the value that a va
 says in section 9 how each kind of variable is written out.
 """
 
+import array as arrays
+from typing import Any
+
 import cython
+from cython.cimports.cpython import array
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cython.cimports.esformat.core.packs import PackHead, fill_numbers, read_pack_head
+
+from esformat.core.bytes_nodes import read_values
+from esformat.errors import CorruptSegmentError, UnsupportedVersionError
 
 STRING, ENUM, INTEGER, PADDED, DECIMAL, HEX, DATE = range(7)
 _STRING = cython.declare(cython.int, 0)
@@ -20,8 +28,14 @@ _DATE = cython.declare(cython.int, 6)
 DATE_FORMS = 10
 _MOST = cython.declare(cython.Py_ssize_t, 0x7FFF_FFFF)
 _SLACK = cython.declare(cython.Py_ssize_t, 32)
+_LONGS = cython.declare(array.array, arrays.array("q"))
 MOST_SLOTS = 1024
 """Of one template."""
+MOST_TEMPLATES = 4096
+"""Of a column, and as many variables."""
+MOST_ENTRIES = 1 << 17
+"""Values of all variables together, and slots of all templates."""
+HEAD_BYTES = 8
 SLACK_BYTES = 32
 """Zeros behind texts: so many bytes are copied at once, and more than any number takes."""
 
@@ -58,8 +72,82 @@ def _edges(counts: cython.const[cython.longlong][::1]) -> bytes:
 
 
 @cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _u32(data: cython.p_const_uchar) -> cython.Py_ssize_t:
+    return data[0] | data[1] << 8 | data[2] << 16 | cython.cast(cython.Py_ssize_t, data[3]) << 24
+
+
+@cython.cfunc
+def _read(
+    body: object,
+    view: cython.const[cython.uchar][::1],
+    at: cython.pointer(cython.Py_ssize_t),
+    count: cython.Py_ssize_t,
+    most: cython.longlong,
+    summed: cython.bint,
+    plain: object,
+) -> bytes:
+    """The numbers of the pack at a byte as the memory of an int32 array, or their sums from 0 on; `at` becomes the byte
+    after the pack.
+
+    Raises CorruptSegmentError unless each is from 0 to `most`, and all sums at most MOST_ENTRIES.
+    """
+    head = cython.declare(PackHead)
+    data: cython.p_const_uchar = cython.address(view[0])
+    i: cython.Py_ssize_t
+    total: cython.longlong = 0
+    if not read_pack_head(data, view.shape[0], at[0], count, cython.address(head)):
+        raise CorruptSegmentError("the header of packed numbers breaks the format, or they are cut short")
+    numbers: array.array = array.clone(_LONGS, count, False)
+    number: cython.p_longlong = numbers.data.as_longlongs
+    fill_numbers(body, data, cython.address(head), count, plain, 0, number, count)
+    made: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * count + 4)
+    out: cython.p_int = cython.cast(cython.p_int, PyBytes_AS_STRING(made))
+    for i in range(count):
+        if not 0 <= number[i] <= most:
+            raise CorruptSegmentError(f"a number of a template is not between 0 and {most}")
+        if summed:
+            out[i] = cython.cast(cython.int, total)
+            total += number[i]
+            if total > MOST_ENTRIES:
+                raise CorruptSegmentError(f"templates have more than {MOST_ENTRIES} values or slots")
+        else:
+            out[i] = cython.cast(cython.int, number[i])
+    out[count] = cython.cast(cython.int, total)
+    at[0] = head.end
+    return made
+
+
+@cython.cfunc
+def _read_texts(
+    body: object, at: cython.pointer(cython.Py_ssize_t), count: cython.Py_ssize_t, plain: object, memory: list[bytes]
+) -> bytes:
+    """The edges of the texts of a node as the memory of an int32 array; their bytes go to the end of `memory`."""
+    found, text, end = cython.cast(tuple, read_values(body, at[0], count, plain, plain))
+    edges: array.array = found
+    edge: cython.p_longlong = edges.data.as_longlongs
+    made: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * count + 4)
+    out: cython.p_int = cython.cast(cython.p_int, PyBytes_AS_STRING(made))
+    i: cython.Py_ssize_t
+    for i in range(count + 1):  # which ascend to at most 2^31 - 1
+        out[i] = cython.cast(cython.int, edge[i])
+    memory.append(cython.cast(bytes, text) + bytes(SLACK_BYTES))
+    at[0] = end
+    return made
+
+
+@cython.cfunc
 def _ints(memory: bytes) -> cython.p_int:
     return cython.cast(cython.p_int, PyBytes_AS_STRING(memory))
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _numbers_in(memory: bytes) -> cython.Py_ssize_t:
+    """How many numbers the memory of an int32 array was made of: there is room for one more."""
+    return len(memory) // 4 - 1
 
 
 @cython.final
@@ -107,7 +195,6 @@ class Templates:
         literals: bytes,
     ) -> None:
         """Raises ValueError or OverflowError where they do not fit each other."""
-        v: cython.Py_ssize_t
         self.variables, self.count = kinds.shape[0], slot_counts.shape[0]
         if parameters.shape[0] != self.variables or value_counts.shape[0] != self.variables:
             raise ValueError("the variables of templates differ in number")
@@ -118,25 +205,34 @@ class Templates:
         literal: bytes = _edges(literal_lengths)
         value_first: bytes = _edges(value_counts)
         value: bytes = _edges(value_lengths)
-        kind: bytes = _copied(kinds)
-        parameter: bytes = _copied(parameters)
-        self.memory = [padded, padded_values, first, slot, literal, value_first, value, kind, parameter]
-        self._text, self._values = PyBytes_AS_STRING(padded), PyBytes_AS_STRING(padded_values)
-        self._first, self._slot, self._literal = _ints(first), _ints(slot), _ints(literal)
-        self._value_first, self._value = _ints(value_first), _ints(value)
-        self._kind, self._parameter = _ints(kind), _ints(parameter)
+        self._hold(
+            [padded, padded_values, first, slot, literal, value_first, value, _copied(kinds), _copied(parameters)]
+        )
+
+    @cython.cfunc
+    def _hold(self, memory: list[bytes]) -> object:
+        """Take memory in the order of `memory`, and check that it fits. Raises ValueError."""
+        v: cython.Py_ssize_t
+        self.memory = memory
+        self._text, self._values = PyBytes_AS_STRING(memory[0]), PyBytes_AS_STRING(memory[1])
+        self._first, self._slot, self._literal = _ints(memory[2]), _ints(memory[3]), _ints(memory[4])
+        self._value_first, self._value = _ints(memory[5]), _ints(memory[6])
+        self._kind, self._parameter = _ints(memory[7]), _ints(memory[8])
+        slots: cython.Py_ssize_t = _numbers_in(memory[3])
+        values: cython.Py_ssize_t = _numbers_in(memory[6])
         if (
-            self._first[self.count] != slots.shape[0]
-            or literal_lengths.shape[0] != slots.shape[0] + self.count
-            or self._literal[literal_lengths.shape[0]] != len(literals)
-            or self._value_first[self.variables] != value_lengths.shape[0]
-            or self._value[value_lengths.shape[0]] != len(values)
+            self._first[self.count] != slots
+            or _numbers_in(memory[4]) != slots + self.count
+            or self._literal[slots + self.count] != len(memory[0]) - _SLACK
+            or self._value_first[self.variables] != values
+            or self._value[values] != len(memory[1]) - _SLACK
         ):
             raise ValueError("the parts of templates do not fit each other")
         for v in range(self.variables):
             if not _is_known(self._kind[v], self._parameter[v], self._value_first[v + 1] - self._value_first[v]):
                 raise ValueError(f"variable {v} has kind {self._kind[v]} with parameter {self._parameter[v]}")
         self._number()
+        return None
 
     @cython.cfunc
     def _number(self) -> object:
@@ -302,3 +398,52 @@ def _longest(kind: cython.int, parameter: cython.int) -> cython.int:
     if kind == _DATE:
         return 26
     return parameter if kind in (_PADDED, _HEX) else 0
+
+
+def read_templates(body: Any, count: cython.Py_ssize_t, plain: Any) -> Templates:
+    """The `count` templates of a column in a dictionary block, which take all of `body`.
+
+    plain: a decompressor. `esformat/format/templates.py` writes them. Raises CorruptSegmentError,
+    UnsupportedVersionError.
+    """
+    view: cython.const[cython.uchar][::1] = body
+    size: cython.Py_ssize_t = view.shape[0]
+    if size < HEAD_BYTES or _u32(cython.address(view[0])) != size - HEAD_BYTES:
+        raise CorruptSegmentError("the templates of a column do not have the length that they say")
+    variables: cython.Py_ssize_t = _u32(cython.address(view[4]))
+    if variables > MOST_TEMPLATES or not 0 < count <= MOST_TEMPLATES:
+        raise CorruptSegmentError(f"a column has {count} templates of {variables} variables")
+    at: cython.Py_ssize_t = HEAD_BYTES
+    place: cython.pointer(cython.Py_ssize_t) = cython.address(at)
+    texts: list[bytes] = []
+    kind: bytes = _read(body, view, place, variables, 0xFF, False, plain)
+    parameter: bytes = _read(body, view, place, variables, 0xFF, False, plain)
+    value_first: bytes = _read(body, view, place, variables, MOST_ENTRIES, True, plain)
+    _refuse_newer(_ints(kind), _ints(parameter), variables)
+    value: bytes = _read_texts(body, place, _ints(value_first)[variables], plain, texts)
+    first: bytes = _read(body, view, place, count, MOST_SLOTS, True, plain)
+    slots: cython.Py_ssize_t = _ints(first)[count]
+    slot: bytes = _read(body, view, place, slots, max(variables - 1, 0), False, plain)
+    literal: bytes = _read_texts(body, place, slots + count, plain, texts)
+    if at != size:
+        raise CorruptSegmentError("the templates of a column are longer than their parts")
+    made: Templates = Templates.__new__(Templates)
+    made.variables, made.count = variables, count
+    try:
+        made._hold([texts[1], texts[0], first, slot, literal, value_first, value, kind, parameter])
+    except ValueError as error:
+        raise CorruptSegmentError(f"the templates of a column break the format: {error}") from None
+    return made
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _refuse_newer(kind: cython.p_int, parameter: cython.p_int, variables: cython.Py_ssize_t) -> cython.int:
+    """Raise UnsupportedVersionError for a kind, or a form of dates, that came later."""
+    v: cython.Py_ssize_t
+    for v in range(variables):
+        if kind[v] > _DATE or (kind[v] == _DATE and parameter[v] >= DATE_FORMS):
+            raise UnsupportedVersionError(
+                "templates have a variable of an unknown kind", hint="read the file with a newer esformat"
+            )
+    return 0

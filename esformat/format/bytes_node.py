@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from esformat.cache import Cache
 from esformat.core.bytes_nodes import LAST_CODEC
+from esformat.core.caches import Cache
 from esformat.core.values import cut, cut_places, cut_short, short_offsets, total
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
 from esformat.format.codec import Decompressor

@@ -10,7 +10,7 @@ Timestamps are differences within a run; the first row of each run counts from t
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -24,10 +24,10 @@ from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import bytes_of
 from esformat.format.bytes_node import BytesNode
 from esformat.format.codec import Decompressor
-from esformat.format.encoding import decode_node, encode_node
+from esformat.format.encoding import decode_node, encode_texts
 from esformat.format.frame import encode_block
 from esformat.format.layout import BlockKind
-from esformat.format.node import WHOLE_BYTES, DecodeContext, EncodeContext, NodeHead, Shape, read_head
+from esformat.format.node import DecodeContext, EncodeContext, NodeHead, Shape, read_head
 from esformat.format.packing import decode_ints, encode_int_runs, encode_ints, plane_bytes, read_pack
 from esformat.format.template_node import TemplateNode, template_codes
 
@@ -58,8 +58,8 @@ class Runs:
 
 def encode_runs_of_keys(runs: Runs, context: EncodeContext) -> bytes:
     """The keys of runs: rows, spaces, groupings."""
-    whole = replace(context, frame_bytes=WHOLE_BYTES)  # all keys are read at once
-    return encode_ints(runs.rows, context.plain) + encode_node(runs.spaces, whole) + encode_node(runs.groupings, whole)
+    keys = encode_texts(runs.spaces, context) + encode_texts(runs.groupings, context)
+    return encode_ints(runs.rows, context.plain, raw=1) + keys  # the lowest bytes are noise
 
 
 def keys_array(keys: Keys) -> pa.Array:

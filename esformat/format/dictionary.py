@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import zstandard
 
+from esformat.core.templates import Templates
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import is_bytes
 from esformat.format.codec import Codec, Decompressor, load_dictionary, make_compressor
@@ -22,7 +23,7 @@ from esformat.format.frame import Block, encode_block
 from esformat.format.layout import MAX_PAGE_ENTRIES, BlockKind
 from esformat.format.node import DecodeContext, EncodeContext
 from esformat.format.schema import Field
-from esformat.format.templates import StoredTemplates, TemplateTable, decode_templates, end_of_templates
+from esformat.format.templates import TemplateTable, decode_templates, end_of_templates, table_of
 
 LEAST_LEVEL = 12
 """Of zstd, for dictionary blocks."""
@@ -90,7 +91,7 @@ class StoredDictionary:
             raise CorruptSegmentError("a dictionary holds a null", offset=self.offset)
         return values
 
-    def templates(self, context: DecodeContext) -> StoredTemplates | None:
+    def templates(self, context: DecodeContext) -> Templates | None:
         """The templates; None where the column has none. Raises CorruptSegmentError."""
         if not self.template_count:
             return None
@@ -99,7 +100,7 @@ class StoredDictionary:
     def whole(self, context: DecodeContext) -> ColumnDictionary:
         """All of it, decoded. Raises CorruptSegmentError."""
         templates = self.templates(context)
-        table = None if templates is None else templates.table()
+        table = None if templates is None else table_of(templates)
         return ColumnDictionary(self.column, self.zstd, self.values(context), table)
 
 

@@ -20,7 +20,7 @@ from esformat.core.roots import Root
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Codec, make_compressor
 from esformat.format.data_block import Runs, encode_runs_of_keys
-from esformat.format.encoding import encode_node
+from esformat.format.encoding import encode_texts
 from esformat.format.frame import Block, check_length, encode_block
 from esformat.format.layout import BlockHandle, BlockKind
 from esformat.format.node import DecodeContext, EncodeContext
@@ -126,7 +126,7 @@ def encode_root(entries: list[LeafEntry], context: EncodeContext) -> bytes:
     """The framed root of the directory."""
     body = b"".join(
         [
-            encode_node(pa.array([entry.first_space for entry in entries], pa.binary()), context),
+            encode_texts(pa.array([entry.first_space for entry in entries], pa.binary()), context),
             _column([entry.runs for entry in entries]),
             _column([entry.rows for entry in entries]),
             _column([entry.blocks for entry in entries]),

@@ -9,6 +9,7 @@
     fixed    fixed-size lists: the node of the elements
     struct   the nodes of the children, one after another
     templates  strings and binary by the templates of their column: `template_node.py`
+    front-coded  strings and binary that are no column, and are read as a whole: what each shares with the one before
 
 A node never says how many values it has: its parent knows. Method and layouts follow Arrow's columnar format
 (validity, lengths for offsets, children); the packing is `packing.py`.
@@ -16,6 +17,7 @@ A node never says how many values it has: its parent knows. Method and layouts f
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -24,7 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from esformat.core.bytes_nodes import end_of_values
+from esformat.core.bytes_nodes import end_of_values, front_coded
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import (
     bitmap,
@@ -39,6 +41,7 @@ from esformat.format.arrays import (
     validity_of,
 )
 from esformat.format.bytes_node import BytesNode, check_lengths, frame_sizes
+from esformat.format.codec import Codec, make_compressor
 from esformat.format.layout import MAX_ELEMENTS, MAX_FRAME_BYTES
 from esformat.format.node import (
     FRAMES,
@@ -46,6 +49,7 @@ from esformat.format.node import (
     NEEDS_DICTIONARY,
     NODE,
     VALIDITY,
+    WHOLE_BYTES,
     DecodeContext,
     EncodeContext,
     NodeHead,
@@ -57,6 +61,8 @@ from esformat.format.packing import decode_columns, decode_ints, encode_int_runs
 from esformat.format.schema import MAX_NESTING
 from esformat.format.template_node import TemplateNode
 
+_RAW = make_compressor(Codec.NONE)
+WORTH_TIMES = 3  # what texts share with the one before is left out: compressing the rest pays where it becomes a third
 FRAME_TARGET_BYTES = 4096  # measured: docs/decisions/0005-blocks-and-frames.md
 
 
@@ -74,6 +80,22 @@ def encode_runs(array: pa.Array, bounds: list[int], context: EncodeContext) -> l
 def encode_node(array: pa.Array, context: EncodeContext) -> bytes:
     """Encode a whole array as one node."""
     return encode_runs(array, [0, len(array)], context)[0]
+
+
+def encode_texts(texts: pa.Array, context: EncodeContext) -> bytes:
+    """Encode binary without nulls that is no column and is read as a whole: keys, and the texts of templates."""
+    whole = replace(context, frame_bytes=WHOLE_BYTES)
+    offsets, data = bytes_of(texts)
+    shared, ends, rest = front_coded(offsets, data.cast("B"))
+    if 2 * len(rest) > len(data) or not rest:
+        return encode_node(texts, whole)
+    rests = pa.Array.from_buffers(
+        pa.binary(), len(texts), [None, pa.py_buffer(np.asarray(ends).astype(np.int32)), pa.py_buffer(rest)]
+    )
+    raw = replace(whole, plain=_RAW, framed=_RAW)  # few bytes, which take longer to decompress than to read
+    plain, small = encode_node(rests, raw), encode_node(rests, replace(raw, framed=context.framed))
+    node = small if WORTH_TIMES * len(small) <= len(plain) else plain
+    return NODE.pack(Shape.FRONT_CODED, 0, 0) + encode_ints(np.asarray(shared), _RAW) + node
 
 
 def encode_codes(codes: npt.NDArray[np.integer[Any]], bounds: list[int], context: EncodeContext) -> list[bytes]:

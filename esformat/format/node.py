@@ -37,6 +37,7 @@ class Shape(enum.IntEnum):
     FIXED = 6
     STRUCT = 7
     TEMPLATES = 8
+    FRONT_CODED = 9
 
 
 NODE = struct.Struct(

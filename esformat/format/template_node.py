@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.cache import Cache
+from esformat.core.caches import Cache
 from esformat.core.numbers import read_numbers
 from esformat.core.rendering import MOST_NODE_BYTES, TemplateRows
 from esformat.core.templates import ENUM, SLACK_BYTES, STRING, Templates

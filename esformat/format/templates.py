@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.core.bytes_nodes import read_texts
-from esformat.core.numbers import read_bounded
-from esformat.core.templates import DATE_FORMS, MOST_SLOTS, Templates
-from esformat.errors import CorruptSegmentError, UnsupportedVersionError
-from esformat.format.encoding import encode_node
-from esformat.format.layout import MAX_PAGE_ENTRIES
-from esformat.format.node import WHOLE_BYTES, DecodeContext, EncodeContext
+from esformat.core.templates import MOST_SLOTS as MOST_SLOTS  # a limit of the format
+from esformat.core.templates import MOST_TEMPLATES, Templates, read_templates
+from esformat.errors import CorruptSegmentError
+from esformat.format.encoding import encode_texts
+from esformat.format.node import DecodeContext, EncodeContext
 from esformat.format.packing import encode_ints
 
-MAX_TEMPLATES = 4096
-MAX_VARIABLES = 4096
+MAX_TEMPLATES = MAX_VARIABLES = MOST_TEMPLATES
 
 _HEAD = struct.Struct(
     "<"
@@ -48,9 +44,6 @@ class Kind(enum.IntEnum):
     DECIMAL = 4
     HEX = 5
     DATE = 6
-
-
-DATE = int(Kind.DATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +74,20 @@ class TemplateTable:
         """The same for the loops over rows. Raises CorruptSegmentError where the parts do not fit each other."""
         values = [value for variable in self.variables for value in variable.values]
         literals = [literal for template in self.templates for literal in template.literals]
-        return _compiled(
-            _array([variable.kind for variable in self.variables]),
-            _array([variable.parameter for variable in self.variables]),
-            _array([len(variable.values) for variable in self.variables]),
-            (_array(list(map(len, values))), b"".join(values)),
-            _array([len(template.slots) for template in self.templates]),
-            _array([slot for template in self.templates for slot in template.slots]),
-            (_array(list(map(len, literals))), b"".join(literals)),
-        )
+        try:
+            return Templates(
+                _array([variable.kind for variable in self.variables]),
+                _array([variable.parameter for variable in self.variables]),
+                _array([len(variable.values) for variable in self.variables]),
+                _array(list(map(len, values))),
+                b"".join(values),
+                _array([len(template.slots) for template in self.templates]),
+                _array([slot for template in self.templates for slot in template.slots]),
+                _array(list(map(len, literals))),
+                b"".join(literals),
+            )
+        except (ValueError, OverflowError) as error:
+            raise CorruptSegmentError(f"the templates of a column break the format: {error}") from None
 
     def encode(self, context: EncodeContext) -> bytes:
         """Its bytes in a dictionary block."""
@@ -101,14 +99,13 @@ class TemplateTable:
         ]
         values = [value for variable in variables for value in variable.values]
         literals = [literal for template in self.templates for literal in template.literals]
-        whole = replace(context, frame_bytes=WHOLE_BYTES)  # all texts are read at once
         body = b"".join(
             [
                 *(encode_ints(_array(column), plain) for column in numbers),
-                encode_node(pa.array(values, pa.binary()), whole),
+                encode_texts(pa.array(values, pa.binary()), context),
                 encode_ints(_array([len(template.slots) for template in self.templates]), plain),
                 encode_ints(_array([slot for template in self.templates for slot in template.slots]), plain),
-                encode_node(pa.array(literals, pa.binary()), whole),
+                encode_texts(pa.array(literals, pa.binary()), context),
             ]
         )
         return _HEAD.pack(len(body), len(variables)) + body
@@ -118,66 +115,22 @@ def _array(numbers: list[int]) -> I64:
     return np.array(numbers, dtype=np.int64)
 
 
-Texts = tuple[I64, bytes]
-"""The lengths of texts, and their bytes side by side."""
+def table_of(templates: Templates) -> TemplateTable:
+    """Templates as plain objects, for whoever changes them."""
+    literals, values, *numbers = templates.memory[:9]
+    first, slots, literal, value_first, value, kinds, parameters = (np.frombuffer(each, np.int32) for each in numbers)
+    of_kinds = zip(kinds.tolist(), parameters.tolist(), pairwise(value_first.tolist()), strict=False)
+    return TemplateTable(
+        tuple(Variable(Kind(kind), one, _texts(values, value[a : b + 1])) for kind, one, (a, b) in of_kinds),
+        tuple(
+            Template(_texts(literals, literal[a + t : b + t + 2]), tuple(slots[a:b].tolist()))
+            for t, (a, b) in enumerate(pairwise(first.tolist()))
+        ),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTemplates:
-    """The parts of a table of templates as arrays, each number within its bounds."""
-
-    kinds: I64
-    parameters: I64
-    value_counts: I64
-    values: Texts
-    slot_counts: I64
-    slots: I64
-    literals: Texts
-
-    def compiled(self) -> Templates:
-        """For the loops over rows. Raises CorruptSegmentError where the parts do not fit each other."""
-        return _compiled(
-            self.kinds,
-            self.parameters,
-            self.value_counts,
-            self.values,
-            self.slot_counts,
-            self.slots,
-            self.literals,
-        )
-
-    def table(self) -> TemplateTable:
-        """The same as plain objects, for whoever changes it."""
-        values, literals = _each(self.values), _each(self.literals)
-        slots = iter(self.slots.tolist())
-        facts = zip(self.kinds.tolist(), self.parameters.tolist(), self.value_counts.tolist(), strict=True)
-        return TemplateTable(
-            tuple(Variable(Kind(k), p, tuple(next(values) for _ in range(n))) for k, p, n in facts),
-            tuple(
-                Template(tuple(next(literals) for _ in range(n + 1)), tuple(next(slots) for _ in range(n)))
-                for n in self.slot_counts.tolist()
-            ),
-        )
-
-
-def _each(texts: Texts) -> Iterator[bytes]:
-    ends = accumulate(texts[0].tolist(), initial=0)
-    return (texts[1][start:end] for start, end in pairwise(ends))
-
-
-def _compiled(
-    kinds: I64,
-    parameters: I64,
-    value_counts: I64,
-    values: Texts,
-    slot_counts: I64,
-    slots: I64,
-    literals: Texts,
-) -> Templates:
-    try:
-        return Templates(kinds, parameters, value_counts, *values, slot_counts, slots, *literals)
-    except (ValueError, OverflowError) as error:
-        raise CorruptSegmentError(f"the templates of a column break the format: {error}") from None
+def _texts(stored: bytes, edges: npt.NDArray[np.int32]) -> tuple[bytes, ...]:
+    return tuple(stored[start:end] for start, end in pairwise(edges.tolist()))
 
 
 def end_of_templates(body: memoryview, at: int) -> int:
@@ -190,37 +143,6 @@ def end_of_templates(body: memoryview, at: int) -> int:
     return end
 
 
-def decode_templates(body: memoryview, templates: int, context: DecodeContext) -> StoredTemplates:
-    """Read so many templates, which take all of `body`. Raises CorruptSegmentError,
-    UnsupportedVersionError.
-    """
-    if end_of_templates(body, 0) != len(body):
-        raise CorruptSegmentError("the templates of a column are longer than their parts")
-    variables = _HEAD.unpack_from(body)[1]
-    if variables > MAX_VARIABLES or not 0 < templates <= MAX_TEMPLATES:
-        raise CorruptSegmentError(f"a column has {templates} templates of {variables} variables")
-    plain = context.plain
-    kinds, _, at = read_bounded(body, _HEAD.size, variables, 0xFF, plain)
-    parameters, _, at = read_bounded(body, at, variables, 0xFF, plain)
-    counts, values_count, at = read_bounded(body, at, variables, MAX_PAGE_ENTRIES, plain)
-    dates = [place for place, kind in enumerate(kinds) if kind >= DATE]
-    if any(kinds[place] > DATE or parameters[place] >= DATE_FORMS for place in dates):
-        raise UnsupportedVersionError(
-            "templates have a variable of an unknown kind", hint="read the file with a newer esformat"
-        )
-    values, at = _texts(body, at, values_count, context)
-    slot_counts, total, at = read_bounded(body, at, templates, MOST_SLOTS, plain)
-    if total > MAX_PAGE_ENTRIES:
-        raise CorruptSegmentError(f"the templates of a column have {total} slots")
-    slots, _, at = read_bounded(body, at, total, max(0, variables - 1), plain)
-    literals, at = _texts(body, at, total + templates, context)
-    if at != len(body):
-        raise CorruptSegmentError("the templates of a column are longer than their parts")
-    return StoredTemplates(kinds, parameters, counts, values, slot_counts, slots, literals)
-
-
-def _texts(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[Texts, int]:
-    if count > 2 * MAX_PAGE_ENTRIES:
-        raise CorruptSegmentError(f"the templates of a column have {count} texts")
-    lengths, stored, end = read_texts(body, at, count, context.plain, context.framed)
-    return (lengths, stored), end
+def decode_templates(body: memoryview, templates: int, context: DecodeContext) -> Templates:
+    """Read so many templates, which take all of `body`. Raises CorruptSegmentError, UnsupportedVersionError."""
+    return read_templates(body, templates, context.plain)

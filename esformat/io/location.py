@@ -38,7 +38,9 @@ _ARROW_SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 _SETTINGS = ("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_")  # variables that decide how to connect
 _WILD = re.compile(r"[*?[]")
 _CONNECTIONS = 32
-_PATHS = (str, bytes, os.PathLike)
+_PATHS = (str, bytes, PurePath, os.PathLike)  # the last one takes long to ask
+_LOCAL = (str, bytes, type(Path()))
+"""Types that never name a file of fsspec's."""
 _AZURE = re.compile(r"(?P<container>[^@/]+)@(?P<account>[^@/.]+)\.(?:dfs|blob)\.core\.windows\.net")
 _AZURE_SCHEMES = ("abfs", "abfss", "az")
 _AZURE_ACCOUNT = re.compile(r"(?P<account>[^@/.]+)\.(?:dfs|blob)\.core\.windows\.net/|(?P<user>[^@/.:]+)@(?=[^@/.]+/)")
@@ -84,7 +86,7 @@ def locate(target: Any) -> Place:
     """The place that a path, a URI or a pair of filesystem and path names. Raises UsageError for anything else."""
     if isinstance(target, StoredAt):
         return target
-    if not isinstance(target, str) and _of_fsspec(target):
+    if type(target) not in _LOCAL and _of_fsspec(target):
         return _in_filesystem(target.fs, str(target.path))
     if isinstance(target, tuple) and len(target) == 2 and isinstance(target[1], _PATHS):
         return _in_filesystem(target[0], os.fsdecode(target[1]))
@@ -129,18 +131,29 @@ def _spelled(location: str) -> str:
 
 def lasting(target: Any) -> Any:
     """The target by a name that holds in other processes, too: a local path from the root on."""
-    place = locate(target) if isinstance(target, (str, bytes, os.PathLike)) else None
-    return os.path.abspath(place) if isinstance(place, str) else target  # noqa: PTH100 - symbolic links stay
+    place = locate(target) if isinstance(target, _PATHS) else None
+    return _from_root(place) if isinstance(place, str) else target
+
+
+def _from_root(path: str) -> str:
+    return path if os.path.isabs(path) else os.path.abspath(path)  # noqa: PTH100, PTH117 - symbolic links stay
 
 
 def source_of(target: Any) -> Source:
     """A source of the bytes of what `target` names: see `locate`; a Source is given back as it is. Raises OSError."""
+    return lasting_source(target)[0]
+
+
+def lasting_source(target: Any) -> tuple[Source, Any]:
+    """The same, and the target by a name that holds in other processes, too: see `lasting`. Raises OSError."""
     if isinstance(target, (SharedFile, FileSource, RemoteSource)):  # which takes no time, as asking for a protocol does
-        return target
+        return target, target
     if not isinstance(target, (*_PATHS, tuple)) and isinstance(target, Source) and not _of_fsspec(target):
-        return target
+        return target, target
     place = locate(target)
-    return RemoteSource(place.store, place.path) if isinstance(place, StoredAt) else FileSource(place)
+    if isinstance(place, StoredAt):
+        return RemoteSource(place.store, place.path), target
+    return FileSource(place), _from_root(place)
 
 
 def publication_of(target: Any, *, overwrite: bool) -> Publication | Upload:

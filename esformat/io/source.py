@@ -53,12 +53,12 @@ class FileSource:
     def __init__(self, path: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> None:
         """Raises OSError if the file cannot be opened, UsageError where it is a pipe, a device or the like."""
         self._descriptor = -1
-        self.name = os.fsdecode(path)
+        self.name = path if type(path) is str else os.fsdecode(path)
         self._descriptor = os.open(self.name, os.O_RDONLY | _FLAGS)
         status = os.fstat(self._descriptor)
-        if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.name)
         if not stat.S_ISREG(status.st_mode):
+            if stat.S_ISDIR(status.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.name)
             raise UsageError(
                 "not a regular file: it cannot be read at any offset",
                 path=self.name,

@@ -11,8 +11,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from esformat.cache import Budgets
 from esformat.core.blocks import FIRST_COLUMN_CHUNK
+from esformat.core.caches import Budgets
 from esformat.format.data_block import KEYS_CHUNK, TIMESTAMPS_CHUNK
 from esformat.format.dictionary import open_dictionary
 from esformat.format.layout import BlockKind

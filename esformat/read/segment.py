@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from esformat.base.notebook import html_facts, html_time
-from esformat.cache import Budgets
+from esformat.core.caches import Budgets
 from esformat.core.opened import Stretch, find_space
 from esformat.errors import CorruptSegmentError, EsdbError, SegmentChangedError, UsageError
 from esformat.event import to_key
@@ -17,7 +17,7 @@ from esformat.format.arrays import TextForm
 from esformat.format.bloom_filter import bucket_count, page_may_contain, page_of
 from esformat.format.checksum import checksum64
 from esformat.format.layout import BlockKind
-from esformat.io.location import Options, Target, lasting, located, source_of
+from esformat.io.location import Options, Target, lasting_source, located
 from esformat.io.source import ClosedSource, explained
 from esformat.read.ask.question import Checks, Query
 from esformat.read.blocks.index import Index
@@ -45,12 +45,12 @@ def open_segment(path: Target, *, cache_bytes: int | None = None, storage_option
     Raises OSError (no such file …), UsageError, CorruptSegmentError, UnsupportedVersionError.
     """
     (target,) = located(storage_options, path)
-    source = source_of(target)
+    source, name = lasting_source(target)
     try:
         reader = Reader(source, SHARED_CACHE if cache_bytes is None else Budgets.of(cache_bytes))
     except EsdbError as error:
         raise explained(error, source) from None
-    return Segment(reader, (lasting(target), cache_bytes))
+    return Segment(reader, (name, cache_bytes))
 
 
 def _open_copy(path: Any, cache_bytes: int | None, facts: tuple[Any, ...]) -> Segment:

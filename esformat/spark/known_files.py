@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from threading import Lock
 
 from esformat.base.forked import unlock_in_forks
-from esformat.cache import Budget, Budgets
+from esformat.core.caches import Budget, Budgets
 from esformat.errors import EsdbError
 from esformat.io.source import FileSource, explained
 from esformat.read.blocks.reader import Reader

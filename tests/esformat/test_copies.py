@@ -13,7 +13,7 @@ import pytest
 
 import aggregator
 import esformat
-from esformat.cache import Budget
+from esformat.core.caches import Budget
 from esformat.read.blocks.reader import SHARED_CACHE
 
 

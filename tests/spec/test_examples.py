@@ -8,13 +8,14 @@ import pytest
 import read_esdb
 from spec_document import examples
 
+from esformat.core.keys import read_keys
 from esformat.core.matching import Matcher
 from esformat.format.codec import CODEC_NAMES, Decompressor, make_compressor
-from esformat.format.encoding import decode_node
+from esformat.format.encoding import decode_node, encode_texts
 from esformat.format.layout import BlockHandle, check_header, encode_header
 from esformat.format.node import DecodeContext, EncodeContext
 from esformat.format.packing import decode_ints, encode_ints, encode_planes, read_pack
-from esformat.format.templates import Kind, Template, TemplateTable, Variable, decode_templates
+from esformat.format.templates import Kind, Template, TemplateTable, Variable, decode_templates, table_of
 from esformat.write.templated import encode_templated
 
 PLAIN = DecodeContext(Decompressor(), Decompressor())
@@ -26,7 +27,9 @@ def _of(name):
 
 def test_all_examples_are_tested():
     """Each kind of example has a test below."""
-    assert {name for name, _, _ in examples()} == {"header", "handle", "pack", "template node", "template table"}
+    assert {name for name, _, _ in examples()} == {
+        "header", "handle", "pack", "template node", "template table", "text node",
+    }  # fmt: skip
     assert len(_of("pack")) == 4
 
 
@@ -59,6 +62,18 @@ def test_pack(facts, stored):
     cursor.end()
 
 
+@pytest.mark.parametrize(("facts", "stored"), _of("text node"))
+def test_front_coded_node(facts, stored):
+    """Keys and their bytes, read either way, and by the independent reader."""
+    plain, keys = make_compressor(CODEC_NAMES[facts["codec"]]), [b"user-1", b"user-12", b"user-3"]
+    assert encode_texts(pa.array(keys, pa.binary()), EncodeContext(plain, plain)) == stored
+    read, end = read_keys(memoryview(stored), 0, len(keys), PLAIN.plain, PLAIN.plain)
+    assert (read.as_list(), end) == (keys, len(stored))
+    cursor = read_esdb.Cursor(stored)
+    assert read_esdb.read_texts(cursor, len(keys)) == keys
+    cursor.end()
+
+
 TABLE = TemplateTable(
     (Variable(Kind.INTEGER), Variable(Kind.ENUM, 0, (b"a", b"b")), Variable(Kind.STRING)),
     (Template((b'{"n":', b',"s":"', b'"}'), (0, 1)), Template((b"", b""), (2,))),
@@ -71,7 +86,7 @@ def test_template_table(facts, stored):
     """The templates of a column, read either way, and by the independent reader."""
     plain = make_compressor(CODEC_NAMES[facts["codec"]])
     assert TABLE.encode(EncodeContext(plain, plain)) == stored
-    assert decode_templates(memoryview(stored), len(TABLE.templates), PLAIN).table() == TABLE
+    assert table_of(decode_templates(memoryview(stored), len(TABLE.templates), PLAIN)) == TABLE
     cursor = read_esdb.Cursor(stored)
     read = read_esdb.read_templates(cursor, len(TABLE.templates))
     cursor.end()

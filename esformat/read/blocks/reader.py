@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from esformat.cache import Budgets, Cache
+from esformat.core.caches import Budgets, Cache
 from esformat.core.leaves import BlockSlice, Leaf, open_data_blocks
 from esformat.core.opened import Opened
 from esformat.core.templates import Templates
@@ -41,48 +41,50 @@ _threads = local()  # of each, the decompressor that it uses for all segments
 
 
 class _Tail:
-    """The last bytes of a source, read once; blocks within them need no further read."""
+    """The last bytes of a source, from the first block that opening needs on: none of those is read again."""
+
+    __slots__ = ("_data", "first", "table")
 
     def __init__(self, source: Source) -> None:
-        self._source = source
-        self._first = max(0, source.size - OPENING_BYTES)
-        self._data = source.read_at(self._first, source.size - self._first)
-        if self._is_foreign():
+        first = max(0, source.size - OPENING_BYTES)
+        data = source.read_at(first, source.size - first)
+        if _is_foreign(source, data):
             raise CorruptSegmentError(
                 "this is not a segment: it neither begins nor ends as an .esdb file does",
                 offset=0,
                 hint="`esdb write` makes one of CSV, JSON lines, Parquet and Arrow, `esdb convert` of a Go ESDB file",
             )
-        self.trailer = Trailer.decode(self._data, source.size)
-        opening, footer = self.trailer.opening_offset, self.trailer.footer
-        if footer.offset < self._first:  # a long one: all that is missing comes with it
-            self._read_from(opening)
+        opening, footer = Trailer.decode(data, source.size)
+        if footer.offset < first:  # a long one: all that is missing comes with it
+            data, first = _longer(source, data, first, opening)
+        self._hold(data, first)
         self.table = decode_footer(self.block(footer, BlockKind.FOOTER))
         check_opening(self.table, opening)
-        self._read_from(opening)
+        data, first = _longer(source, data, first, opening)
+        self._hold(data[opening - first :], opening)
 
-    def _read_from(self, first: int) -> None:
-        """Read exactly what is missing of the bytes from `first` on, at once."""
-        if first < self._first:
-            self._data = self._source.read_at(first, self._first - first) + self._data
-            self._first = first
-
-    def _is_foreign(self) -> bool:
-        """Whether nothing tells a segment: what was cut off, or written over at one end, still has the other one."""
-        if len(self._data) < HEADER_BYTES or self._data.endswith(TRAILER_MAGIC):
-            return False
-        return self._source.read_at(0, len(HEADER_MAGIC)) != HEADER_MAGIC
-
-    def stored(self, handle: BlockHandle) -> bytes:
-        """The bytes of a block, from the tail, or from the source where it lies before it."""
-        if handle.offset >= self._first:
-            at = handle.offset - self._first
-            return self._data[at : at + handle.length]
-        return self._source.read_at(handle.offset, handle.length)
+    def _hold(self, data: bytes, first: int) -> None:
+        """Hold the bytes of the file from byte `first` on."""
+        self._data, self.first = memoryview(data), first
 
     def block(self, handle: BlockHandle, kind: int) -> Block:
-        """A verified block."""
-        return decode_block(self.stored(handle), kind, handle.check, handle.offset)
+        """A verified block that does not begin before `first`."""
+        at = handle.offset - self.first
+        return decode_block(self._data[at : at + handle.length], kind, handle.check, handle.offset)
+
+
+def _longer(source: Source, data: bytes, first: int, wanted: int) -> tuple[bytes, int]:
+    """The last bytes of a source, those from `first` on, or with one more read from byte `wanted` on."""
+    if wanted >= first:
+        return data, first
+    return source.read_at(wanted, first - wanted) + data, wanted
+
+
+def _is_foreign(source: Source, tail: bytes) -> bool:
+    """Whether nothing tells a segment: what was cut off, or written over at one end, still has the other one."""
+    if len(tail) < HEADER_BYTES or tail.endswith(TRAILER_MAGIC):
+        return False
+    return source.read_at(0, len(HEADER_MAGIC)) != HEADER_MAGIC
 
 
 class Reader(Opened):
@@ -98,7 +100,7 @@ class Reader(Opened):
         self.use(source.name, self._tables.shelf, self._blocks.shelf, local(), _threads)
         tail = _Tail(source)
         self.table: dict[Key, BlockHandle] = tail.table
-        self.opening_bytes = self.size - tail.trailer.opening_offset
+        self.opening_bytes = self.size - tail.first
         """What opening read: the footer and the blocks before it, compressed."""
         self.metadata = Metadata.decode(tail.block(self.table[BlockKind.METADATA, 0, 0], BlockKind.METADATA))
         if self.metadata.statistics is None:
@@ -124,11 +126,7 @@ class Reader(Opened):
         self.first_spaces = self.root.first_keys
         if self.root.rows[-1] != self.statistics.events or self.root.blocks[-1] != self.statistics.data_blocks:
             raise CorruptSegmentError("the directory and the statistics disagree about the number of events")
-        self._opening = {  # small blocks that the opening read brought along, as they are stored
-            key: tail.stored(handle)
-            for key, handle in self.table.items()
-            if key[0] in (BlockKind.DICTIONARY, BlockKind.INDEX_ROOT) and handle.offset >= tail.trailer.opening_offset
-        }
+        self._opening = tail  # with small blocks that the opening read brought along, as they are stored
         self.frames = Cache(budgets.frames)
         """Decompressed frames of strings and binary."""
         self.pages = Cache(budgets.pages)
@@ -155,11 +153,10 @@ class Reader(Opened):
     def _small_block(self, key: Key) -> Block:
         """A verified block that the footer names, from what opening read where that holds it."""
         handle = self.table[key]
-        stored = self._opening.get(key)
-        if stored is None:
+        if handle.offset < self._opening.first:
             return self.read(handle, key[0])
         try:
-            return decode_block(stored, key[0], handle.check, handle.offset)
+            return self._opening.block(handle, key[0])
         except EsdbError as error:
             raise explained(error, self.source) from None
 
@@ -187,7 +184,7 @@ class Reader(Opened):
         if made is None:
             stored = column.templates(self.own())
             assert stored is not None
-            made = self._made_templates.setdefault(key, stored.compiled())  # what is kept goes with one of them
+            made = self._made_templates.setdefault(key, stored)  # what is kept goes with one of them
         return made
 
     def places_in_templates(self, dictionary: int, place: int, texts: Sequence[bytes]) -> Places:

@@ -9,7 +9,7 @@ from threading import Lock
 from weakref import WeakSet
 
 from esformat.base.forked import unlock_in_forks
-from esformat.cache import Budgets, Cache
+from esformat.core.caches import Budgets, Cache
 from esformat.errors import ClosedError, CorruptSegmentError, EsdbError
 from esformat.format.bloom_filter import bucket_count, page_may_contain, page_of
 from esformat.format.checksum import checksum64

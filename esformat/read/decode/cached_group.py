@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.cache import Cache
+from esformat.core.caches import Cache
 from esformat.core.leaves import BlockSlice
 from esformat.format.data_block import I64, DataBlock
 from esformat.read.blocks.reader import Reader
@@ -94,7 +94,10 @@ class _WhereRoom(Cache):
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self.find = cache.find
+
+    def find(self, key: Hashable) -> Any:
+        """The value of a key, or None."""
+        return self._cache.find(key)
 
     def keep(self, key: Hashable, value: object, size_bytes: int) -> None:
         """Keep a value where there is room."""

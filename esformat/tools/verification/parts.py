@@ -9,16 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from esformat.core.keys import read_keys
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import is_bytes
-from esformat.format.data_block import key_bytes
 from esformat.format.encoding import decode_node
 from esformat.format.layout import MAX_KEY_BYTES, BlockHandle
-from esformat.format.node import DecodeContext
+from esformat.format.node import NODE, DecodeContext, Shape
 from esformat.format.packing import decode_ints
-from esformat.format.templates import TemplateTable, decode_templates, end_of_templates
+from esformat.format.templates import TemplateTable, decode_templates, end_of_templates, table_of
 from esformat.tools.verification.nodes import check_node, check_pack
 
+_FRONT_CODED = bytes([Shape.FRONT_CODED])
 _TEMPLATES = struct.Struct("<II")  # bytes, variables
 
 I64 = npt.NDArray[np.int64]
@@ -74,21 +75,33 @@ class Parts:
         self._check_templates(count)
         if self.at != end:
             raise CorruptSegmentError("the templates of a column are longer than their parts")
-        stored.compiled()
-        return stored.table()
+        return table_of(stored)
 
     def _check_templates(self, count: int) -> None:
         """The packs and nodes that templates are stored in."""
         _, variables = self.fields(_TEMPLATES)
         _kinds, _parameters, values = (self.numbers(variables) for _ in range(3))
-        self.values(int(values.sum()), pa.binary())
+        self.texts(int(values.sum()))
         slots = int(self.numbers(count).sum())
         self.numbers(slots)
-        self.values(slots + count, pa.binary())
+        self.texts(slots + count)
+
+    def texts(self, count: int) -> list[bytes]:
+        """A node of keys, or of texts of templates, front-coded or not."""
+        start = self.at
+        if self.body[start : start + 1] == _FRONT_CODED:
+            if self.fields(NODE) != (Shape.FRONT_CODED, 0, 0):
+                raise CorruptSegmentError("the head of a front-coded node breaks the format")
+            self.counts(count)
+        self.values(count, pa.binary())
+        texts, end = read_keys(self.body, start, count, self._context.plain, self._context.framed)
+        if end != self.at:
+            raise CorruptSegmentError("a node is longer than its values")
+        return texts.as_list()
 
     def keys(self, count: int) -> list[bytes]:
         """A node of spaces or groupings."""
-        keys = key_bytes(self.values(count, pa.binary()))
+        keys = self.texts(count)
         longest = max(map(len, keys), default=0)
         if longest > MAX_KEY_BYTES:
             raise CorruptSegmentError(f"a key has {longest} bytes")

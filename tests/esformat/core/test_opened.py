@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import esformat
 from esformat.core.blocks import Chunks
+from esformat.core.caches import Shelf
 from esformat.core.keys import Keys
 from esformat.core.leaves import Leaf
 from esformat.core.opened import (
@@ -25,7 +26,6 @@ from esformat.core.opened import (
     Opened,
     Query,
     ScanRows,
-    Shelf,
     SpaceRows,
     Stretch,
     find_space,

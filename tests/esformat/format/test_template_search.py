@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from template_strategies import rows_of, tables, text_of
 
 import esformat
-from esformat.cache import Cache
+from esformat.core.caches import Cache
 from esformat.format.codec import Codec, Decompressor
 from esformat.format.dictionary import ColumnDictionary
 from esformat.format.node import DecodeContext

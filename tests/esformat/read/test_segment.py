@@ -18,7 +18,7 @@ from event_model import event_facts
 from small_pieces import Pieces, cut_small
 
 import esformat
-from esformat.cache import Budgets
+from esformat.core.caches import Budgets
 from esformat.errors import (
     ClosedError,
     CorruptSegmentError,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from esformat.cache import MANY_DEAD, OVERHEAD_BYTES, Budget, Budgets, Cache
+from esformat.core.caches import MANY_DEAD, OVERHEAD_BYTES, Budget, Budgets, Cache
 
 
 @dataclass

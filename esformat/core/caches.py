@@ -1,14 +1,26 @@
-"""Bounded caches of decoded things, shared by the threads that read a segment, and by segments where they choose to."""
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, nonecheck=True
+"""Bounded caches of decoded things, shared by the threads that read a segment, and by segments where they choose to.
 
-from __future__ import annotations
+Every open segment has several, and every block that a question reads is put into one.
+"""
 
 from collections import deque
 from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import cython
+from cython.cimports.cpython.dict import PyDict_GetItem
+from cython.cimports.cpython.ref import PyObject
+
 from esformat.base.forked import unlock_in_forks
-from esformat.core.opened import Shelf
+
+OVERHEAD_BYTES = 200
+"""Of an entry: key, places in the dictionaries."""
+MANY_DEAD = 1000
+"""Entries of closed caches that a budget remembers at least before it tidies up."""
+_MOST = 1 << 62
+_OVERHEAD = cython.declare(cython.longlong, OVERHEAD_BYTES)
 
 
 class Sized(Protocol):
@@ -18,14 +30,43 @@ class Sized(Protocol):
 
 
 T = TypeVar("T", bound=Sized)
-OVERHEAD_BYTES = 200  # of an entry: key, places in the dictionaries
-MANY_DEAD = 1000  # entries of closed caches that a budget remembers at least before it tidies up
 
 
+@cython.final
+@cython.cclass
+class Shelf:
+    """What one cache holds: it outlives the cache in its budget's queue, empty."""
+
+    values: dict[Any, Any]
+    used: set[Any]
+    """What was found since it was looked at for being forgotten."""
+    held: int
+    """Bytes."""
+    count: int
+
+    def __init__(self) -> None:
+        self.values, self.used = {}, set()
+
+    def find(self, key: Any) -> Any:
+        """The value of a key, which is marked as used, or None. Takes no lock."""
+        return self._find(key)
+
+    @cython.cfunc
+    def _find(self, key: object) -> object:
+        found: cython.pointer(PyObject) = PyDict_GetItem(self.values, key)
+        if found == cython.NULL:
+            return None
+        self.used.add(key)
+        return cython.cast(object, found)
+
+
+@cython.final
+@cython.cclass
 class Guard:
     """The lock of budgets, a context manager."""
 
-    __slots__ = ("__weakref__", "_lock")
+    __weakref__: object
+    _lock = cython.declare(object, visibility="public")  # type: Any
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -38,19 +79,25 @@ class Guard:
         self._lock.release()
 
 
+@cython.final
+@cython.cclass
 class Budget:
     """Bytes that any number of caches share. Whatever cache it is in, what was not used for longest is forgotten first:
     in a queue by age, what was used since it was at its head last goes to its end once more (the "clock" algorithm).
     """
 
+    _guard = cython.declare(Guard, visibility="readonly")  # type: Guard
+    _limit: cython.longlong
+    _held: cython.longlong
+    _queue = cython.declare(object, visibility="readonly")  # type: Any
+    _dead: cython.Py_ssize_t  # entries of the queue whose cache was closed
+    _abandoned: object
+
     def __init__(self, limit_bytes: int, guard: Guard | None = None) -> None:
         """guard: shared with other budgets of the same owner."""
         self._guard = Guard() if guard is None else guard
-        self._limit = limit_bytes
-        self._held = 0
-        self._queue: deque[tuple[Shelf, Hashable, int]] = deque()
-        self._dead = 0  # entries of the queue whose cache was closed
-        self._abandoned: deque[Shelf] = deque()
+        self._limit = min(limit_bytes, _MOST)
+        self._queue, self._abandoned = deque(), deque()
 
     @property
     def held_bytes(self) -> int:
@@ -62,61 +109,71 @@ class Budget:
     def resize(self, limit_bytes: int) -> None:
         """Hold no more than so many bytes from now on."""
         with self._guard:
-            self._limit = limit_bytes
+            self._limit = min(limit_bytes, _MOST)
             self._settle()
-            self._shrink()
+            self._shrink(0)
 
     @property
     def has_any(self) -> bool:
         """Whether anything can be kept."""
-        return self._limit > OVERHEAD_BYTES
+        return self._limit > _OVERHEAD
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether a value of so many bytes can be kept, and none is forgotten for it."""
         held = self.held_bytes if self._abandoned else self._held
-        return held + size_bytes + OVERHEAD_BYTES <= self._limit
+        return held + size_bytes + _OVERHEAD <= self._limit
 
-    def keep(self, shelf: Shelf, key: Hashable, value: object, size_bytes: int) -> None:
+    @cython.ccall
+    def keep(self, shelf: Shelf, key: Hashable, value: object, size_bytes: cython.longlong) -> object:
         """Put a value on a shelf; one that would fill a quarter of the budget is not kept."""
-        size = size_bytes + OVERHEAD_BYTES
-        if 4 * size > self._limit:
-            return
+        size: cython.longlong = size_bytes + _OVERHEAD
+        if size > self._limit // 4:
+            return None
         with self._guard:
             if self._abandoned:
                 self._settle()
             if key in shelf.values:
-                return
+                return None
             self._shrink(size)  # first: what was not found yet would go before all that was
             shelf.values[key] = value
             shelf.held += size
             shelf.count += 1
             self._held += size
             self._queue.append((shelf, key, size))
+        return None
 
-    def abandon(self, shelf: Shelf) -> None:
+    @cython.ccall
+    def abandon(self, shelf: Shelf) -> object:
         """Forget all that is on a shelf. It is counted later: destructors may run while this thread holds the lock."""
         shelf.values.clear()
         shelf.used.clear()
         if shelf.count:
             self._abandoned.append(shelf)
+        return None
 
-    def _settle(self) -> None:
+    @cython.cfunc
+    def _settle(self) -> object:
+        shelf: Shelf
         while self._abandoned:
             shelf = self._abandoned.popleft()
             self._held -= shelf.held
             self._dead += shelf.count
             shelf.held = shelf.count = 0
         if self._dead > MANY_DEAD and 2 * self._dead > len(self._queue):
-            self._queue = deque(entry for entry in self._queue if entry[1] in entry[0].values)
+            self._queue = deque([entry for entry in self._queue if entry[1] in entry[0].values])
             self._dead = 0
+        return None
 
-    def _shrink(self, coming_bytes: int = 0) -> None:
+    @cython.cfunc
+    def _shrink(self, coming_bytes: cython.longlong) -> object:
+        shelf: Shelf
         while self._held + coming_bytes > self._limit and self._queue:
-            shelf, key, size = self._queue.popleft()
+            entry: tuple[Shelf, Hashable, int] = self._queue.popleft()
+            shelf, key, size = entry
             if key in shelf.used:
                 shelf.used.discard(key)
                 if key in shelf.values:
-                    self._queue.append((shelf, key, size))
+                    self._queue.append(entry)
                     continue
             if shelf.values.pop(key, None) is None:
                 self._dead -= 1
@@ -124,39 +181,49 @@ class Budget:
             shelf.held -= size
             shelf.count -= 1
             self._held -= size
+        return None
 
 
+@cython.cclass
 class Cache:
     """Keeps what was used last, as far as its budget goes.
 
     A hit takes no lock. Two threads that miss at once may both make a value; either is good.
     """
 
-    def __init__(self, budget: Budget | int, *, holds_last: bool = False) -> None:
+    shelf = cython.declare(Shelf, visibility="readonly")  # type: Shelf
+    _budget = cython.declare(Budget, visibility="readonly")  # type: Budget
+    _last: tuple[Any, Any] | None
+    _holds_last: cython.bint
+    _open: cython.bint
+
+    def __init__(self, budget: Any, *, holds_last: bool = False) -> None:
         """`budget`: shared with other caches, or bytes for this one alone.
 
         holds_last: what `get` made last is at hand until it makes another, even where there is no room for it.
         """
-        self._last: tuple[Hashable, Any] | None = None
         self._holds_last = holds_last
-        self._budget = Budget(budget) if isinstance(budget, int) else budget
+        self._budget = budget if isinstance(budget, Budget) else Budget(budget)
         self.shelf = Shelf()
         self._open = True
-        self.find = self.shelf.find
+
+    def find(self, key: Hashable) -> Any:
         """The value of a key, or None."""
+        return self.shelf._find(key)
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """The value of a key, made now if need be."""
-        value = self.find(key)
+        value: T | None = self.shelf._find(key)
         if value is not None:
-            return value  # type: ignore[no-any-return]
+            return value
         last = self._last
         if last is not None and last[0] == key:
-            return last[1]  # type: ignore[no-any-return]
+            return last[1]
         made = make()
-        self.keep(key, made, made.size_bytes)
-        if self._holds_last and self._open:
-            self._last = key, made
+        if self._open:
+            self._budget.keep(self.shelf, key, made, made.size_bytes)
+            if self._holds_last and self._open:
+                self._last = (key, made)
         return made
 
     def keep(self, key: Hashable, value: object, size_bytes: int) -> None:
@@ -180,7 +247,7 @@ class Cache:
         self._budget.abandon(self.shelf)
 
     def __del__(self) -> None:
-        if hasattr(self, "shelf") and self._open:
+        if self._open:
             self._budget.abandon(self.shelf)
 
 
@@ -197,7 +264,7 @@ class Budgets(NamedTuple):
     """Rows that were read as a page, decoded."""
 
     @classmethod
-    def of(cls, total_bytes: int) -> Budgets:
+    def of(cls, total_bytes: int) -> "Budgets":
         """Budgets that come to `total_bytes` together."""
         guard = Guard()
         return cls(*[Budget(part, guard) for part in _parts(total_bytes)])
