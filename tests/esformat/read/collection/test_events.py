@@ -108,7 +108,8 @@ def test_filter_is_pyarrows(opened, filter, columns):
 def test_files_that_cannot_matter_are_not_read(opened, filter, read):
     """By time, by first and last space and by the filter of spaces, by columns and indexes."""
     collection, sources, everything = opened
-    assert collection.dataset().count_rows(filter=filter) == ds.dataset(everything).count_rows(filter=filter)
+    found = collection.dataset().to_table(columns=["timestamp"], filter=filter)
+    assert len(found) == ds.dataset(everything).count_rows(filter=filter)
     sizes = [sum(end - start for start, end in source.spans) for source in sources]
     assert [number for number, size in enumerate(sizes) if size > OTHER_BLOCKS_BYTES] == read
 
@@ -133,10 +134,10 @@ def test_files_of_other_times_are_not_touched(closed):
 def test_files_without_a_space_are_not_touched(closed):
     """Once their filters are known, which the first question reads."""
     collection, sources = closed
-    assert collection.dataset().count_rows(filter=space == "customer-1-day-2") > 0
+    assert len(collection.dataset().to_table(columns=["timestamp"], filter=space == "customer-1-day-2")) > 0
     for source in sources:
         source.spans.clear()
-    assert collection.dataset().count_rows(filter=space == "customer-2-day-2") > 0
+    assert len(collection.dataset().to_table(columns=["timestamp"], filter=space == "customer-2-day-2")) > 0
     assert [bool(source.spans) for source in sources] == [False, False, True, False]
 
 
