@@ -56,8 +56,9 @@ class Shelf:
         found: cython.pointer(PyObject) = PyDict_GetItem(self.values, key)
         if found == cython.NULL:
             return None
+        value: object = cython.cast(object, found)  # held from here on: a key's own hash may run, and other threads
         self.used.add(key)
-        return cython.cast(object, found)
+        return value
 
 
 @cython.final

@@ -98,6 +98,47 @@ def _front_coded(shared, rest, head=b"\x09\0\0\0"):
     return head + encode_ints(np.array(shared, np.int64), make_compressor(Codec.NONE)) + node
 
 
+def test_lengths_of_front_coded_texts():
+    """Short pieces are copied sixteen bytes at once, longer ones in two parts: each length, beside each other."""
+    texts, shared, before = [], [0], bytes(range(36))
+    for same, more in itertools.product(range(36), repeat=2):
+        texts += [before, before[:same] + bytes(range(100, 100 + more))]
+        shared += [same, same]  # with the text before it, and the next text with it
+    rest = [text[same:] for text, same in zip(texts, shared, strict=False)]
+    found, ends, data = front_coded(np.cumsum([0, *map(len, texts)]), b"".join(texts))
+    assert (list(found), data) == (shared[:-1], b"".join(rest))
+    assert list(ends) == np.cumsum([0, *map(len, rest)]).tolist()
+    body = memoryview(_front_coded(found, rest))
+    assert _texts_of(read_values(body, 0, len(texts), PLAIN, PLAIN)) == texts
+    assert read_esdb.read_texts(read_esdb.Cursor(bytes(body)), len(texts)) == texts
+
+
+@pytest.mark.parametrize(
+    ("texts", "shape"), [([b"ab", b"ab"], Shape.FRONT_CODED), ([b"ab", b"abc"], Shape.BYTES), ([b""], Shape.BYTES)]
+)
+def test_which_texts_are_front_coded(texts, shape):
+    """Those of which at least half of all bytes are shared; where there are none, there is nothing to share."""
+    assert encode_texts(pa.array(texts, pa.binary()), CONTEXT)[0] == shape
+
+
+def test_which_front_coded_texts_are_compressed():
+    """What is left of them, where that makes it a third."""
+    digits = b"".join(b"%08x" % (i * 2_654_435_761 % (1 << 32)) for i in range(30))  # of which half can be saved
+    assert digits in encode_texts(pa.array([digits, digits], pa.binary()), CONTEXT)
+    assert len(encode_texts(pa.array([b"x" * 1000, b"x" * 1000], pa.binary()), CONTEXT)) < 100
+
+
+def test_frames_of_another_size():
+    """A decompressor that gives fewer bytes than it was asked for has none read behind them."""
+
+    class Short:
+        def decompress(self, codec, frame, size):
+            return PLAIN.decompress(codec, frame, size)[:-1]
+
+    with pytest.raises(CorruptSegmentError, match="another size"):
+        read_values(memoryview(_front_coded([0, 1], [b"ab", b"c"])), 0, 2, Short(), Short())
+
+
 def test_front_coded_nodes_cut_short():
     """At each length."""
     body = _front_coded([0, 2, 1], [b"one", b"", b"e"])
@@ -112,7 +153,8 @@ def test_front_coded_nodes_cut_short():
     "body",
     [_front_coded([1, 0], [b"a", b"b"]), _front_coded([0, 2], [b"a", b"b"]), _front_coded([0, -1], [b"a", b"b"]),
      _front_coded([0, 1 << 62], [b"a", b"b"]), _front_coded([0, 1], [b"a", None]),
-     _front_coded([0, 0], [b"a", b"b"], b"\x09\1\0\0"), _front_coded([0, 0], [b"a", b"b"], b"\x09\0\0\1"),
+     _front_coded([0, 0], [b"a", b"b"], b"\x09\1\0\0"), _front_coded([0, 0], [b"a", b"b"], b"\x09\0\1\0"),
+     _front_coded([0, 0], [b"a", b"b"], b"\x09\0\0\1"),
      b"\x09\0\0\0" + encode_ints(np.array([0, 0]), ZSTD) + _front_coded([0, 0], [b"a", b"b"])],
 )  # fmt: skip
 def test_front_coded_nodes_that_break_the_format(body):

@@ -51,6 +51,29 @@ def test_memory_is_bounded():
         assert sum(held) + OVERHEAD_BYTES * len(held) <= 10_000
 
 
+def test_what_is_found_stays_while_its_key_is_marked():
+    """A key's own hash may have the value forgotten, or let another thread do so, before `find` gives it."""
+    freed, asked, cache = [], [], Cache(100 * ENTRY)
+
+    class Value:
+        def __del__(self):
+            freed.append(self)  # which keeps it alive, so that a failure is no crash
+
+    class Key:
+        def __hash__(self):
+            asked.append(1)
+            if len(asked) == 2:  # once for the lookup, once for the mark
+                cache.close()
+            return 1
+
+    key = Key()
+    cache.keep(key, Value(), 50)
+    asked.clear()
+    value = cache.find(key)
+    assert (type(value), len(asked), freed) == (Value, 2, [])
+    assert cache.find(key) is None
+
+
 @pytest.mark.parametrize("limit", [0, 4 * ENTRY - 1])
 def test_what_would_fill_the_cache_is_not_kept(limit):
     """One large thing does not push out all others."""

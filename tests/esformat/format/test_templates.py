@@ -138,7 +138,8 @@ def _stored(variables=1, templates=1, **others):
      {"value_counts": [1]}, {"value_counts": [1 << 40]}, {"kinds": [1], "value_counts": [131_073]},
      {"value_counts": [1], "values": [b"a"]}, {"kinds": [1], "value_counts": [1], "values": [None]},
      {"slot_counts": [MOST_SLOTS + 1]}, {"slot_counts": [-1]}, {"slots": [1]}, {"slots": [-1]}, {"literals": [b"abc"]},
-     {"literals": [b"", None]}, {"literals": [b"a", b"bc", b"def"]}],
+     {"literals": [b"", None]}, {"literals": [b"a", b"bc", b"def"]}, {"kinds": [1 << 32]}, {"parameters": [1 << 32]},
+     {"slots": [1 << 32]}, {"slot_counts": [1 + (1 << 32)]}],
     ids=str,
 )  # fmt: skip
 def test_tables_that_break_the_format(parts):
@@ -154,8 +155,26 @@ def test_tables_that_break_the_format(parts):
 @pytest.mark.parametrize("templates", [0, 4097])
 def test_numbers_of_templates(templates):
     """As many as there are, and no more than a column may have."""
-    with pytest.raises(CorruptSegmentError):
+    with pytest.raises(CorruptSegmentError, match=f"{templates} templates of 1 variables"):
         decode_templates(memoryview(_stored()), templates, OWN)
+
+
+@pytest.mark.parametrize(
+    ("parts", "templates"),
+    [({"variables": 2, "kinds": [1, 1], "parameters": [0, 0], "value_counts": [1 << 17, 1]}, 1),
+     ({"slot_counts": [MOST_SLOTS] * 129}, 129)],
+)  # fmt: skip
+def test_how_many_values_and_slots(parts, templates):
+    """They are added up before there is memory for them: each is within its own bounds."""
+    with pytest.raises(CorruptSegmentError, match="more than 131072 values or slots"):
+        decode_templates(memoryview(_stored(**parts)), templates, OWN)
+
+
+@pytest.mark.parametrize("parts", [{"kinds": [7]}, {"kinds": [255]}, {"kinds": [6], "parameters": [10]}], ids=str)
+def test_kinds_that_came_later(parts):
+    """Nothing is broken where a newer version wrote them."""
+    with pytest.raises(UnsupportedVersionError):
+        decode_templates(memoryview(_stored(**parts)), 1, OWN)
 
 
 def test_tables_that_are_cut_short():
@@ -169,6 +188,9 @@ def test_tables_that_are_cut_short():
             decode_templates(memoryview(shorter), 1, OWN)
     with pytest.raises(CorruptSegmentError, match="length"):
         decode_templates(memoryview(stored + b"\0"), 1, OWN)
+    longer = struct.pack("<I", len(stored) + 1 - HEAD_BYTES) + stored[4:] + b"\0"
+    with pytest.raises(CorruptSegmentError, match="longer than their parts"):
+        decode_templates(memoryview(longer), 1, OWN)
 
 
 def _node(codes, *columns, head=(Shape.TEMPLATES, 0, 0)):
