@@ -307,7 +307,8 @@ class Opened:
         stored: bytes = held
         if not 0 <= low <= high <= len(stored):
             raise ValueError("the block does not have the rows that are asked for")
-        found: cython.pointer(PyObject) = PyDict_GetItem(self.value_codes(block.dictionary, place), value)
+        codes: dict[Any, int] = self.value_codes(block.dictionary, place)  # held: a value has a hash of its own
+        found: cython.pointer(PyObject) = PyDict_GetItem(codes, value)
         rows: list[int] = []
         if found == cython.NULL:
             return rows

@@ -130,6 +130,30 @@ def test_rows_with_a_value(codes, base, value, data):
     assert reader.rows_with(reader.stored[block], "type", value, low, high) == model
 
 
+def test_codes_stay_while_one_is_looked_up():
+    """A value's own hash may let go of the codes, or let another thread do so."""
+    freed = []
+
+    class Code:
+        def __sub__(self, base):
+            return 1 - base + 10 * len(freed)
+
+        def __del__(self):
+            freed.append(self)  # which keeps it alive, so that a failure is no crash
+
+    class Forgetful(Held):
+        def _missing_codes(self, dictionary, place):
+            return SimpleNamespace(codes={"a": Code()})
+
+    class Value(str):
+        def __hash__(self):
+            reader.forget()
+            return hash("a")
+
+    reader = Forgetful(bytes([0, 1, 1, 0]) + bytes(6))
+    assert reader.rows_with(reader.stored[0], "type", Value("a"), 0, 4) == [1, 2]
+
+
 @pytest.mark.parametrize(("low", "high"), [(-1, 1), (0, 5), (3, 2), (MOST, MOST), (0, MOST)])
 def test_rows_that_a_block_lacks(low, high):
     """The block has four."""
