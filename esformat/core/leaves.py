@@ -12,7 +12,7 @@ from typing import Any
 
 import cython
 from cython.cimports.cpython import array
-from cython.cimports.esformat.core.packs import PackHead, end_of_texts, fill_numbers, read_pack_head
+from cython.cimports.esformat.core.packs import FRONT_CODED, PackHead, end_of_texts, fill_numbers, read_pack_head
 
 from esformat.core.blocks import open_block
 from esformat.core.keys import read_keys
@@ -91,7 +91,8 @@ class Leaf:
         end: cython.Py_ssize_t = self._read_blocks(body, view, self._keys_end, data_offset, plain)
         if end != size or self.block_rows.data.as_longlongs[blocks] != self.last_row:
             raise CorruptSegmentError("a directory leaf contradicts itself")
-        self.size_bytes = 1200 + 24 * runs + 40 * self.block_count + 8 * (self._keys_end - self._keys_at)
+        opened: cython.Py_ssize_t = 5 if data[head.end] == FRONT_CODED else 4  # times what is stored, about
+        self.size_bytes = 1200 + 24 * runs + 40 * self.block_count + opened * (self._keys_end - self._keys_at)
 
     def open_keys(self, plain: Any, framed: Any) -> None:
         """Decode the keys of the runs, unless that was done: scans of other columns need none.
