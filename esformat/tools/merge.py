@@ -39,7 +39,7 @@ def merge(
     other segment's events fall into are copied as they are; where segments interleave, blocks are decoded and encoded
     anew, a few at a time. Properties are taken over where no other segment has another text under the
     name; `properties` adds to them or replaces them.
-    templates: as for `create`, of blocks that are encoded anew; None: as the first segment was written.
+    templates: as for `create`, for the blocks that are encoded anew; None keeps the choice of the first segment.
     progress: called now and then with the bytes done and the bytes in all. storage_options: as for `esformat.open`, of
     every place that is a URI.
     Raises UsageError (no segment, columns that do not go together, a file that exists), CorruptSegmentError, OSError;

@@ -160,7 +160,7 @@ def test_the_time_may_run_out_meanwhile(tmp_path, files):
 
 
 def test_no_time_at_all(tmp_path, files):
-    """What is no number comes too late, as does what is long past."""
+    """NaN counts as too late, as does a time long past."""
     for until in (nan, -inf):
         found = come_of(
             Commits, (files(tmp_path / "log"), files(tmp_path / "mark")), [b"a"], b"m", 5, False, None, until
