@@ -133,6 +133,7 @@ class Mirror:
                 and self._take_manifest(announced, by)
             ):
                 self.at.sequence = announced.sequence
+                self.at.position = max(self.at.position, announced.position)  # the first object may begin in a frame
                 return True
         return False
 

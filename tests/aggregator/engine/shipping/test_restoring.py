@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from waiting import until
 
 import aggregator
 from aggregator import CatalogNotFoundError, InvalidRequestError, ReadOnlyError
+from aggregator.engine.shipping import shipper
 from aggregator.engine.shipping.attached import read_object
 from aggregator.engine.shipping.restoring import begin_following
 from aggregator.storage.files.layout import Layout
@@ -167,6 +169,29 @@ def test_what_of_the_store_is_damaged(tmp_path: Path, address: str, kind: str, d
             assert back.topic("t").read("p20").count() == 10
         else:
             assert set(numbers(back)) == set(range(50)) - lost
+
+
+def test_a_frame_over_two_objects(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
+    """Where the copy of the manifest needs only what follows it, its end is not taken for something damaged."""
+    monkeypatch.setattr(shipper, "OBJECT_BYTES", 10_000)
+    tuning = aggregator.policy.Tuning(log_file_bytes=4096)
+    with aggregator.open(tmp_path / "a", store=address, ship_interval="1h", lease="1h", tuning=tuning) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append([one | {"payload": b"%15000d" % one["timestamp"]} for one in events(0, 1)])
+        catalog.seal("t")
+        topic.append(events(1))
+        catalog._backend.shipper.ship()
+        catalog._backend.shipper.publish()
+        needed = catalog._backend.shipper._note.needs
+        last = read_object(Store(address), needed[0])
+        assert [position for position, _ in last.pieces][1] == needed[1]
+        shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    address = (tmp_path / "copy").as_uri()
+    assert seen_anywhere(address) == list(range(11))
+    aggregator.restore(address, tmp_path / "back")
+    with aggregator.open(tmp_path / "back") as back:
+        assert numbers(back) == list(range(11))
+        assert back.problems() == []
 
 
 def test_a_restore_that_was_interrupted(tmp_path: Path, address: str):
