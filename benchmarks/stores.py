@@ -164,7 +164,7 @@ def _histories(root: str) -> tuple[float, float, int]:
 def restore(near: str | None, _distant: str | None, folder: Path) -> dict[str, Any]:
     """MB/s of segments from the store to an empty directory, checked and synced."""
     with endpoint(near) as address:
-        with aggregator.open(folder / "a", store=address) as catalog:
+        with aggregator.open(folder / "a", store=address, tuning=UNMERGED) as catalog:
             topic = catalog.create_topic("t", roll={"bytes": "64MiB"})
             rows = 10_000
             for number in range(RESTORED_BYTES // rows // 1000):
@@ -174,6 +174,7 @@ def restore(near: str | None, _distant: str | None, folder: Path) -> dict[str, A
                 topic.append(pa.record_batch([spaces, times, pa.array(data)], names=["space", "timestamp", "data"]))
                 if number % 8 == 7:
                     catalog.seal()
+            catalog.seal()
             catalog.store.push()
         took, spent = [], []
         for turn in range(TURNS):
