@@ -74,7 +74,7 @@ def open_catalog(
         as well: `restore` brings them back. A catalog keeps it, and what follows; None: as it is. Needs the extra
         `store`.
     keep_local: which of them stay on the disk, e.g. {"bytes": "50 GiB", "age": "7d"}; the others are read from the
-        store. An empty mapping: all.
+        store. An empty mapping: all. Limits of single topics: {"bytes": "50 GiB", "topics": {"debug": {"bytes": 0}}}.
     store_cache: how much of the disk what is read of the store may take, 1 GiB unless set.
     ship_interval: so often what was acknowledged goes there; a second unless it is set. With durability="store" nothing
         is acknowledged before.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
 from aggregator.errors import InvalidRequestError
@@ -76,13 +76,13 @@ class _Policy:
                 raise InvalidRequestError(
                     f"{cls.__name__.lower()} has no {name!r}", hint=f"it has {', '.join(k for k in known)}"
                 )
-            if value is None or (place == name and isinstance(value, int)):
+            if value is None or place == "topics" or (place == name and isinstance(value, int)):
                 checked[place] = value
             else:
                 checked[place] = (checked_duration if place.endswith("_us") else checked_size)(value, name)
         return cls(**checked)
 
-    def to_json(self) -> dict[str, int | None]:
+    def to_json(self) -> dict[str, Any]:
         """As the manifest keeps it."""
         return asdict(self)
 
@@ -159,14 +159,23 @@ class Limits(_Policy):
 class KeepLocal(_Policy):
     """Which sealed segments stay on the disk, of a catalog whose segments lie in a store as well: the newest, in all so
     many bytes; those with events of the last `age_us`. None is no limit: with neither, all stay.
+
+    topics: by name those that have limits of their own instead, in which the others' segments do not count.
     """
 
     bytes: int | None = None
     age_us: int | None = None
+    topics: Mapping[str, KeepLocal] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if min(self.bytes or 0, self.age_us or 0) < 0:
             raise InvalidRequestError("limits of keep_local are not negative")
+        if not isinstance(self.topics, Mapping):
+            raise InvalidRequestError(f"topics of keep_local have limits by name, not {self.topics!r}")
+        topics = {name: KeepLocal.of(given) for name, given in self.topics.items()}
+        if any(own.topics for own in topics.values()):
+            raise InvalidRequestError("a topic of keep_local has no topics")
+        object.__setattr__(self, "topics", topics)  # frozen
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from esformat.cli.parts import Group, Pair, count, json_option, moment, progress
 _EXAMPLES = """\b
 Examples:
   aggregator store set data --address s3://bucket/shop --keep-local bytes=50GiB
+  aggregator store set data --keep-local bytes=50GiB --keep-local debug:bytes=0
   aggregator store status data
   aggregator store push data
   aggregator store evict data clicks --keep-local age=7d
@@ -28,9 +29,21 @@ keep_local_option = click.option(
     type=Pair(),
     multiple=True,
     metavar="WHAT=LIMIT",
-    help="What stays on the disk: bytes, age; e.g. bytes=50GiB; none: no limit. Repeatable.",
+    help="What stays on the disk: bytes, age; none: no limit. E.g. bytes=50GiB; of one topic debug:age=1d. Repeatable.",
 )
 _topic = click.argument("topic", required=False)
+
+
+def _kept(pairs: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
+    """What --keep-local says, as `open` takes it: limits, and those of topics by name."""
+    of_topics: dict[str, list[tuple[str, str]]] = {}
+    for what, limit in pairs:
+        topic, _, what = what.rpartition(":")
+        of_topics.setdefault(topic, []).append((what, limit))
+    limits = policy(of_topics.pop("", [])) or {}
+    if of_topics:
+        limits["topics"] = {topic: policy(own) for topic, own in of_topics.items()}
+    return limits or None
 
 
 @click.group(cls=Group, epilog=_EXAMPLES)
@@ -52,7 +65,7 @@ def set_(
     catalog: str, address: str | None, keep_local: Sequence[tuple[str, str]], cache: str | None, as_json: bool
 ) -> None:
     """Give CATALOG a store, or change what of it stays on the disk. What is not given stays as it is."""
-    with aggregator.open(catalog, store=address, keep_local=policy(keep_local), store_cache=cache) as opened:
+    with aggregator.open(catalog, store=address, keep_local=_kept(keep_local), store_cache=cache) as opened:
         _tell(opened.store.status(), as_json)
 
 
@@ -90,7 +103,7 @@ def evict(catalog: str, topic: str | None, keep_local: Sequence[tuple[str, str]]
     Each object is read back first, and its checksum compared.
     """
     with progress("reading back"), writing(catalog) as opened:
-        gone = opened.store.evict(topic, keep_local=policy(keep_local))
+        gone = opened.store.evict(topic, keep_local=_kept(keep_local))
     _tell_names(gone, "let go", as_json)
 
 
@@ -171,7 +184,9 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     ):
         yield shown, f"{count(facts[key]['segments'], 'segment')}, {size(facts[key]['bytes'])}"
     kept, cache = facts["keep_local"], facts["cache"]
-    yield "stays on the disk, bytes", "all" if kept["bytes"] is None else size(kept["bytes"])
-    yield "stays on the disk, age", "any" if kept["age_us"] is None else f"{kept['age_us'] / 86_400_000_000:g} days"
+    for of, own in [("", kept), *((f" of {name}", own) for name, own in kept["topics"].items())]:
+        days = "any" if own["age_us"] is None else f"{own['age_us'] / 86_400_000_000:g} days"
+        yield f"stays on the disk{of}, bytes", "all" if own["bytes"] is None else size(own["bytes"])
+        yield f"stays on the disk{of}, age", days
     yield from shipped(facts)
     yield "cache", f"{size(cache['bytes'])} of {size(cache['limit'])}"

@@ -266,7 +266,12 @@ class Tier:
 
     def to_let_go(self, keep: KeepLocal) -> list[SegmentInfo]:
         """Segments whose files go by a policy, or for the limits of the catalog."""
-        local = [info for info in self.live() if info.number not in self._state.let_go]
+        state = self._state
+        local = [
+            (state.partitions[info.partition][0].info.name, info)
+            for info in self.live()
+            if info.number not in state.let_go
+        ]
         return to_let_go(local, self._arrived, keep, self._ages.now(), self._over_bytes())
 
     def _over_bytes(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 
 from aggregator.model import SegmentInfo
@@ -13,21 +14,23 @@ GRACE_US = 24 * 3600 * 1_000_000
 
 
 def to_let_go(
-    local: Iterable[SegmentInfo], arrived: Container[int], keep: KeepLocal, now_us: int, over_bytes: int = 0
+    local: Iterable[tuple[str, SegmentInfo]], arrived: Container[int], keep: KeepLocal, now_us: int, over_bytes: int = 0
 ) -> list[SegmentInfo]:
     """Choose segments whose files go, the oldest first.
 
-    local: those that have files. arrived: numbers of those that the store has: no other goes. over_bytes: so much must
-    come free, whatever is to be kept.
+    local: those that have files, each with the name of its topic. arrived: numbers of those that the store has: no
+    other goes. over_bytes: so much must come free, whatever is to be kept.
     """
-    newest_first = sorted(local, key=lambda info: (info.max_timestamp, info.number), reverse=True)
+    newest_first = sorted(local, key=lambda each: (each[1].max_timestamp, each[1].number), reverse=True)
     going: list[SegmentInfo] = []
     staying: list[SegmentInfo] = []
-    kept = 0
-    for info in newest_first:
-        kept += info.size_bytes
-        old = keep.age_us is not None and now_us - info.max_timestamp > keep.age_us
-        over = keep.bytes is not None and kept > keep.bytes
+    kept = Counter[str]()
+    for topic, info in newest_first:
+        own = keep.topics.get(topic, keep)
+        among = topic if topic in keep.topics else ""
+        kept[among] += info.size_bytes
+        old = own.age_us is not None and now_us - info.max_timestamp > own.age_us
+        over = own.bytes is not None and kept[among] > own.bytes
         if info.number in arrived:
             (going if old or over else staying).append(info)
     freed = sum(info.size_bytes for info in going)

@@ -29,7 +29,7 @@ def test_examples(command, s3):
     """Each line of the help runs, one after the other, and prints something."""
     s3.client.create_bucket(Bucket="bucket")
     lines = examples("store")
-    assert len(lines) == 7
+    assert len(lines) == 8
     for line in lines:
         arguments, stdin = parts(line)
         done = command(*arguments, stdin=stdin)
@@ -62,8 +62,18 @@ def test_there_and_back(command, stored, tmp_path):
 def test_settings(command):
     shown = command("store", "set", "data", "--keep-local", "bytes=5GiB", "--keep-local", "age=7d", "--cache", "10MB")
     assert "7 days" in shown.text
+    own = ("--keep-local", "debug:bytes=0", "--keep-local", "a:b:age=1d")
+    shown = command("store", "set", "data", "--keep-local", "bytes=5GiB", *own)
+    assert [line.split() for line in shown.text.splitlines() if "of debug, bytes" in line] == [
+        ["stays", "on", "the", "disk", "of", "debug,", "bytes", "0", "bytes"]
+    ]
+    kept = command("store", "status", "data", "--json").json["keep_local"]
+    assert kept["topics"] == {
+        "debug": {"bytes": 0, "age_us": None, "topics": {}},
+        "a:b": {"bytes": None, "age_us": 86_400_000_000, "topics": {}},
+    }
     kept = command("store", "set", "data", "--keep-local", "bytes=none", "--json").json
-    assert kept["keep_local"] == {"bytes": None, "age_us": None}
+    assert kept["keep_local"] == {"bytes": None, "age_us": None, "topics": {}}
     assert kept["cache"]["limit"] == 10_000_000
 
 

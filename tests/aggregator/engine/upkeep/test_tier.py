@@ -122,6 +122,29 @@ def test_it_happens_by_itself(tmp_path, place):
         assert catalog.store.status()["since_open"]["segments"] == 4
 
 
+def test_a_topic_that_stays(tmp_path, place):
+    """By limits of its own, which are kept with those of the catalog; also one that comes only later."""
+    keep = {"bytes": 0, "topics": {"orders": {}, "later": {"bytes": "1 GiB"}}}
+    with opened(tmp_path, store=place.as_uri(), keep_local=keep) as catalog:
+        orders, debug = filled(catalog, 2, "orders"), filled(catalog, 3, "debug")
+        gone = {info.number for info in debug._topic.segments.view()}
+        until(lambda: set(catalog._backend.state.let_go) == gone)
+        assert len(files(tmp_path)) == 2
+        assert rows(orders)
+        assert catalog.store.evict() == []
+    with opened(tmp_path) as catalog:
+        filled(catalog, 1, "later")
+        catalog.store.push()
+        assert catalog.store.evict() == []
+        assert len(catalog.store.evict("orders", keep_local={"bytes": 0})) == 2
+
+
+@pytest.mark.parametrize("topics", [7, {"t": 7}, {"t": {"topics": {"u": {}}}}, {"t": {"bytes": -1}}])
+def test_limits_of_topics_that_make_no_sense(tmp_path, place, topics):
+    with pytest.raises(InvalidRequestError):
+        opened(tmp_path, store=place.as_uri(), keep_local={"topics": topics})
+
+
 @pytest.mark.usefixtures("quiet")
 def test_a_scan_goes_on_when_files_go(tmp_path, place):
     """Scans of before, in this process and in others, read the object where their file is gone."""
@@ -233,10 +256,10 @@ def test_settings_are_kept(tmp_path, place):
     with opened(tmp_path) as catalog:
         status = catalog.store.status()
         assert status["address"] == place.as_uri()
-        assert status["keep_local"] == {"bytes": 1 << 30, "age_us": 7 * 86_400 * 1_000_000}
+        assert status["keep_local"] == {"bytes": 1 << 30, "age_us": 7 * 86_400 * 1_000_000, "topics": {}}
         assert status["cache"]["limit"] == 10_000_000
     with opened(tmp_path, keep_local={}) as catalog:
-        assert catalog.store.status()["keep_local"] == {"bytes": None, "age_us": None}
+        assert catalog.store.status()["keep_local"] == {"bytes": None, "age_us": None, "topics": {}}
         assert catalog.store.status()["cache"]["limit"] == 10_000_000
 
 

@@ -35,7 +35,26 @@ SEGMENTS = [segment(1, 100), segment(2, 300), segment(3, 200), segment(4, 400)]
 )
 def test_the_oldest_leave_first(keep, over, arrived, gone):
     """Those that the store has, by what is kept, and more where the disk has no room."""
-    chosen = to_let_go(SEGMENTS, arrived, KeepLocal(**keep), 500, over)
+    chosen = to_let_go([("t", info) for info in SEGMENTS], arrived, KeepLocal(**keep), 500, over)
+    assert [info.number for info in chosen] == gone
+
+
+@pytest.mark.parametrize(
+    ("keep", "over", "gone"),
+    [
+        ({"bytes": 0, "topics": {"odd": {}}}, 0, [2, 4]),
+        ({"topics": {"odd": {"bytes": 10}}}, 0, [1]),
+        ({"bytes": 10, "topics": {"odd": {"bytes": 10}}}, 0, [1, 2]),
+        ({"bytes": 10, "topics": {"odd": {"age_us": 350}}}, 0, [1, 2]),
+        ({"bytes": 10, "topics": {"even": {}}}, 0, [1]),
+        ({"bytes": 20, "topics": {"neither": {"bytes": 0}}}, 0, [1, 3]),
+        ({"topics": {"odd": {}, "even": {"bytes": 10}}}, 30, [1, 3, 2]),
+    ],
+)
+def test_topics_with_limits_of_their_own(keep, over, gone):
+    """Each counts for itself; the others together. The room of the disk goes before all of them."""
+    local = [("odd" if info.number % 2 else "even", info) for info in SEGMENTS]
+    chosen = to_let_go(local, {1, 2, 3, 4}, KeepLocal(**keep), 500, over)
     assert [info.number for info in chosen] == gone
 
 
