@@ -33,7 +33,9 @@ TESTING := pytest -q -n $(TEST_WORKERS) --dist loadgroup
 test: $(VENV)/dev.stamp  ## Run the tests; of long ones a share (minutes).
 	$(BIN)/python -m $(TESTING)
 
+# A million rows are scrolled in three minutes where nothing else runs, and in more than five beside other tests.
 test-all: export TESTS = all
+test-all: TESTING += -o faulthandler_timeout=1200
 test-all: test  ## Run the tests with all of their cases and examples (half an hour or more).
 
 # By hand, not in CI, where the tests would take a third longer.
