@@ -314,6 +314,7 @@ class Campaign:
             return
         found = json.loads(done.read_text())
         self.outcome.gone.update(name.partition("/")[0] for name in found["gone"])
+        self.outcome.wrong += [f"{what}: {each}" for each in found["problems"]]
         if found["leaving"]:
             self.outcome.wrong.append(f"{what}: {found['leaving']} segments do not leave")
         self.outcome.wrong += [f"{what}: {name} is nobody's" for name in ownerless(store)]
@@ -333,7 +334,7 @@ class Campaign:
             return []
         notes = {path.stem: _text(path).split("\n") for path in sorted(site.glob("*.notes"))}
         wrong, lost = broken(found["rows"], notes, may_lose=may_lack and durability != "store")
-        self.outcome.wrong += [f"{what}: {each}" for each in wrong]
+        self.outcome.wrong += [f"{what}: {each}" for each in wrong + found["problems"]]
         return lost
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import aggregator
+from aggregator.engine.shipping import shipper
 from aggregator.engine.standby import Standby
 from aggregator.engine.writer import now_us
 from aggregator.errors import StoreError
@@ -27,6 +29,9 @@ LEASE = "2s"
 PARTITIONS = ("0", "one")
 PAUSE_S = 0.02
 _TUNING = Tuning(log_file_bytes=1 << 14, tick_s=0.2, fan_in=3)
+shipper.OBJECT_BYTES = 5_000  # as with the real one, some frames lie in several objects
+FILLED = (0, 0, 0, 30, 30_000)
+"""Bytes of each event of a batch, besides what tells it from others."""
 
 
 def payloads(client: str, number: int) -> list[str]:
@@ -77,7 +82,10 @@ def _append(catalog: aggregator.Catalog, topic: aggregator.Topic, told: Notes, c
         if number == batches:
             return
         rows = [
-            {"space": f"s{number % 5}", "timestamp": number, "payload": payload}
+            {
+                "space": f"s{number % 5}", "timestamp": number, "payload": payload,
+                "filling": secrets.token_bytes(FILLED[number % len(FILLED)]),
+            }
             for payload in payloads(client, number)
         ]  # fmt: skip
         partition = PARTITIONS[number % 2]
@@ -140,8 +148,14 @@ def settle(root: str, address: str, done: str, environment: Mapping[str, str]) -
         left = catalog.store.status()["leaving"]["segments"]
         for _ in range(2):  # the newest two copies of the manifest stay
             _patiently(catalog._backend.shipper.publish)
+        problems = told_problems(catalog)
         gone = _patiently(lambda: catalog.store.gc(grace="0s")).names
-    Path(done).write_text(json.dumps({"leaving": left, "gone": gone}))
+    Path(done).write_text(json.dumps({"leaving": left, "gone": gone, "problems": problems}))
+
+
+def told_problems(catalog: aggregator.Catalog) -> list[str]:
+    """What the catalog says was wrong; nobody damages anything here."""
+    return [f"{each.subject}: {each.message}" for each in catalog.problems()]
 
 
 def _patiently(ask: Callable[[], _T]) -> _T:
@@ -160,15 +174,15 @@ def restore(address: str, root: str, environment: Mapping[str, str]) -> None:
 
 
 def read(place: str, answer: str, environment: Mapping[str, str]) -> None:
-    """Every event of a catalog, in its directory or in a store, into a file."""
+    """Every event of a catalog, in a directory of its own or in a store, into a file."""
     _begin(environment)
     found: dict[str, Any] = {"rows": [], "problems": []}
-    with aggregator.open(place, read_only=True) as catalog:
+    with aggregator.open(place, read_only="://" in place) as catalog:
         if "t" in catalog.topics():
             for partition in catalog.topic("t").partitions:
                 table = catalog.topic("t").read(partition).to_table()
                 if len(table):
                     columns = [table[name].to_pylist() for name in ("record_index", "payload", "space")]
                     found["rows"] += [[partition, *row] for row in zip(*columns, strict=True)]
-        found["problems"] = [f"{each.subject}: {each.message}" for each in catalog.problems()]
+        found["problems"] = told_problems(catalog)
     Path(answer).write_text(json.dumps(found))

@@ -84,6 +84,7 @@ class Shipper:
         self._pending: LogObject | None = None  # it is not known whether it arrived
         self._failure: LogFailedError | None = None
         self._objects: deque[tuple[int, int]] = deque([self._note.needs])  # sequence, position of its first frame
+        self._needed = 0  # the position that the last copy had, of this run
         self._stored: set[str] | None = None  # names of objects that are known to be there
         self._condition = Condition()
         self._closing = False
@@ -273,13 +274,15 @@ class Shipper:
                 self._condition.notify_all()
             if self._in_store and not self.lease.terms.in_store:
                 self.lease.renew(in_store=True)
+            self._needed = announced.position
             while len(self._objects) > 1 and self._objects[1][1] <= announced.position:
                 self._objects.popleft()
 
     def _put_copy(self) -> tuple[Copy, Announced]:
         """Put a copy of the manifest, and before it all that it names; it is still to be announced."""
         self.check_mine()
-        position = self._catalog.log.needed(self._catalog.state.sealed())
+        # where all was sealed, a copy needs nothing before the end then; a file that is gone on with begins before that
+        position = max(self._needed, self._catalog.log.needed(self._catalog.state.sealed()))
         sequence = self._sequence_of(position)
         copy = self._catalog.manifest.copy()
         self.push(copy.segments)

@@ -194,6 +194,27 @@ def test_a_frame_over_two_objects(tmp_path: Path, address: str, monkeypatch: pyt
         assert back.problems() == []
 
 
+def test_a_file_of_the_log_that_is_gone_on_with(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
+    """What a copy of the manifest did not need, the next one does not need either: its objects may be gone."""
+    monkeypatch.setattr(shipper, "OBJECT_BYTES", 10_000)
+    with aggregator.open(tmp_path / "a", store=address, ship_interval="1h", lease="1h") as catalog:
+        topic, ship = catalog.create_topic("t"), catalog._backend.shipper
+        topic.append([one | {"payload": b"%15000d" % one["timestamp"]} for one in events(0, 1)])
+        ship.ship()
+        catalog.seal("t")
+        ship.publish()
+        needed = ship._note.needs
+        topic.append([one | {"payload": b"%15000d" % one["timestamp"]} for one in events(1, 1)])
+        ship.ship()
+        ship.publish()
+        assert ship._note.needs[1] == needed[1]
+        shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    aggregator.restore((tmp_path / "copy").as_uri(), tmp_path / "back")
+    with aggregator.open(tmp_path / "back") as back:
+        assert numbers(back) == [0, 1]
+        assert back.problems() == []
+
+
 def test_a_restore_that_was_interrupted(tmp_path: Path, address: str):
     """It goes on with what is there; until it is done nobody opens the directory."""
     before = filled(tmp_path, address)
