@@ -75,6 +75,8 @@ def attach(layout: Layout, store: Store, lease_s: float, identity: str, *, in_st
         lay(layout.log, position, data)
     attached = Attached(store, lease, note, sequence, shipped, shipped_us)
     _fence(attached, layout)
+    if attached.shipped > log_end(layout.log):  # all of it lies in segments: what is appended next goes behind it
+        lay(layout.log, attached.shipped, b"")
     attached.note = note.but(runs=(terms.run,), sequence=attached.sequence)
     write_note(layout, attached.note)
     return attached

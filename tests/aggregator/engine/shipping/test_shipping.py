@@ -369,6 +369,26 @@ def test_two_standbys(tmp_path: Path, address: str):
         again.close()
 
 
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_take_over_where_all_is_sealed(tmp_path: Path, address: str, closed: bool):
+    """Then no frame is brought; the log goes on where the old one ended, so that what is appended goes to the store."""
+    catalog = aggregator.open(tmp_path / "a", store=address, durability="store", **SOON)
+    catalog.create_topic("t").append(events(0))
+    catalog.seal("t")
+    catalog._backend.shipper.publish()
+    if closed:
+        catalog.close()
+    else:
+        cut_off(catalog)
+    with taken_over(address, tmp_path / "b", durability="store") as other:
+        assert other._backend.log.end >= other._backend.shipper.shipped
+        other.topic("t").append(events(10))
+        assert seen_anywhere(address) == list(range(20))
+        assert other.problems() == []
+    assert seen_anywhere(address) == list(range(20))
+    catalog.close()
+
+
 def test_a_standby_that_died_on_the_way(tmp_path: Path, address: str):
     """After it took the lease: it needs not wait for its own."""
     with aggregator.open(
