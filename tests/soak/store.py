@@ -183,7 +183,7 @@ class Campaign:
         self.outcome.points[mode] += 1
         self.outcome.faults[fault] += 1
         self.outcome.acknowledged += sum(_text(notes).count(" acknowledged ") for notes in site.glob("*.notes"))
-        if not any(what in each for each in self.outcome.wrong):
+        if not any(each.startswith(f"{number} ") for each in self.outcome.wrong):
             shutil.rmtree(site)
 
     # ------------------------------------------------------------ processes
@@ -296,6 +296,8 @@ class Campaign:
             notes.setdefault(name, []).append(rest)
         wrong, _ = broken(found["rows"], notes, may_lose=durability != "store")
         self.outcome.wrong += [f"{self._number} read meanwhile: {each}" for each in wrong]
+        if wrong:
+            (site / "answer").rename(site / f"wrong-{time.time():.3f}")
         self.outcome.looks += 1
 
     def _settle(self, site: Path, what: str) -> None:

@@ -13,7 +13,7 @@ import logging
 import time
 from dataclasses import dataclass
 
-from aggregator.engine.shipping.laying import lay, log_end
+from aggregator.engine.shipping.laying import lay, log_end, whole_end
 from aggregator.errors import (
     CatalogLockedError,
     CorruptLogError,
@@ -136,7 +136,7 @@ def _follow(store: Store, note: StoreNote, layout: Layout) -> tuple[int, int, in
     bytes, and what the store has behind them is not known: it is shipped again.
     """
     sequence, shipped, shipped_us = note.sequence, 0, 0
-    here = log_end(layout.log)
+    here = log_end(layout.log) or note.needs[1]
     missing: list[tuple[int, bytes]] = []
     if sequence > 1:  # its end is in the one before
         with contextlib.suppress(ObjectMissingError, CorruptLogError):
@@ -175,6 +175,7 @@ def _fence(attached: Attached, layout: Layout) -> None:
     """Win a sequence: whatever was put before is known then, and whatever comes later from another is refused."""
     terms, store = attached.lease.terms, attached.store
     while True:
+        attached.shipped = whole_end(layout.log, attached.shipped)
         at = fence_at(store, attached.sequence, terms, attached.shipped_us, attached.shipped)
         if at is not None:
             attached.sequence, attached.shipped_us = attached.sequence + 1, at
@@ -195,7 +196,7 @@ def _fence(attached: Attached, layout: Layout) -> None:
 
 def fence_at(store: Store, sequence: int, terms: Terms, before_us: int, end: int) -> int | None:
     """Put a fence at a sequence; gives when, None where another object is there. before_us: when the last object was
-    put. end: the position of the log behind what the store has. Raises StoreError.
+    put. end: the position of the log behind the last frame that the store has whole. Raises StoreError.
     """
     shipped_us = max(before_us + 1, time.time_ns() // 1000)
     fence = LogObject(terms.epoch, sequence, terms.run, shipped_us, end)

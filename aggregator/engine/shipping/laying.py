@@ -27,6 +27,16 @@ def log_end(directory: Path) -> int:
     return end
 
 
+def whole_end(directory: Path, position: int) -> int:
+    """Where a log ends that was laid up to a position: there, or before a frame that did not come whole. Raises
+    OSError.
+    """
+    files = list_files(directory) if directory.is_dir() else []
+    if not files or files[-1][0] + files[-1][1].stat().st_size < position:
+        return position  # all of it lies in segments
+    return min(position, log_end(directory))
+
+
 def lay(directory: Path, position: int, data: bytes, *, durable: bool = True) -> None:
     """Write bytes to their place: behind the newest file's, in the place of what is torn there; or into a new file.
 

@@ -247,6 +247,10 @@ class Mirror:
 
     def _take(self, one: LogObject) -> None:
         at = self.at
+        is_fence = one.run != at.run and not one.pieces and one.manifest is None
+        if is_fence and one.end < at.position:  # what is behind that did not come whole
+            lay(self._layout.log, one.end, b"", durable=self._durable)
+            at.position = one.end
         for position, data in one.pieces:
             if position + len(data) > at.position:
                 skipped = max(0, at.position - position)

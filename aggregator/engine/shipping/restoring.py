@@ -15,6 +15,7 @@ from threading import Lock
 from aggregator.base.reports import Lacking, RestoreReport
 from aggregator.engine.seal.quarantine_file import batch_path
 from aggregator.engine.shipping.attached import fence_at, take
+from aggregator.engine.shipping.laying import whole_end
 from aggregator.engine.shipping.mirror import Mirror, checked_download
 from aggregator.errors import CatalogNotFoundError, InvalidRequestError
 from aggregator.model import QuarantinedBatch, SegmentInfo
@@ -154,7 +155,8 @@ def take_over(mirror: Mirror, layout: Layout, store: Store, seen: Seen, lease_s:
     mirror.poll()
     mirror.read_over_gaps()  # else a fence could take the place of an object that went before it was read
     while True:
-        if fence_at(store, mirror.at.sequence, terms, mirror.at.shipped_us, mirror.at.position) is not None:
+        end = whole_end(layout.log, mirror.at.position)
+        if fence_at(store, mirror.at.sequence, terms, mirror.at.shipped_us, end) is not None:
             break
         mirror.poll()
     if mirror.at.announced is None:

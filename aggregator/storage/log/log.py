@@ -319,11 +319,11 @@ class Log:
 
     def _take_in(self, group: list[Entry], file: LogFile, end: int) -> None:
         """Publish a group that is acknowledged; called again after an interrupt, what is left of it."""
-        file.end = end
         self._unsynced = True
         for entry in group:
             file.ends[entry.partition] = entry.first_index + entry.count
             self._defined.add(entry.definition[0])
+        file.end = end  # behind `ends`: `needed` asks for both
         for entry in group:
             if entry.fate == PLACED:
                 entry.fate = PUBLISHING
@@ -541,10 +541,11 @@ class Log:
 
     def needed(self, sealed: Mapping[int, int]) -> int:
         """The position of the oldest frame that may hold events that lie in no segment; as `release` takes it."""
+        end = self.end  # first: what is appended from here on lies behind it
         for file in list(self._files):
             if not file.is_sealed(sealed):
                 return file.position + FILE_HEADER_BYTES
-        return self.end
+        return end
 
     def read(self, position: int, end: int, most_bytes: int) -> list[tuple[int, bytes]]:
         """What was written between two positions, as pieces that lie together, the first so many bytes. Raises

@@ -389,6 +389,34 @@ def test_a_take_over_where_all_is_sealed(tmp_path: Path, address: str, closed: b
     catalog.close()
 
 
+def test_a_take_over_within_a_frame(tmp_path: Path, address: str):
+    """Of a writer that died while it shipped one: whoever takes over goes on before it, and who reads follows."""
+    old = aggregator.open(tmp_path / "a", store=address, ship_interval="1h", lease="1s")
+    topic, ship = old.create_topic("t"), old._backend.shipper
+    topic.append(events(0))
+    ship.ship()
+    topic.append([one | {"payload": b"%15000d" % one["timestamp"]} for one in events(10)])
+    pieces = old._backend.log.read(ship.shipped, old._backend.log.end, 10_000)
+    ship._put(ship._object(pieces, ship.shipped + 10_000, None, whole=False))
+    cut_off(old)
+    with aggregator.open(address, read_only=True) as reader:
+        assert numbers(reader) == list(range(10))
+        with taken_over(address, tmp_path / "b", durability="store") as new:
+            assert new._backend.shipper.shipped == new._backend.log.end
+            new.topic("t").append(events(20))
+            new.topic("t").append([one | {"payload": b"%15000d" % one["timestamp"]} for one in events(30)])
+            wanted = [*range(10), *range(20, 40)]
+            assert numbers(reader) == seen_anywhere(address) == wanted
+            assert new.problems() == []
+            shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    aggregator.restore((tmp_path / "copy").as_uri(), tmp_path / "back")
+    for root in ("b", "back"):
+        with aggregator.open(tmp_path / root) as again:
+            assert numbers(again) == wanted
+            assert again.problems() == []
+    old.close()
+
+
 def test_a_standby_that_died_on_the_way(tmp_path: Path, address: str):
     """After it took the lease: it needs not wait for its own."""
     with aggregator.open(
