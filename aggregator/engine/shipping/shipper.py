@@ -84,7 +84,7 @@ class Shipper:
         self._pending: LogObject | None = None  # it is not known whether it arrived
         self._failure: LogFailedError | None = None
         self._objects: deque[tuple[int, int]] = deque([self._note.needs])  # sequence, position of its first frame
-        self._needed = 0  # the position that the last copy had, of this run
+        self._needed = min(self._note.needs[1], self._shipped)  # the position that the last copy had
         self._stored: set[str] | None = None  # names of objects that are known to be there
         self._condition = Condition()
         self._closing = False

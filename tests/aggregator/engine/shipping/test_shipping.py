@@ -181,6 +181,24 @@ def test_the_same_machine_again(tmp_path: Path, address: str):
     assert seen_anywhere(address) == list(range(count + 10))
 
 
+def test_a_crash_behind_a_copy_that_needed_nothing(tmp_path: Path, address: str):
+    """The next copy does not ask for the beginning of the file, which is in objects that readers do not read."""
+    code = """
+    t.append(events(0))
+    c._backend.shipper.ship()
+    c.seal("t")
+    c._backend.shipper.publish()
+    t.append(events(10))
+    c._backend.shipper.ship()
+    """
+    killed(tmp_path / "a", address, code, ship_interval="1h", lease="1h")
+    with aggregator.open(tmp_path / "a") as catalog:
+        catalog._backend.shipper.publish()
+        with aggregator.open(address, read_only=True) as reader:
+            assert numbers(reader) == list(range(20))
+            assert reader.problems() == []
+
+
 def test_a_log_that_lost_what_the_store_has(tmp_path: Path, address: str):
     """As after a power cut without syncs: it comes back from there, and goes on behind it."""
     killed(tmp_path / "a", address, "t.append(events(0)); c._backend.shipper.publish()", durability="none")
