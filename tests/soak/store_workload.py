@@ -30,7 +30,7 @@ PARTITIONS = ("0", "one")
 PAUSE_S = 0.02
 _TUNING = Tuning(log_file_bytes=1 << 14, tick_s=0.2, fan_in=3)
 shipper.OBJECT_BYTES = 5_000  # as with the real one, some frames lie in several objects
-FILLED = (0, 0, 0, 30, 30_000)
+FILLED = (0, 0, 0, 30, 8_000)
 """Bytes of each event of a batch, besides what tells it from others."""
 
 
