@@ -156,7 +156,8 @@ class Catalog(Closing):
         """A topic. Raises TopicNotFoundError, which is a KeyError; a topic is never made by asking for it."""
         found = self._topics().get(name)
         if found is None:
-            raise TopicNotFoundError(f"no topic {name!r}", path=str(self.path), hint="make it first")
+            hint = "create_topic makes one, as do `aggregator topics --create` and `aggregator import`"
+            raise TopicNotFoundError(f"no topic {name!r}", path=str(self.path), hint=hint)
         return Topic(self._backend, found)
 
     def _topics(self) -> dict[str, TopicState]:
