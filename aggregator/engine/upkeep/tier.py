@@ -422,7 +422,7 @@ class Tier:
         return self._objects.lacking(info for info in self.live() if info.number in self._state.let_go)
 
     def collect(self, *, grace_us: int = GRACE_US, dry_run: bool = False) -> Collected:
-        """Delete objects of segments that nobody names and that are older than a grace, by the store's own clock; and
+        """Delete objects of segments that nobody names and that are as old as a grace, by the store's own clock; and
         what has grown too old of the rest. Raises StoreError.
         """
         store = self._objects.store

@@ -45,5 +45,5 @@ def strays(there: Mapping[str, int], named: Container[str], now_us: int, grace_u
     return sorted(
         name
         for name, put_us in there.items()
-        if parse_name(name) is not None and name not in named and now_us - put_us > grace_us
+        if parse_name(name) is not None and name not in named and now_us - put_us >= grace_us
     )
