@@ -138,6 +138,7 @@ def test_columns_are_chosen_and_ordered(tab, web):
     page.get_by_label("Leave out country").evaluate("button => button.click()")
     tab.until("document.querySelector('.row-names').textContent === 'TimeSpacetype'")
     tab.explore(lql=LQL, cols='["zone","level","none"]')
+    tab.until("document.querySelector('.row-head .cells')?.querySelectorAll('bdi').length === 3")
     cells = page.locator(".row-head .cells").first.locator("bdi").all_inner_texts()
     assert cells == ["eu", records(web, LQL, reverse=True, limit=1)[0]["fields"]["level"], ""]
     tab.explore(topic="clicks", cols='{"a": 1}')
