@@ -16,7 +16,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from http.client import HTTPConnection
 from io import BytesIO
@@ -31,6 +31,9 @@ from werkzeug.serving import make_server
 
 KEY, SECRET, REGION = "testing", "testing", "us-east-1"
 LOG_PATH = "/_log"
+
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+"""What WSGI calls for each request."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class S3Endpoint:
     def __init__(self) -> None:
         behind = os.environ.get("AGGREGATOR_S3")
         # S3 alone: to find the service of a request, moto's own server looks through all two hundred of them
-        self._app = create_backend_app("s3") if behind is None else _passing_on(behind)
+        self._app = _writing_in_turns(create_backend_app("s3")) if behind is None else _passing_on(behind)
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
         self._thread = Thread(target=self._server.serve_forever, daemon=True)
         self._lock = Lock()
@@ -152,7 +155,18 @@ class S3Endpoint:
         requests += self.take_requests()
 
 
-def _passing_on(url: str) -> Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]:
+def _writing_in_turns(app: Application) -> Application:
+    """`app` with one write at a time: moto looks at an object's ETag and puts it in two steps, so that two could win."""
+    writing = Lock()
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        with nullcontext() if environ["REQUEST_METHOD"] in ("GET", "HEAD") else writing:
+            return list(app(environ, start_response))
+
+    return answer
+
+
+def _passing_on(url: str) -> Application:
     """An application that asks the server at `url`, with the headers as they came: they are signed."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
