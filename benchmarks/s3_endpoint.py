@@ -156,7 +156,7 @@ class S3Endpoint:
 
 
 def _writing_in_turns(app: Application) -> Application:
-    """`app` with one write at a time: moto looks at an object's ETag and puts it in two steps, so that two could win."""
+    """`app` with one write at a time: moto looks at an ETag and then puts, in two steps, so that two could win."""
     writing = Lock()
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
