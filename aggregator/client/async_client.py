@@ -168,12 +168,12 @@ class AsyncClient:
     async def tail(self, text: str, *, position: str = "tail", timeout_s: float | None = None) -> AsyncIterator[Page]:
         """Follow a SELECT: pages of records as they arrive, each with the position to go on from. As `Client.tail`."""
         heard = time.monotonic()
-        broken = 0
+        heard_all, broken = False, 0
         while True:
             left = POLL_S if timeout_s is None else heard + timeout_s - time.monotonic()
-            if left < 0:
+            if left < 0 and heard_all:
                 return
-            wait_s = 0.0 if position == "tail" else min(left, POLL_S)  # see RemoteTail
+            wait_s = 0.0 if position == "tail" else min(max(left, 0.0), POLL_S)  # see RemoteTail
             try:
                 page = await self.page(text, position, wait_s=wait_s, limit=POLL_RECORDS)
             except TruncatedAnswerError:
@@ -181,7 +181,7 @@ class AsyncClient:
                 if broken == BROKEN_POLLS:
                     raise
                 continue
-            broken, position = 0, page.position
+            heard_all, broken, position = page.table.num_rows == 0, 0, page.position
             if page.table.num_rows:
                 yield page
                 heard = time.monotonic()

@@ -41,13 +41,13 @@ class RemoteTail:
         Raises InvalidRequestError (a statement that is wrong), UnavailableError after every attempt.
         """
         heard = time.monotonic()
-        broken = 0
+        heard_all, broken = False, 0
         while True:
             left = POLL_S if self._timeout_s is None else heard + self._timeout_s - time.monotonic()
-            if left < 0:
+            if left < 0 and heard_all:
                 return
             # The first poll behind "tail" does not wait: until it is answered, nobody knows where that is.
-            wait_s = 0.0 if self.position == "tail" else min(left, POLL_S)
+            wait_s = 0.0 if self.position == "tail" else min(max(left, 0.0), POLL_S)
             try:
                 page = self._page(self._text, self.position, wait_s=wait_s, limit=POLL_RECORDS)
             except TruncatedAnswerError:
@@ -55,7 +55,7 @@ class RemoteTail:
                 if broken == BROKEN_POLLS:
                     raise
                 continue
-            broken = 0
+            heard_all, broken = page.table.num_rows == 0, 0
             self.position = page.position  # before the records are given: who stops behind them reads it
             if page.table.num_rows:
                 yield from page.table.combine_chunks().to_batches()

@@ -58,8 +58,11 @@ class Origin(Protocol):
 class Forwarder:
     """Sends records to a destination. `run` until `stop` is called, from a signal or another thread."""
 
-    def __init__(self, catalog: Origin, statement: str, destination: Destination, notes: Path) -> None:
-        """statement: a SELECT without COUNT and ORDER BY. notes: the file with the position.
+    def __init__(
+        self, catalog: Origin, statement: str, destination: Destination, notes: Path, *, once: bool = False
+    ) -> None:
+        """statement: a SELECT without COUNT and ORDER BY. notes: the file with the position. once: `run` sends what is
+        there, and ends.
 
         Raises InvalidRequestError, AggregatorError (notes of another statement, or none at all), OSError.
         """
@@ -68,10 +71,11 @@ class Forwarder:
             raise InvalidRequestError(
                 "only a SELECT can be forwarded, without COUNT, ORDER BY and LIMIT", hint="filter with FROM and WHERE"
             )
-        self._catalog, self._destination, self._notes = catalog, destination, notes
+        self._catalog, self._destination, self._notes, self._once = catalog, destination, notes, once
+        self._patience_s = 0.0 if once else NOTE_S
         self._statement = to_text(replace(parsed, position=None, offset=None))
         noted = self._noted()
-        self._tail = catalog.tail(to_text(parsed), NOTE_S) if noted is None else self._resumed(parsed, noted)
+        self._tail = catalog.tail(to_text(parsed), self._patience_s) if noted is None else self._resumed(parsed, noted)
         gone = self._tail.gone if noted is not None else 0
         if gone:
             _LOG.warning("%d records are gone that were not forwarded", gone)
@@ -90,7 +94,7 @@ class Forwarder:
         """The records behind a noted position. Raises InvalidRequestError where the catalog has no such position."""
         resumed = replace(statement, position=Position("token", noted), offset=None)
         try:
-            return self._catalog.tail(to_text(resumed), NOTE_S)
+            return self._catalog.tail(to_text(resumed), self._patience_s)
         except InvalidRequestError as error:
             raise InvalidRequestError(
                 f"the noted position cannot be used: {error.message}", path=str(self._notes), hint=_START_AGAIN
@@ -100,8 +104,8 @@ class Forwarder:
         """End `run` behind the batch that is being sent, or before it where that fails."""
         self._stopped.set()
 
-    def run(self, *, once: bool = False) -> None:
-        """Send until `stop`; once: until everything that is there is sent. Raises AggregatorError, OSError (notes).
+    def run(self) -> None:
+        """Send until `stop`, or until everything that is there is sent. Raises AggregatorError, OSError (notes).
 
         Where its position cannot be noted for a while, it goes on sending.
         """
@@ -120,7 +124,7 @@ class Forwarder:
                         break
                 self._try_to_note()
                 noted = monotonic()
-                if arrivals.ended or (once and self.sent == before):
+                if arrivals.ended or (self._once and self.sent == before):
                     return
         finally:
             self._destination.close()

@@ -82,9 +82,10 @@ def forward(catalog: str, statement: str, to: str, once: bool, follow: bool, as_
         )
         place = catalog if is_address(catalog) else Path(catalog).resolve()
         digest = hashlib.sha256(f"{place} {statement} {to}".encode()).hexdigest()[:16]
-        made = Forwarder(opened, statement, destination, state_file(options["state"], f"forward-{digest}"))
+        notes = state_file(options["state"], f"forward-{digest}")
+        made = Forwarder(opened, statement, destination, notes, once=once)
         with ended_by_signals(Event(), made.stop):
-            made.run(once=once)
+            made.run()
     tell = warn if to in ("stdout", "-") else say
     if as_json:
         say_json({"to": to, "sent": made.sent}, tell)

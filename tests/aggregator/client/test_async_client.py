@@ -168,5 +168,7 @@ def test_streams_and_tail(server, catalog):
                     break
             await writing
             assert found == [b"m%d" % n for n in range(10)]
+            there = [page async for page in client.tail("SELECT FROM app=web", position="head", timeout_s=0)]
+            assert sum(page.table.num_rows for page in there) == 10
 
     asyncio.run(run())

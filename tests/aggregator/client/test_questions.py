@@ -97,6 +97,14 @@ def test_tail_over_a_breaking_line(server, client):
         assert proxy.connections > 3
 
 
+def test_tail_of_what_is_there(client, monkeypatch):
+    """Without patience all that is there is given, in as many pages as it takes."""
+    monkeypatch.setattr("aggregator.client.tail.POLL_RECORDS", 2)
+    client.write({"app": "web"}, records(0, 5))
+    found = client.tail("SELECT FROM app=web", position="head", timeout_s=0)
+    assert [event.data for event in found] == [b"message %d" % n for n in range(5)]
+
+
 def test_tail_from_now(client):
     """Only what comes after it began; and it ends when nothing comes."""
     client.write({"app": "web"}, records(0, 5))

@@ -40,8 +40,8 @@ def made(to, stream=None, template=None, **options):
 
 def forward(catalog, tmp_path, to, statement="SELECT POSITION HEAD"):
     """Forward what is there; gives the forwarder."""
-    one = Forwarder(catalog, statement, to, tmp_path / "notes.json")
-    one.run(once=True)
+    one = Forwarder(catalog, statement, to, tmp_path / "notes.json", once=True)
+    one.run()
     return one
 
 

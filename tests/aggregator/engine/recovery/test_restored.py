@@ -132,7 +132,7 @@ def test_a_forwarder(root, copy, tmp_path, monkeypatch):
         to = make_destination("stdout", Template.compile("{msg}"), sent, sender=Sender(host="h"), headers={}, ca=None)
         with aggregator.open(root) as catalog:
             write(catalog, "next")
-            Forwarder(catalog, "SELECT POSITION HEAD", to, tmp_path / notes).run(once=True)
+            Forwarder(catalog, "SELECT POSITION HEAD", to, tmp_path / notes, once=True).run()
         return sent.getvalue().split()
 
     with aggregator.open(root) as catalog:
