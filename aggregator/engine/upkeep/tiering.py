@@ -41,9 +41,12 @@ def to_let_go(
 
 
 def strays(there: Mapping[str, int], named: Container[str], now_us: int, grace_us: int = GRACE_US) -> list[str]:
-    """Choose objects of segments that nobody names. there: when each was put, by the store's clock, as is `now_us`."""
+    """Choose objects of segments that nobody names. there: when each was put, by the store's clock, as is `now_us`.
+
+    Without a grace they go however young they are: that clock may tell seconds for one and microseconds for the other.
+    """
     return sorted(
         name
         for name, put_us in there.items()
-        if parse_name(name) is not None and name not in named and now_us - put_us >= grace_us
+        if parse_name(name) is not None and name not in named and (not grace_us or now_us - put_us >= grace_us)
     )

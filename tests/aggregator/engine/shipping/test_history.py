@@ -50,6 +50,13 @@ def test_which_copies_go(ages_s: tuple[float, ...], gone: int, oldest: int | Non
     assert first == oldest
 
 
+def test_copies_of_one_second():
+    """Without a past only the newest two stay, also where the store's clock tells seconds."""
+    known = copies(0, 0, 0, 0)
+    assert outdated(known, 0, "") == ([known[0].name, known[1].name], 3)
+    assert outdated(known, 1, "") == ([], 1)
+
+
 def test_copies_that_nobody_announced():
     """However many of them are newer, the copy that was announced last stays."""
     known = copies(1000, 900, 800, 700, 600)
@@ -246,7 +253,7 @@ def test_tidying_while_it_is_tidied(tmp_path: Path, s3: S3Endpoint, bucket: str)
             if method == "GET" and "/c/log/" in path:
                 s3.refuse = lambda method, path, query: None
                 other.start()
-                other.join(5.0)
+                other.join(1.5)
 
         age()
         s3.refuse = look

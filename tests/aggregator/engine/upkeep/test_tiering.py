@@ -63,5 +63,5 @@ def test_strays():
     name = "segments/000000/{:012d}-00000000000000ff.esdb"
     there = {name.format(1): 0, name.format(2): 0, name.format(3): 90, "segments/notes.txt": 0}
     assert strays(there, {name.format(2)}, 100, 50) == [name.format(1)]
-    assert strays(there, {name.format(2)}, 90, 0) == [name.format(1), name.format(3)]  # clocks of stores tell seconds
+    assert strays(there, {name.format(2)}, 80, 0) == [name.format(1), name.format(3)]  # clocks of stores tell seconds
     assert strays(there, {name.format(2)}, 100, 5) == [name.format(1), name.format(3)]
