@@ -139,6 +139,7 @@ def dying(spark):
     cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
+@long
 def test_tasks_that_die_are_retried(spark, dying, table, tmp_path):
     """A task that is killed after it staged something is tried again: every row once, nothing left behind."""
     root = str(tmp_path / "data")
@@ -175,6 +176,7 @@ def stream(spark, tmp_path, root, name="aggregator", **options):
         query.stop()
 
 
+@long
 @pytest.mark.parametrize("how", share_of(["killed", "after commit", "before commit"], 3))
 def test_streams_write_exactly_once(spark, dying, table, tmp_path, how):
     """A query whose task is killed, or whose driver dies just before or after a commit, is started again: every row

@@ -118,6 +118,7 @@ def test_compact_of_what_was_replaced(spark, lake, monkeypatch):
     assert [path.name for path in lake.rglob("*")] == []
 
 
+@long
 def test_convert_of_what_changed(spark, parquet, tmp_path):
     """A file that was converted and has changed since is a failure, not a second copy of its events."""
     source = tmp_path / "x.parquet"

@@ -49,6 +49,7 @@ def follow(spark, catalog, tmp_path, sink, **options):
         query.stop()
 
 
+@long
 def test_follow_and_restart(spark, catalog, tmp_path):
     """Sealed and unsealed events in batches of at most so many; a restart goes on where it was.
 

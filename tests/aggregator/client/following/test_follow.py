@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
+from effort import long
 from served import served
 from still import files_of
 from waiting import until
@@ -142,6 +143,7 @@ def test_what_was_missed_of_the_log_is_in_segments(tmp_path):
                 assert fresh.problems() == []
 
 
+@long
 def test_a_follower_outlasts_restarts_of_the_server(tmp_path):
     """It goes on where it was when another process has the catalog."""
     copy = tmp_path / "copy"
@@ -203,6 +205,7 @@ def test_lag_is_told(tmp_path):
         assert told["lag_bytes"] == 0
 
 
+@long
 def test_a_follower_can_be_followed(tmp_path):
     """A server over a copy gives copies itself."""
     from aggregator.server import RunningServer, Settings

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from effort import long
 from shipped_catalogs import SOON, events, numbers, seen_anywhere
 from waiting import until
 
@@ -190,6 +191,7 @@ def test_a_store_that_refuses_for_a_while(tmp_path: Path, s3: S3Endpoint, bucket
         assert seen_anywhere(address) == list(range(20))
 
 
+@long
 def test_changes_wait_for_no_store_at_the_end(tmp_path: Path, s3: S3Endpoint, bucket: str):
     """With durability="store" a change waits as an append does; nobody is told that it was made at the end."""
     address = f"s3://{bucket}/c"

@@ -47,7 +47,9 @@ def looked_at(tab, view):
     return page
 
 
-@pytest.mark.parametrize(("scheme", "size"), [("light", WIDE), ("dark", PHONE)], ids=["wide", "phone"])
+@pytest.mark.parametrize(
+    ("scheme", "size"), [("light", WIDE), pytest.param("dark", PHONE, marks=long)], ids=["wide", "phone"]
+)
 def test_everybody_can_read_it(tab_of, server, scheme, size):
     """Nothing is wider than the window, and axe finds nothing: labels, roles, contrast (WCAG AA), in each view."""
     tab = tab_of(server.url, color_scheme=scheme, viewport=size, bypass_csp=True)  # axe is no part of the page

@@ -58,6 +58,7 @@ def test_rows_are_scrolled_and_the_page_does_not_grow(browser, tab_of, tmp_path,
         tab.leave()
 
 
+@long
 def test_a_server_that_stops_and_comes_back(browser, tab_of, tmp_path):
     """The overview says so until it is back; Live goes on where it stood, and misses none."""
     settings = replace(Settings(), http=replace(Settings().http, bind=f"127.0.0.1:{free_port()}", drain_s=1.0))

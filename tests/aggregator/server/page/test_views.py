@@ -328,6 +328,7 @@ def test_tokens(browser, tab_of, tmp_path):
             each.leave()
 
 
+@long
 def test_a_token_that_expires(browser, tab_of, tmp_path):
     """The overview and a live tail say so and ask for another one; what the old one saw is not shown any more."""
     with served(tmp_path / "data") as running:

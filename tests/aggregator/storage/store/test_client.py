@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from effort import long
 from breaking_proxy import BreakingProxy, Fate
 from object_store import keys
 
@@ -92,6 +93,7 @@ def test_a_large_file_is_put_in_parts(store: Store, tmp_path: Path):
     assert store.get("segments/2") == b""
 
 
+@long
 def test_a_large_object_may_take_long(s3: S3Endpoint, bucket: str, tmp_path: Path):
     """Longer than one request may: each piece is one of its own."""
     path = tmp_path / "large"
