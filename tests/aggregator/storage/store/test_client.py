@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from effort import long
 from breaking_proxy import BreakingProxy, Fate
+from effort import long
 from object_store import keys
 
 from aggregator.errors import (
