@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -228,6 +228,10 @@ def _bounded(size: Any) -> int:
 
 def normalise_type(kind: pa.DataType) -> pa.DataType:
     """The logical type that is stored for `kind`: dictionaries, run-end encodings and views become plain values."""
+    return changed_type(kind, _plain_type)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
     if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
         return normalise_type(kind.value_type)
     if kind == pa.string_view():
@@ -236,12 +240,17 @@ def normalise_type(kind: pa.DataType) -> pa.DataType:
         return pa.binary()
     if isinstance(kind, pa.BaseExtensionType):
         return normalise_type(kind.storage_type)
+    return kind
+
+
+def changed_type(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """A type with each that has no parts changed, also those within lists, maps and structs."""
 
     def field(child: pa.Field) -> pa.Field:
-        return pa.field(child.name, normalise_type(child.type), child.nullable)
+        return pa.field(child.name, changed_type(child.type, change), child.nullable)
 
     if pt.is_map(kind):
-        return pa.map_(normalise_type(kind.key_type), field(kind.item_field), keys_sorted=kind.keys_sorted)
+        return pa.map_(changed_type(kind.key_type, change), field(kind.item_field), keys_sorted=kind.keys_sorted)
     if pt.is_fixed_size_list(kind):
         return pa.list_(field(kind.value_field), kind.list_size)
     if pt.is_list(kind) or pt.is_list_view(kind):
@@ -250,7 +259,7 @@ def normalise_type(kind: pa.DataType) -> pa.DataType:
         return pa.large_list(field(kind.value_field))
     if pt.is_struct(kind):
         return pa.struct([field(kind.field(i)) for i in range(kind.num_fields)])
-    return kind
+    return change(kind)
 
 
 def make_schema(arrow: pa.Schema, indexes: Sequence[str], *, binary_keys: bool) -> EventSchema:

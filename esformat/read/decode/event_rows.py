@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.types as pt
 
 from esformat.core.events import Column, Columns, Event, row_events
 from esformat.core.values import cut
-from esformat.format.schema import DATA_COLUMN
+from esformat.format.schema import DATA_COLUMN, changed_type
 
 EVENTS_AT_ONCE = 1024  # rows turned into Python objects together: few enough to stay in the processor's cache
 
@@ -70,11 +71,21 @@ def _values(payload: pa.Array, first: int, last: int) -> list[Any]:
 
 
 def python_values(array: pa.Array) -> Any:
-    """The values as a list; as the array where Python has none for one of them, such as a time beyond the year 9999."""
+    """The values as a list; as the array where Python has none for one of them, such as a time beyond the year 9999.
+
+    Times in a zone that this machine does not know are shown in UTC.
+    """
     try:
         return array.to_pylist()
+    except pa.ArrowInvalid:
+        known = changed_type(array.type, _in_utc)
+        return array if known == array.type else python_values(array.cast(known))
     except (OverflowError, ValueError):
         return array
+
+
+def _in_utc(kind: pa.DataType) -> pa.DataType:
+    return pa.timestamp(kind.unit, "+00:00") if pt.is_timestamp(kind) and kind.tz is not None else kind
 
 
 def batch_columns(
