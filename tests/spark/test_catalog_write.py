@@ -176,7 +176,6 @@ def stream(spark, tmp_path, root, name="aggregator", **options):
         query.stop()
 
 
-@long
 @pytest.mark.parametrize("how", share_of(["killed", "after commit", "before commit"], 3))
 def test_streams_write_exactly_once(spark, dying, table, tmp_path, how):
     """A query whose task is killed, or whose driver dies just before or after a commit, is started again: every row
