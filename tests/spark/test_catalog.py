@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from clicks import click_table
-from effort import share_of
+from effort import long, share_of
 
 import aggregator
 import aggregator.spark
@@ -66,6 +66,7 @@ def test_every_event_once(frame, root, expected):
     )
 
 
+@long
 def test_default_columns(spark, frame, root, expected):
     """The topic's own columns; record index and partition when they are named, also by a schema."""
     frame.load(root).createOrReplaceTempView("topic_clicks")

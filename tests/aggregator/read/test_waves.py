@@ -74,7 +74,7 @@ def test_newest_of_few_segments(tmp_path):
         assert len(found._pool._open) < 30
 
 
-@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("reverse", share_of([False, True], 2))
 def test_small_waves_that_are_large(catalog, monkeypatch, reverse):
     """A wave with more bytes than the scan's window is read again segment by segment, and the answer is the same."""
     topic = catalog.topic("clicks")

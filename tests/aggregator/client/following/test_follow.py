@@ -191,6 +191,7 @@ def test_a_server_that_lost_its_end_is_not_followed(tmp_path):
             follower.wait(30)
 
 
+@long
 def test_lag_is_told(tmp_path):
     """In figures of the server that has the copy, and in `stats`, also once the follower has stopped."""
     copy = tmp_path / "copy"

@@ -13,7 +13,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from effort import ALL
+from effort import ALL, long
 from shipped_catalogs import SOON, events, numbers, seen_anywhere
 from waiting import until
 
@@ -245,6 +245,7 @@ def test_log_files_stay_until_they_are_shipped(tmp_path: Path, s3: S3Endpoint, b
     assert seen_anywhere(address) == list(range(1000))
 
 
+@long
 def test_a_store_that_does_not_answer_for_a_lease(tmp_path: Path, s3: S3Endpoint, bucket: str):
     """Then another may take over, so nothing more is taken in, until it answers again."""
     address = f"s3://{bucket}/c"

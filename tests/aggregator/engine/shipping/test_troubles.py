@@ -156,6 +156,7 @@ def test_an_erasure_that_is_not_in_the_store_yet(tmp_path: Path, address: str):
         assert 1 not in seen_anywhere(address)
 
 
+@long
 def test_a_deletion_that_is_not_in_the_store_yet(tmp_path: Path, address: str):
     """The same of a topic. It is "not found" once it is gone from the store as well."""
     go = threading.Event()

@@ -61,6 +61,7 @@ def test_everybody_can_read_it(tab_of, server, scheme, size):
         assert not told, f"{view}: " + "\n".join(told)
 
 
+@long
 @pytest.mark.parametrize("scheme", share_of(["dark", "light"], 2))
 def test_what_opens_over_a_view(tab_of, server, scheme):
     """Menus, the list of words, help, a live tail, and what is asked before something is done."""
