@@ -7,9 +7,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-binary pyspark
-# pytest-xdist processes, each of which collects all tests: twice the cores of a small CI machine, as tests wait
+# pytest-xdist processes, each of which collects all tests: one more than the cores of a small CI machine, as tests wait
 # as well. Tests with Spark stay together in one of them.
-TEST_WORKERS ?= 4
+TEST_WORKERS ?= 3
 SIZE_demo := , about 500 MB
 SIZE_dev := , about 2 GB
 # Where real events lie that benchmarks are tried on; without them they are left out.

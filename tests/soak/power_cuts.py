@@ -83,12 +83,19 @@ def files_of(root: Path) -> dict[str, int]:
     return {str(path.relative_to(root)): path.stat().st_size for path in root.rglob("*") if path.is_file()}
 
 
+def _end(process: int) -> None:
+    """Also of one that is stopped, which would hold its parent's output open for ever."""
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+
+
 class Cuts:
     """A workload on a disk that loses its power again and again."""
 
     def __init__(self, folder: Path, seed: int, outcome: Outcome) -> None:
         self._folder, self._random, self.outcome = folder, random.Random(seed), outcome
         self._notes = folder / "notes"
+        self._notes.touch()  # the first cut may come before the workload begins
         self._rounds = 0
 
     def run(self, cuts: int, seconds: float) -> None:
@@ -99,19 +106,27 @@ class Cuts:
                 work = Workload(place / "data", self._notes, self._rounds * BATCHES)
                 self._rounds += 1
                 writer = tracing.fork(work)
-                while self.outcome.cuts < cuts:
-                    time.sleep(self._random.uniform(*PAUSE_S))
-                    os.kill(writer, signal.SIGSTOP)
-                    ended, status = os.waitpid(writer, os.WUNTRACED)
-                    if ended and not os.WIFSTOPPED(status):
-                        if status:
-                            self.outcome.wrong.append(f"the workload ended with status {status}")
-                        break
-                    self._cut(place)
-                    os.kill(writer, signal.SIGCONT)
-                else:
-                    os.kill(writer, signal.SIGKILL)
-                    os.waitpid(writer, 0)
+                try:
+                    ended = self._cut_until(cuts, place, writer)
+                except BaseException:
+                    _end(writer)
+                    raise
+                if not ended:
+                    _end(writer)
+
+    def _cut_until(self, cuts: int, place: Path, writer: int) -> bool:
+        """Cut the power until there are so many; whether the workload ended before."""
+        while self.outcome.cuts < cuts:
+            time.sleep(self._random.uniform(*PAUSE_S))
+            os.kill(writer, signal.SIGSTOP)
+            ended, status = os.waitpid(writer, os.WUNTRACED)
+            if ended and not os.WIFSTOPPED(status):
+                if status:
+                    self.outcome.wrong.append(f"the workload ended with status {status}")
+                return True
+            self._cut(place)
+            os.kill(writer, signal.SIGCONT)
+        return False
 
     def _cut(self, place: Path) -> None:
         """Copy the disk, and look what is on the copy."""
