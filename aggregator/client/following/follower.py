@@ -263,14 +263,14 @@ class Follower(Closing):
             sync_directory(layout.root)
             self._sums = sums
             completes = not self._note.whole and self._note.begin == begin
-            self._note = replace(
-                self._note, identity=note.identity, change=note.change, whole=self._note.whole or completes
-            )
+            whole = self._note.whole or completes
             if completes:
                 self._log.drop_before(begin)
-            if self._note.whole:
+            if whole:
                 self._log.acknowledge(note.change)
                 self._log.drop_before(oldest)
+            # only now: whoever is told that it has caught up may look at once
+            self._note = replace(self._note, identity=note.identity, change=note.change, whole=whole)
             if completes:
                 write_following(layout.following, self._note)
                 self._whole.set()

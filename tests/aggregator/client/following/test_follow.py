@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from waiting import until
 import aggregator
 from aggregator import CatalogLockedError, InvalidRequestError
 from aggregator.client.following import Follower
+from aggregator.storage.log.copying import LogCopy
 
 
 def rows(*times, space="a"):
@@ -119,6 +121,24 @@ def test_only_a_promoted_directory_is_written_to_and_no_index_is_given_twice(tmp
         assert topic.append(rows(5)).first > lost.last
         assert topic.read().to_table()["timestamp"].cast("int64").to_pylist() == [1, 2, 5]
         assert catalog.problems() == []
+
+
+def test_who_is_told_that_it_caught_up_may_look_at_once(tmp_path, monkeypatch):
+    """A reader that is open sees then what came, however long it takes to say so beside the log."""
+    acknowledge = LogCopy.acknowledge
+
+    def slowly(copy, change):
+        time.sleep(0.2)
+        acknowledge(copy, change)
+
+    monkeypatch.setattr(LogCopy, "acknowledge", slowly)
+    with served(tmp_path / "primary") as server, following(server.url, tmp_path / "copy") as follower:
+        server.catalog.create_topic("t").append(rows(1))
+        caught_up(follower, server.catalog)
+        with aggregator.open(tmp_path / "copy", read_only=True) as reader:
+            server.catalog.rename_topic("t", "renamed")
+            caught_up(follower, server.catalog)
+            assert contents(reader) == contents(server.catalog)
 
 
 def test_what_was_missed_of_the_log_is_in_segments(tmp_path):
