@@ -86,7 +86,7 @@ class StoreView:
             raise InvalidRequestError(
                 "the catalog has no store",
                 path=str(self._backend.layout.root),
-                hint="give it one: `aggregator store set CATALOG --address s3://…`, or `store` when it is opened",
+                hint="give it one: `aggregator store set CATALOG --store s3://…`, or `store` when it is opened",
             )
         return self._backend.objects
 

@@ -15,7 +15,7 @@ from esformat.cli.parts import Group, Pair, count, json_option, moment, progress
 
 _EXAMPLES = """\b
 Examples:
-  aggregator store set data --address s3://bucket/shop --keep-local bytes=50GiB
+  aggregator store set data --store s3://bucket/shop --keep-local bytes=50GiB
   aggregator store set data --keep-local bytes=50GiB --keep-local debug:bytes=0
   aggregator store status data
   aggregator store push data
@@ -57,15 +57,17 @@ def store() -> None:
 
 @store.command("set", epilog=_EXAMPLES)
 @catalog_argument
-@click.option("--address", metavar="URL", help="Where it is: s3://, gs://, az:// or file://, with a prefix of its own.")
+@click.option(
+    "--store", metavar="ADDRESS", help="Where it is: s3://, gs://, az:// or file://, with a prefix of its own."
+)
 @keep_local_option
 @click.option("--cache", metavar="SIZE", help="What may be kept on the disk of what is read of it. Default: 1 GiB.")
 @json_option
 def set_(
-    catalog: str, address: str | None, keep_local: Sequence[tuple[str, str]], cache: str | None, as_json: bool
+    catalog: str, store: str | None, keep_local: Sequence[tuple[str, str]], cache: str | None, as_json: bool
 ) -> None:
     """Give CATALOG a store, or change what of it stays on the disk. What is not given stays as it is."""
-    with aggregator.open(catalog, store=address, keep_local=_kept(keep_local), store_cache=cache) as opened:
+    with aggregator.open(catalog, store=store, keep_local=_kept(keep_local), store_cache=cache) as opened:
         _tell(opened.store.status(), as_json)
 
 

@@ -111,4 +111,4 @@ def test_without_a_store(command):
         failed = command("store", verb, "data")
         assert (failed.status, "has no store" in failed.err) == (2, True)
     assert command("store", "set", "data", "--keep-local", "bytes=0").status == 2
-    assert command("store", "set", "data", "--address", "ftp://a/b").status == 2
+    assert command("store", "set", "data", "--store", "ftp://a/b").status == 2
