@@ -7,9 +7,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-binary pyspark
-# pytest-xdist processes, each of which collects all tests: one more than the cores of a small CI machine, as tests wait
-# as well. Tests with Spark stay together in one of them.
-TEST_WORKERS ?= 3
+# pytest-xdist processes, each of which collects all tests: two for each core of a small CI machine, as tests wait as
+# well. Tests with Spark stay together in one of them.
+TEST_WORKERS ?= 4
 SIZE_demo := , about 500 MB
 SIZE_dev := , about 2 GB
 # Where real events lie that benchmarks are tried on; without them they are left out.
@@ -29,7 +29,7 @@ demo: $(or $(wildcard $(VENV)/dev.stamp),$(VENV)/demo.stamp)  ## Real events and
 	$(BIN)/python -m examples.demo files
 	$(BIN)/python -m examples.demo catalog
 
-TESTING := pytest -q -n $(TEST_WORKERS) --dist loadgroup
+TESTING = pytest -q -n $(TEST_WORKERS) --dist loadgroup $(if $(MEASURE),--cov)
 test: $(VENV)/dev.stamp  ## Run the tests; of long ones a share (minutes).
 	$(BIN)/python -m $(TESTING)
 
@@ -38,12 +38,8 @@ test-all: export TESTS = all
 test-all: TESTING += -o faulthandler_timeout=1200
 test-all: test  ## Run the tests with all of their cases and examples (half an hour or more).
 
-# By hand, not in CI, where the tests would take a third longer.
-coverage: $(VENV)/dev.stamp  ## Run the tests, and measure which lines and branches they reach; fewer than pyproject.toml asks for fail.
-	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m $(TESTING)
-	$(BIN)/python -m coverage combine --quiet
-	$(BIN)/python -m coverage report
+coverage: export MEASURE = yes
+coverage: test  ## Run the tests, and measure which lines and branches they reach; fewer than pyproject.toml asks for fail.
 
 check: $(VENV)/dev.stamp  ## Format, lint and strict types; changes nothing.
 	$(BIN)/ruff format --check .

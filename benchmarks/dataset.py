@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.contenders.protocol import ROW_COLUMNS, SCHEMA, Digest, Row, fingerprint_of, in_order
+from benchmarks.contenders.protocol import INDEXES, ROW_COLUMNS, SCHEMA, Digest, Row, fingerprint_of, in_order
 from benchmarks.generate import generate
 
 SEED = 7
@@ -82,6 +82,12 @@ class Dataset:
     @cached_property
     def _positions(self) -> dict[str, int]:
         return {space: position for position, space in enumerate(self._bounds[0])}
+
+    @cached_property
+    def characters(self) -> int:
+        """Of the text of all events but the payload."""
+        texts = ("space", *INDEXES)
+        return sum(pc.sum(pc.utf8_length(self.table[name])).as_py() for name in texts)
 
     @cached_property
     def digest(self) -> Digest:

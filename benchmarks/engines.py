@@ -7,7 +7,7 @@ answers are fetched as tuples. What is measured is what a user waits for, DuckDB
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -71,6 +71,23 @@ def _over_duckdb(target: Path, connection: duckdb.DuckDBPyConnection) -> None:
 
 
 ENGINES = {"esformat": _over_esformat, "parquet": _over_parquet, "duckdb": _over_duckdb}
+BY_SQL = "by segment.sql"
+"""The same question put to esformat's own door to DuckDB, told beside its figure, in the same unit."""
+
+
+class Door:
+    """An open segment, asked by its `sql`."""
+
+    def __init__(self, target: Path) -> None:
+        self._segment = esformat.open(target / esformat_file.FILE)
+
+    def ask(self, sql: str, *parameters: Any) -> Rows:
+        """The rows that answer a question."""
+        return self._segment.sql(sql, parameters).fetchall()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._segment.close()
 
 
 @dataclass(frozen=True)
@@ -84,18 +101,22 @@ class EngineWork:
 
     def __call__(self, session: Session) -> dict[str, Figure]:
         able, figures = session.willing(self.id, tuple(ENGINES))
-        engines = {
-            name: Engine(ENGINES[name], session.built(contender, session.layout(contender, self.id)))
-            for name, contender in able.items()
+        places = {
+            name: session.built(contender, session.layout(contender, self.id)) for name, contender in able.items()
         }
+        engines: dict[str, Engine | Door] = {name: Engine(ENGINES[name], place) for name, place in places.items()}
+        if "esformat" in places:
+            engines[BY_SQL] = Door(places["esformat"])
         try:
             measured = self._spaces(session, engines) if self.id == "Q-point" else self._whole(session, engines)
         finally:
             for engine in engines.values():
                 engine.close()
+        if BY_SQL in measured and not (own := measured.pop(BY_SQL)).missing:
+            measured["esformat"].detail = {BY_SQL: round(own.median, 3)}
         return figures | measured
 
-    def _spaces(self, session: Session, engines: dict[str, Engine]) -> dict[str, Figure]:
+    def _spaces(self, session: Session, engines: Mapping[str, Engine | Door]) -> dict[str, Figure]:
         dataset = session.dataset
         questions = dataset.uniform(WARMUP_QUESTIONS, session.questions)
 
@@ -106,7 +127,7 @@ class EngineWork:
         measure_points(asked, questions.warmup, check)
         return measure_points(asked, questions.counted, check)
 
-    def _whole(self, session: Session, engines: dict[str, Engine]) -> dict[str, Figure]:
+    def _whole(self, session: Session, engines: Mapping[str, Engine | Door]) -> dict[str, Figure]:
         expected = self.expected(session.dataset.table, self.argument)
         arguments = () if self.argument is None else (self.argument,)
 

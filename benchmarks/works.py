@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks import bounded, engines, growth, object_store, rewriting, scratch
-from benchmarks.contenders.protocol import MAIN, Answer, Digest, Reader, Row, canonical
+from benchmarks.contenders.protocol import MAIN, Answer, Reader, Row, canonical
 from benchmarks.dataset import FILE_INDEX, LATEST, POINT_INDEX, Dataset, Questions
 from benchmarks.measure import Figure, WrongAnswerError, excused, measure_bulk, measure_points
 from benchmarks.session import Runner, Session
@@ -136,12 +136,18 @@ def _scan_batches(session: Session, work: str, method: str) -> dict[str, Figure]
     return figures | _rates(measure_bulk(tasks, check, session.repeats), session.events)
 
 
-def _scan_objects(session: Session) -> dict[str, Figure]:
-    readers, figures = session.ready("R1-object")
-    tasks = {name: reader.objects for name, reader in readers.items()}
+def _scan_objects(
+    session: Session,
+    work: str,
+    method: str,
+    expected: Callable[[Dataset], Any],
+    only: tuple[str, ...] | None = None,
+) -> dict[str, Figure]:
+    readers, figures = session.ready(work, only)
+    tasks = {name: getattr(reader, method) for name, reader in readers.items()}
 
-    def check(name: str, digest: Digest) -> None:
-        _demand(digest, session.dataset.digest, "every event")
+    def check(_: str, found: Any) -> None:
+        _demand(found, expected(session.dataset), "every event")
 
     return figures | _rates(measure_bulk(tasks, check, session.repeats), session.events)
 
@@ -253,7 +259,24 @@ WORKS = {
             "scan",
             partial(_scan_batches, work="R1-coded", method="coded_batches"),
         ),
-        Work("R1-object", "full scan, a Python object per event", "M events/s", True, "scan", _scan_objects),
+        Work(
+            "R1-object", "full scan, a Python object per event", "M events/s", True, "scan",
+            partial(_scan_objects, work="R1-object", method="objects", expected=lambda dataset: dataset.digest),
+        ),
+        Work(
+            "R1-untouched", "the same, no field touched", "M events/s", True, "cost",
+            partial(
+                _scan_objects, work="R1-untouched", method="untouched_objects", only=("esformat",),
+                expected=lambda dataset: len(dataset.table),
+            ),
+        ),
+        Work(
+            "R1-fields", "the same, every field touched", "M events/s", True, "cost",
+            partial(
+                _scan_objects, work="R1-fields", method="objects_by_field", only=("esformat",),
+                expected=lambda dataset: (dataset.digest, dataset.characters),
+            ),
+        ),
         Work(
             "R2", "history of a space, uniform", "µs", False, "point",
             PointWork("R2", _history, Dataset.history, Dataset.uniform),

@@ -37,11 +37,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 OBJECTS_BETWEEN_COLLECTIONS = 20_000
 """Python itself looks for garbage after 700 new objects, of which those of a test's data live through many looks."""
 
-# Coverage is measured in the processes of the tests alone: in each command that they start it would take a tenth of a
-# second, and some tests hold against each other what is loaded, written and how long that takes.
-if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
-
 # What a script starts in the background ignores interrupts, and so would every process that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

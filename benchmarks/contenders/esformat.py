@@ -63,6 +63,20 @@ class EsformatReader(Reader):
             data_bytes += len(event.data)
         return Digest(timestamps, data_bytes)
 
+    def untouched_objects(self) -> int:
+        """Make an object of every event, and count them. No other contender is asked for this."""
+        return sum(1 for _ in self._segment.scan())
+
+    def objects_by_field(self) -> tuple[Digest, int]:
+        """As `objects`, with every field of each touched: also the characters of the others. Asked of nobody else."""
+        timestamps = data_bytes = characters = 0
+        for event in self._segment.scan():
+            timestamps ^= event.timestamp
+            data_bytes += len(event.data)
+            indexes = event.indexes
+            characters += len(event.space) + len(event.grouping) + len(indexes["type"]) + len(indexes["country"])
+        return Digest(timestamps, data_bytes), characters
+
     def rows(self, answer: list[esformat.Event]) -> list[Row]:
         return [(event.timestamp, event.data, event.indexes["type"], event.indexes["country"]) for event in answer]
 
