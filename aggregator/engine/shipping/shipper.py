@@ -45,7 +45,7 @@ from aggregator.storage.store.shipped import (
     packed,
     quarantined_object,
 )
-from esformat import EsdbError
+from esformat import ClosedError, EsdbError
 
 logger = logging.getLogger("aggregator")
 
@@ -56,6 +56,7 @@ SHARE_OF_TIME = 10
 PUSH_THREADS = 4
 TIDY_S = 60.0
 """How often it is looked what the store need not keep any more."""
+MAKE_AGAIN = "whether the change is kept, the next opening decides: make it again"
 _PAUSE_S = 0.2
 """How long who waits for the store waits after it failed."""
 
@@ -336,13 +337,16 @@ class Shipper:
             except LogFailedError as error:
                 self._fail(error)
                 raise
+            except ClosedError as error:  # segments are brought no more
+                error.hint = MAKE_AGAIN
+                raise
             except (EsdbError, OSError) as error:
                 self._tell("renew", error)
                 if self._resting or self._wait(_PAUSE_S):
                     raise LogFailedError(
                         f"the catalog was closed while its store was of no use: {error}",
                         path=self._store.address,
-                        hint="whether the change is kept, the next opening decides: make it again",
+                        hint=MAKE_AGAIN,
                     ) from None
 
     def announce(self) -> None:

@@ -17,12 +17,14 @@ from waiting import until
 import aggregator
 from aggregator import FencedError
 from aggregator.engine.standby import Standby
+from aggregator.engine.upkeep.rewrite import Stopped
 from aggregator.engine.writer import now_us
 from aggregator.errors import LogFailedError, StoreError, StoreUnreachableError, TopicNotFoundError
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.store.client import Store
 from aggregator.storage.store.lease import Lease, Seen, Terms
 from aggregator.storage.store.shipped import LOG
+from esformat import ClosedError
 
 if TYPE_CHECKING:
     from benchmarks.s3_endpoint import Request, S3Endpoint
@@ -218,6 +220,24 @@ def test_changes_wait_for_no_store_at_the_end(tmp_path: Path, s3: S3Endpoint, bu
     assert isinstance(told[0], LogFailedError)
     s3.refuse = lambda method, path, query: None
     catalog.close()
+
+
+def test_a_change_while_the_catalog_is_being_closed(tmp_path: Path, address: str):
+    """Segments are brought to the store no more by then, whose fault it is not: nothing tells of trouble."""
+    with aggregator.open(tmp_path / "a", store=address, durability="store", **SOON) as catalog:
+        shipper = catalog._backend.shipper
+        push = shipper.push
+
+        def stopped(segments: object) -> None:
+            raise Stopped("the catalog is being closed")
+
+        shipper.push = stopped
+        shipper.stop()
+        with pytest.raises(ClosedError, match="being closed") as caught:
+            catalog.create_topic("t")
+        assert "next opening decides" in str(caught.value)
+        shipper.push = push
+        assert shipper.trouble is None
 
 
 def test_what_was_told_is_in_the_store_whoever_copied_it(tmp_path: Path, address: str):
