@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import esformat
-from esformat.read import newest
+from esformat.read import newest, tally
 from esformat.sql import session
 
 START = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
@@ -231,6 +231,23 @@ def test_codes_are_counted(folder, opened, which, statement):
     assert blocks(opened[which], statement).startswith("events: codes alone, ")
     same(folder, opened, which, statement)
     same(folder, opened, which, statement)
+
+
+def test_codes_are_counted_by_threads(folder, monkeypatch):
+    """Groups of blocks side by side, where there are many."""
+    with esformat.open(folder / "one.esdb") as segment:
+        dataset = segment.dataset()
+        expected = dataset.tally(["type", "site"], "n", timed=True).to_pylist()
+        threads = []
+        counts = tally._counts
+        monkeypatch.setattr(tally, "GROUP_BLOCKS", 1)
+        monkeypatch.setattr(tally, "FEW_GROUPS", 2)
+        monkeypatch.setattr(
+            tally, "_counts", lambda *a, **b: threads.append(threading.current_thread()) or counts(*a, **b)
+        )
+        assert dataset.tally(["type", "site"], "n", timed=True).to_pylist() == expected
+        assert len(threads) >= 2
+        assert threading.main_thread() not in threads
 
 
 def test_values_without_codes(tmp_path):
