@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.contenders.protocol import INDEXES, ROW_COLUMNS, SCHEMA, Digest, Row, fingerprint_of, in_order
+from benchmarks.contenders.protocol import ROW_COLUMNS, SCHEMA, Digest, Row, fingerprint_of, in_order
 from benchmarks.generate import generate
 
 SEED = 7
@@ -84,10 +84,9 @@ class Dataset:
         return {space: position for position, space in enumerate(self._bounds[0])}
 
     @cached_property
-    def characters(self) -> int:
-        """Of the text of all events but the payload."""
-        texts = ("space", *INDEXES)
-        return sum(pc.sum(pc.utf8_length(self.table[name])).as_py() for name in texts)
+    def last(self) -> Row:
+        """The event that ends the file."""
+        return self.history(self.ordered["space"][-1].as_py())[-1]
 
     @cached_property
     def digest(self) -> Digest:
