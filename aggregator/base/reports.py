@@ -160,7 +160,8 @@ class Lacking:
 class RestoreReport:
     """What came back from a store. shipped_us: when the last of it had been put there, by the writer's clock.
 
-    segments, size_bytes: that were brought. lacking: objects that are damaged or missing; what they held is not there.
+    segments, size_bytes: that were brought. log_bytes: of the log behind them, with the events that no segment has yet,
+    which the next opening reads. lacking: objects that are damaged or missing; what they held is not there.
     complete: whether it is certain that nothing was acknowledged after that; else up to a ship_interval of it may be
     missing, and record indexes that may have been given to it nobody gets.
     """
@@ -168,5 +169,6 @@ class RestoreReport:
     shipped_us: int
     segments: int
     size_bytes: int
+    log_bytes: int
     lacking: tuple[Lacking, ...]
     complete: bool

@@ -8,7 +8,7 @@ import click
 
 import aggregator
 from aggregator.cli.shared.opened import parsed_time
-from esformat.cli.parts import count, json_option, progress, say, say_json, warn
+from esformat.cli.parts import count, json_option, progress, say, say_json, size, warn
 
 _EXAMPLES = """\b
 Examples:
@@ -34,7 +34,8 @@ def restore(store: str, directory: str, at: str | None, as_json: bool) -> int:
     if as_json:
         say_json(asdict(report))
     else:
-        say(f"{directory}: {count(report.segments, 'segment')}, {report.size_bytes:,} bytes")
+        segments = f"{count(report.segments, 'segment')} of {size(report.size_bytes)}"
+        say(f"{directory}: {segments}, a log of {size(report.log_bytes)}")
         if not report.complete:
             say("what was acknowledged since the last object of the log was put is not in it; see --json for the time")
         for one in report.lacking:

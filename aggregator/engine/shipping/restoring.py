@@ -50,7 +50,8 @@ def restore(store: Store, layout: Layout, until_us: int | None, progress: Progre
     finish(layout, keeps_store=False, sure=complete)
     note_path(layout).unlink()
     lacking = [Lacking(name, message) for name, message in mirror.at.damages.items()] + lacking
-    return RestoreReport(mirror.at.shipped_us, segments, size_bytes, tuple(lacking), complete)
+    log_bytes = sum(path.stat().st_size for _, path in list_files(layout.log))
+    return RestoreReport(mirror.at.shipped_us, segments, size_bytes, log_bytes, tuple(lacking), complete)
 
 
 def _is_all(before: Seen | None, after: Seen | None) -> bool:

@@ -15,8 +15,10 @@ from aggregator.storage.store.client import Store
 def _stored(tmp_path: Path) -> str:
     address = (tmp_path / "store").as_uri()
     with aggregator.open(tmp_path / "a", store=address, durability="store", **SOON) as catalog:
-        catalog.create_topic("t").append(events(0))
+        topic = catalog.create_topic("t")
+        topic.append(events(0))
         catalog.seal("t")
+        topic.append(events(10))
     return address
 
 
@@ -25,12 +27,14 @@ def test_restore(command, tmp_path: Path):
     address = _stored(tmp_path)
     done = command("restore", address, str(tmp_path / "back"))
     assert (done.status, done.err) == (0, "")
-    assert "1 segment" in done.text
+    assert "1 segment of" in done.text
+    assert "a log of" in done.text
     assert command("scan", str(tmp_path / "back"), "t", "--limit", "1").status == 0
     assert command("scan", address, "t", "--limit", "1").status == 0
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 5))
     done = command("restore", address, str(tmp_path / "json"), "--at", at, "--json")
-    assert json.loads(done.text)["segments"] == 1
+    found = json.loads(done.text)
+    assert (found["segments"], found["log_bytes"] > 0) == (1, True)
     done = command("restore", address, str(tmp_path / "early"), "--at", "2020-01-01")
     assert (done.status, "no catalog then" in done.err) == (2, True)
 
