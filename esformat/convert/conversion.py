@@ -300,6 +300,8 @@ def _write(moved: Moved, target: str, format_: str, how: Conversion) -> int:
         form = "arrows" if format_ == "arrow" and (target == STDOUT or target.endswith(".arrows")) else format_
         try:
             count = write_batches(batches, moved.described(), form, publication.file)
+        except esformat.UsageError as error:
+            raise esformat.InvalidEventError(error.message, path=target, hint=error.hint) from error
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # the system's own, not Arrow's

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from esformat.errors import UsageError
 from esformat.format import json_text
 
 SINK_FORMATS = (
@@ -26,6 +27,7 @@ _GROUP_ROWS = 128 * 1024
 _GROUP_BYTES = 64 << 20
 _COMMA = ",\n"
 _TEXT_BYTES = 16 << 20  # of columns turned into text at once
+_NO_PARQUET = "leave the column out, or take another format"
 
 
 class Sink(Protocol):
@@ -48,7 +50,7 @@ def write_batches(
     """Write `batches` of `schema` to `file` as one of SINK_FORMATS. Returns the number of rows.
 
     tell: is told of values that JSON does not have, and that became null, a sentence for each column.
-    Raises OSError, and pa.ArrowException for a column that the format cannot hold.
+    Raises OSError, UsageError for a column that Parquet cannot hold, and pa.ArrowException for one that others cannot.
     """
     sink = open_sink(format_, file, schema)
     row_count = 0
@@ -81,7 +83,7 @@ class _JsonLines:
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         self._file = file
-        self._names = schema.names
+        self._names = _distinct(schema.names)
         self.lost: Counter[str] = Counter()
         """NaN and infinities by column."""
 
@@ -156,12 +158,18 @@ class _Parquet:
     """A Parquet file, compressed with zstd."""
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
-        import pyarrow.parquet  # here: answers of a server are seldom in it
+        from pyarrow.parquet import ParquetWriter  # here: answers of a server are seldom in it
 
-        self._writer = pyarrow.parquet.ParquetWriter(file, schema, compression="zstd")
+        try:
+            self._writer = ParquetWriter(file, schema, compression="zstd")
+        except pa.ArrowNotImplementedError as error:
+            raise UsageError(f"Parquet cannot hold {_misfit(schema) or error}", hint=_NO_PARQUET) from None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(batch)
+        try:
+            self._writer.write_batch(batch)
+        except pa.ArrowInvalid as error:  # as of times that its units do not reach
+            raise UsageError(f"Parquet cannot hold a value: {error}", hint=_NO_PARQUET) from None
 
     def finish(self) -> None:
         self._writer.close()
@@ -170,6 +178,30 @@ class _Parquet:
         # Given up, its file is closed: the writer would still write the end to it, and tell of the error.
         if (writer := getattr(self, "_writer", None)) is not None:
             writer.is_open = False
+
+
+def _misfit(schema: pa.Schema) -> str | None:
+    """The column that Parquet has no type for."""
+    from pyarrow.parquet import ParquetWriter
+
+    for field in schema:
+        try:
+            ParquetWriter(pa.BufferOutputStream(), pa.schema([field])).close()
+        except pa.ArrowNotImplementedError:
+            return f"the column {field.name!r} of type {field.type}"
+    return None
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """The names, with numbers behind those that are there before: an answer of SQL may have one twice."""
+    made: dict[str, None] = {}
+    for name in names:
+        numbered, number = name, 0
+        while numbered in made or (number and numbered in names):
+            number += 1
+            numbered = f"{name}_{number}"
+        made[numbered] = None
+    return list(made)
 
 
 def open_sink(format_: str, file: BinaryIO, schema: pa.Schema) -> Sink:

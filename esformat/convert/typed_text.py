@@ -33,6 +33,8 @@ def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
                 [_bytes(v.decode()) if e else v for v, e in zip(values, encoded.to_pylist(), strict=True)], kind
             )
         return column.cast(kind)
+    if pt.is_large_string(kind):
+        return column.cast(pa.string()).cast(kind)
     return _leaf(column.cast(pa.string()), kind)
 
 
@@ -109,7 +111,7 @@ def _leaf(text: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _is_json(kind: pa.DataType) -> bool:
     """Whether `json_text.as_text` writes values of a type as JSON."""
-    return bool(pt.is_nested(kind) or pt.is_large_string(kind) or (_is_bytes(kind) and not pt.is_binary(kind)))
+    return bool(pt.is_nested(kind))
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

@@ -47,12 +47,18 @@ def as_text(column: pa.Array) -> pa.StringArray:
     type_ = column.type
     if pa.types.is_string(type_):
         return column
+    if pa.types.is_dictionary(type_):
+        return as_text(column.dictionary_decode())
+    if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
+        return column.cast(pa.string())
     if pa.types.is_temporal(type_) and not pa.types.is_duration(type_) and not pa.types.is_interval(type_):
         return _iso(column)
     if pa.types.is_primitive(type_) or pa.types.is_decimal(type_) or pa.types.is_null(type_):
         return _plain_text(column)
     if pa.types.is_binary(type_):
         return _decoded(column)
+    if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_) or pa.types.is_fixed_size_binary(type_):
+        return _decoded(column.cast(pa.binary()))
     written = fragments(column)
     return pc.if_else(column.is_null(), _NO_TEXT, written)
 
@@ -96,7 +102,15 @@ def _plain_text(column: pa.Array) -> pa.StringArray:
     try:
         return column.cast(pa.string())
     except pa.ArrowNotImplementedError:  # durations and intervals
-        return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+        text = _interval if column.type == pa.month_day_nano_interval() else str
+        return pa.array([None if value is None else text(value) for value in column.to_pylist()], pa.string())
+
+
+def _interval(value: pa.MonthDayNano) -> str:
+    """Months, days and seconds as ISO 8601 has them: P1M-2DT0.5S."""
+    seconds, nanos = divmod(abs(value.nanoseconds), 1_000_000_000)
+    digits = f"{seconds}.{nanos:09d}".rstrip("0").rstrip(".")
+    return f"P{value.months}M{value.days}DT{'-' * (value.nanoseconds < 0)}{digits}S"
 
 
 def _iso(column: pa.Array) -> pa.StringArray:

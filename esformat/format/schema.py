@@ -171,6 +171,7 @@ def type_to_json(kind: pa.DataType, depth: int = 0) -> Any:
         return {"fixed_size_binary": kind.byte_width}
 
     def child(field: pa.Field) -> Json:
+        _check_name(field.name)
         return {"name": field.name, "type": type_to_json(field.type, depth + 1), "nullable": field.nullable}
 
     if pt.is_map(kind):
@@ -280,6 +281,7 @@ def make_schema(arrow: pa.Schema, indexes: Sequence[str], *, binary_keys: bool) 
             continue
         kind = normalise_type(column.type)
         try:
+            _check_name(column.name)
             type_to_json(kind)
         except InvalidEventError as error:
             raise InvalidEventError(f"column {column.name!r}: {error.message}", hint=error.hint) from None
@@ -291,6 +293,11 @@ def make_schema(arrow: pa.Schema, indexes: Sequence[str], *, binary_keys: bool) 
     if missing:
         raise UsageError(f"no column {missing[0]!r} to index", hint=f"the columns are {', '.join(arrow.names)}")
     return EventSchema(tuple(fields), binary_keys)
+
+
+def _check_name(name: str) -> None:
+    if "\0" in name:  # where Arrow's names end that are handed to other programs
+        raise InvalidEventError("a name cannot have a NUL character", hint="rename the column")
 
 
 def _check_indexable(name: str, kind: pa.DataType) -> None:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from aggregator.engine.ingest.batch import MAX_KEY_BYTES
 from aggregator.server.bodies.formats import as_json
+from aggregator.server.bodies.shared.odd_text import json_text, parse_json
 from aggregator.server.bodies.shared.refusals import Tell, untold
 from aggregator.server.bodies.shared.times import read_iso
 from esformat import InvalidEventError
@@ -43,7 +44,7 @@ def read_cloud_events(body: bytes, media: str, now_us: int | None, tell: Tell = 
     Raises InvalidEventError, with the number of the event that is wrong.
     """
     try:
-        found = orjson.loads(body)
+        found = parse_json(body)
     except orjson.JSONDecodeError as error:
         raise InvalidEventError(f"the body is not JSON: {error.msg}") from None
     if media == ONE:
@@ -170,6 +171,6 @@ def _column(values: list[Any]) -> pa.Array:
     if kinds <= {bool} or kinds <= {int}:
         return pa.array(values, pa.bool_() if bool in kinds else pa.int64() if kinds else pa.string())
     return pa.array(
-        [value if value is None or isinstance(value, str) else orjson.dumps(value).decode() for value in values],
+        [value if value is None or isinstance(value, str) else json_text(value).decode() for value in values],
         pa.string(),
     )

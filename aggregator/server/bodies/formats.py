@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from aggregator.server.bodies.arrow_body import MAX_ROWS, read_arrow
 from aggregator.server.bodies.shared.media import ARROW_FILE, ARROW_STREAM, CSV, JSON, LINES
+from aggregator.server.bodies.shared.odd_text import check_keys, json_text, parse_json
 from aggregator.server.bodies.shared.records import free_name
 from aggregator.server.bodies.shared.times import TIMES_HINT, TimeReader
 from esformat import InvalidEventError, convert  # whose readers are imported with the first body that needs one
@@ -135,12 +136,15 @@ def _as_lines(text: bytes) -> bytes:
     if not text or text.isspace():
         return b""
     try:
-        found = orjson.loads(text)
+        found = parse_json(text)
+        check_keys(text)
     except orjson.JSONDecodeError as error:
         raise InvalidEventError(
             f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}",
             hint="send an object, or an array of objects; JSON lines are application/x-ndjson",
         ) from None
+    except ValueError as error:
+        raise InvalidEventError(f"the body has an object in which {error}") from None
     objects = found if isinstance(found, list) else [found]
     if len(objects) > MAX_ROWS:
         raise InvalidEventError(f"the body has more than {MAX_ROWS:,} objects", hint="send it in smaller ones")
@@ -233,9 +237,9 @@ def _payload(given: Any, number: int) -> bytes:
 def as_json(value: Any, what: str) -> bytes:
     """A value of JSON as its text. Raises InvalidEventError for one that nests more deeply than can be written."""
     try:
-        return orjson.dumps(value)
-    except orjson.JSONEncodeError:
-        raise InvalidEventError(f"{what} nests too deeply") from None
+        return json_text(value)
+    except ValueError as error:
+        raise InvalidEventError(f"{what}: {error}") from None
 
 
 # ------------------------------------------------------------ records of streams
@@ -289,7 +293,7 @@ def split_lines(text: bytes) -> list[bytes]:
 def parse_object(line: bytes, number: int) -> dict[str, Any]:
     """A line as a JSON object. Raises InvalidEventError with its number."""
     try:
-        found = orjson.loads(line)
+        found = parse_json(line)
     except orjson.JSONDecodeError as error:
         raise InvalidEventError(f"line {number}: broken JSON: {error.msg} at column {error.colno}") from None
     if not isinstance(found, dict):

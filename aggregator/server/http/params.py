@@ -74,7 +74,7 @@ class Params:
         if unit == "us" and given is not None and _WHOLE.fullmatch(given):
             return int(given)  # as events have it, beyond the years of the calendar, too
         try:
-            return TimeReader(unit).read(given, name)
+            return TimeReader(unit).read(given, name, up=True)
         except InvalidEventError as error:
             raise wrong(error.message, "such as 2026-03-01T08:00:00Z; a + in a URL is written %2B") from None
 

@@ -41,7 +41,7 @@ def _time(given: Any, name: str, unit: str | None) -> int | None:
     if unit == "us" and isinstance(given, int):
         return given  # as events have it, beyond the years of the calendar, too
     try:
-        return TimeReader(unit).read(given, name)
+        return TimeReader(unit).read(given, name, up=True)
     except InvalidEventError as error:
         raise _wrong(error.message, "such as 2026-03-01T08:00:00Z") from None
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from esformat import UsageError
 from esformat.convert import sinks
 from esformat.convert.sinks import SINK_FORMATS, grouped, open_sink, write_batches
 
@@ -111,3 +112,45 @@ def test_a_sink_that_is_given_up(format_, tmp_path):
         del sink
         gc.collect()
     assert not told
+
+
+@pytest.mark.parametrize("kind", [
+    pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string()), pa.large_binary(), pa.binary_view(),
+])  # fmt: skip
+def test_text_of_every_kind_in_csv(kind):
+    """Text is quoted once, in whichever of Arrow's layouts it comes."""
+    texts = ['a"b', "", None, "x,\ny"]
+    plain = pa.string() if pa.types.is_dictionary(kind) or "string" in str(kind) else pa.binary()
+    expected = written(pa.table({"a": pa.array(texts).cast(plain)}), "csv")
+    assert written(pa.table({"a": pa.array(texts).cast(plain).cast(kind)}), "csv") == expected
+    assert pa.csv.read_csv(io.BytesIO(expected))["a"].to_pylist()[0] == 'a"b'
+
+
+def test_intervals():
+    """As ISO 8601 has them."""
+    intervals = [pa.MonthDayNano([14, -2, -1_500_000_000]), pa.MonthDayNano([0, 1, 0]), None]
+    table = pa.table({"d": pa.array(intervals, pa.month_day_nano_interval())})
+    assert [json.loads(line)["d"] for line in written(table, "jsonl").splitlines()] == [
+        "P14M-2DT-1.5S",
+        "P0M1DT0S",
+        None,
+    ]
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "json"])
+def test_names_that_are_there_twice(format_):
+    """A join gives such: no value is lost."""
+    table = pa.table([pa.array([1]), pa.array([2]), pa.array([3])], names=["v", "v", "v_1"])
+    found = json.loads(written(table, format_))
+    assert (found if format_ == "jsonl" else found[0]) == {"v": 1, "v_2": 2, "v_1": 3}
+
+
+@pytest.mark.parametrize("column", [
+    pa.array([{}], pa.struct([])), pa.array([[{}]], pa.list_(pa.struct([]))),
+    pa.array([pa.MonthDayNano([0, 1, 0])]), pa.array([2**62], pa.timestamp("s")),
+])  # fmt: skip
+def test_what_parquet_cannot_hold(column):
+    """It is said, and of which column where that is known."""
+    with pytest.raises(UsageError, match="Parquet cannot hold") as caught:
+        written(pa.table({"fine": [1], "odd": column}), "parquet")
+    assert "'odd'" in str(caught.value) or "overflow" in str(caught.value)

@@ -7,8 +7,7 @@ import math
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
-import orjson
-
+from aggregator.server.bodies.shared.odd_text import json_text
 from aggregator.server.bodies.shared.records import free_name
 from esformat import InvalidEventError
 
@@ -79,4 +78,4 @@ def as_text(value: Any) -> str:
     """A value as the text of a message or a tag."""
     if isinstance(value, str):
         return value
-    return "" if value is None else orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
+    return "" if value is None else json_text(value).decode()

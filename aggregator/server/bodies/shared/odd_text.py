@@ -3,6 +3,8 @@ r"""Requests of senders whose text is not always UTF-8, made readable: what is n
 from __future__ import annotations
 
 import json
+import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 _DEEPEST = 100  # as protobuf's own reader has it
+_LONG = re.compile(rb"[0-9]{20}|-[0-9]{19}")
+"""Of a whole number that 64 bits may not hold."""
 _VARINT, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5
 
 
@@ -20,7 +24,7 @@ def read_json(text: bytes) -> tuple[Any, bool]:
     Raises orjson.JSONDecodeError, a ValueError.
     """
     try:
-        return orjson.loads(text), False
+        return parse_json(text), False
     except orjson.JSONDecodeError:
         try:
             found = json.loads(text.decode("utf-8", "surrogateescape"), parse_constant=_no_number)
@@ -30,6 +34,41 @@ def read_json(text: bytes) -> tuple[Any, bool]:
         if escaped == found:  # something else was wrong
             raise
         return escaped, True
+
+
+def parse_json(text: bytes) -> Any:
+    """A JSON text; orjson itself makes floats of whole numbers that 64 bits do not hold.
+
+    Raises orjson.JSONDecodeError, a ValueError.
+    """
+    found = orjson.loads(text)
+    if _LONG.search(text):
+        with suppress(ValueError, RecursionError):  # as of more digits than Python reads
+            return json.loads(text)
+    return found
+
+
+def check_keys(text: bytes) -> None:
+    """Raises ValueError for a JSON text with an object that has a key twice; orjson takes the last value."""
+    with suppress(RecursionError):  # nested as deep as nothing that can be stored
+        json.loads(text, object_pairs_hook=_distinct)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> None:
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice[:100]!r} is there twice")
+
+
+def json_text(value: Any) -> bytes:
+    """A value of JSON as its text. Raises ValueError for one that nests too deeply."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError as error:
+        if "Integer" not in str(error):
+            raise ValueError("it nests too deeply") from None
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _escaped(value: Any) -> Any:
@@ -66,7 +105,8 @@ def escaped_message(body: memoryview, kind: Descriptor, depth: int = 0) -> bytes
         elif wire == _DELIMITED:
             size, at = varint(body, at)
             inner, at = body[at : at + size], at + size
-            content = _content(inner, kind.fields_by_number.get(key >> 3), depth)
+            whole = at <= len(body)  # a slice ends where there is no more
+            content = _content(inner, kind.fields_by_number.get(key >> 3), depth) if whole else None
             if content is not None:
                 made += _written(key) + _written(len(content)) + content
                 continue

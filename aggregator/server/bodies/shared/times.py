@@ -32,12 +32,15 @@ class TimeReader:
     unit: str | None = None
     assumed: set[str] = field(default_factory=set)
 
-    def read(self, given: Any, what: str) -> int | None:
-        """A value of JSON in µs; in UTC where text has no zone. None stays None. Raises InvalidEventError."""
+    def read(self, given: Any, what: str, *, up: bool = False) -> int | None:
+        """A value of JSON in µs; in UTC where text has no zone. None stays None. Raises InvalidEventError.
+
+        up: parts of a µs count as a whole one, as in the start and the end of a question: events have none.
+        """
         if given is None:
             return None
         if isinstance(given, str) and not is_number(given):
-            return read_iso(given, what)
+            return read_iso(given, what, up=up)
         if isinstance(given, bool) or not isinstance(given, int | float | str):
             raise _no_time(given, what)
         try:
@@ -46,7 +49,7 @@ class TimeReader:
             raise InvalidEventError(f"{what}: {error}", hint=TIMES_HINT) from None
         if self.unit is None:
             self.assumed.add(unit)
-        return nanos // 1000
+        return -(-nanos // 1000) if up else nanos // 1000
 
     def of_arrow(self, table: pa.Table, name: str) -> pa.Table:
         """The table with its times in µs, which integers count unless a unit is given. Raises InvalidEventError."""
@@ -67,8 +70,8 @@ class TimeReader:
         return table.set_column(place, name, pa.array(times.micros, pa.int64(), mask=null))
 
 
-def read_iso(given: str, what: str) -> int:
-    """ISO 8601 text in µs, in UTC where no zone stands. Raises InvalidEventError."""
+def read_iso(given: str, what: str, *, up: bool = False) -> int:
+    """ISO 8601 text in µs, in UTC where no zone stands. up: as `TimeReader.read` has it. Raises InvalidEventError."""
     if _PLAIN_ISO.fullmatch(given):  # hundreds of times faster for one value
         with contextlib.suppress(ValueError):
             moment = dt.datetime.fromisoformat(given)
@@ -76,7 +79,7 @@ def read_iso(given: str, what: str) -> int:
             return (utc - _EPOCH) // dt.timedelta(microseconds=1)
     times = _ISO.read(pa.array([given]))
     if times.ok[0]:
-        return int(times.micros[0])
+        return int(times.micros[0]) + (up and bool(times.below[0]))
     raise _no_time(given, what)
 
 

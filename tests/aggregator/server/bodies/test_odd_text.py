@@ -7,12 +7,13 @@ import contextlib
 import orjson
 import pytest
 from effort import examples
+from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
-from aggregator.server.bodies.shared.odd_text import escaped_message, read_json
+from aggregator.server.bodies.shared.odd_text import escaped_message, json_text, read_json
 
 REQUEST = ExportLogsServiceRequest()
 LOGS = REQUEST.resource_logs.add().scope_logs.add()
@@ -53,6 +54,31 @@ def test_messages():
     long = AnyValue(string_value="x" * 5_000).SerializeToString().replace(b"x", b"\xff")
     mended = AnyValue.FromString(escaped_message(memoryview(long), AnyValue.DESCRIPTOR))
     assert mended.string_value == "\\xff" * 5_000
+
+
+def test_messages_that_end_early():
+    """A message whose last bytes are missing is none, wherever it was cut: nothing of it is made up."""
+    for end in range(len(STORED)):
+        try:
+            ExportLogsServiceRequest.FromString(STORED[:end])
+        except DecodeError:
+            with pytest.raises(ValueError, match=r"cut short|wire type"):
+                escaped_message(memoryview(STORED)[:end], KIND)
+
+
+@pytest.mark.parametrize("digits", ["18446744073709551616", "-9223372036854775809", "1" * 300])
+def test_whole_numbers_of_any_length(digits):
+    """They stay as they are, and are written so."""
+    found, escaped = read_json(f'{{"n": [{digits}]}}'.encode())
+    assert (found, escaped) == ({"n": [int(digits)]}, False)
+    assert json_text(found) == f'{{"n":[{digits}]}}'.encode()
+
+
+def test_numbers_that_python_does_not_read():
+    """Of more than 4,300 digits: as before."""
+    text = b"9" * 5_000
+    with pytest.raises(orjson.JSONDecodeError):
+        read_json(text)
 
 
 @examples(200)
