@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from typing import Any
 
@@ -133,4 +134,8 @@ class Names(click.ParamType[tuple[str, ...]]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
         if isinstance(value, tuple):
             return value
-        return tuple(next(csv.reader([value])))
+        try:
+            (names,) = csv.reader(io.StringIO(value, newline="")) if value else ((),)
+        except (ValueError, csv.Error):
+            self.fail(f"{value!r} is more than a line: put a name that has a line break in quotes", param, ctx)
+        return tuple(names)

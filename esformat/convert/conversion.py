@@ -33,6 +33,7 @@ from esformat.io.source import CountingSource
 _TEXT = ("csv", "jsonl")
 _GO_KINDS = {"go-esdb": "archive", "go-stream": "stream"}
 _SEGMENT_MAGIC = b"\x89ESDB"
+_KEPT = "stdin of esdb"  # the name of standard input while it is kept
 _STREAM_MAGIC = b"ESDBstream"
 _ARROW_FILE_MAGIC = b"ARROW1"
 _BATCH_ROWS = 64 * 1024
@@ -118,7 +119,7 @@ def convert(
 def _kept_input() -> Iterator[str]:
     """Standard input as a file: what it is, and which columns it has, is looked at before its rows are read."""
     with closing(Source(STDIN)) as source, tempfile.TemporaryDirectory(prefix="esdb-") as folder:
-        path = Path(folder) / "stdin"
+        path = Path(folder) / _KEPT
         with path.open("wb") as file, source.open() as stream:
             while chunk := stream.read(_COPY_BYTES):
                 file.write(chunk)
@@ -162,12 +163,19 @@ def _counted(moved: Moved, progress: Progress | None) -> Moved:
 def _source_format(source: Input) -> str:
     """The format that a file's name or first bytes tell. An archive of the Go ESDB may be called `.esdb`, too."""
     name = name_of(source).lower()
-    if name.endswith((".esdb", ".esdbstream")):
+    piped = name.endswith(_KEPT)
+    if name.endswith((".esdb", ".esdbstream")) or piped:
         file = source_of(source)
         start = file.read_at(0, min(file.size, len(_STREAM_MAGIC)))
         if start.startswith(_SEGMENT_MAGIC):
             return "esdb"
-        return "go-stream" if start == _STREAM_MAGIC else "go-esdb"
+        if start == _STREAM_MAGIC:
+            return "go-stream"
+        if not piped:
+            return "go-esdb"
+        raise esformat.UsageError(
+            "standard input does not tell its format", hint=f"give --input-format {'|'.join(CONVERSION_FORMATS)}"
+        )
     return _target_format(name_of(source), "--input-format")
 
 

@@ -160,6 +160,9 @@ class _Parquet:
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         from pyarrow.parquet import ParquetWriter  # here: answers of a server are seldom in it
 
+        odd = next((field for field in schema if _holds_empty_lists(field.type)), None)
+        if odd is not None:  # a list that is null comes back as one that has a value
+            raise UsageError(f"Parquet cannot hold {_told(odd)}", hint=_NO_PARQUET)
         try:
             self._writer = ParquetWriter(file, schema, compression="zstd")
         except pa.ArrowNotImplementedError as error:
@@ -188,8 +191,23 @@ def _misfit(schema: pa.Schema) -> str | None:
         try:
             ParquetWriter(pa.BufferOutputStream(), pa.schema([field])).close()
         except pa.ArrowNotImplementedError:
-            return f"the column {field.name!r} of type {field.type}"
+            return _told(field)
     return None
+
+
+def _told(field: pa.Field) -> str:
+    return f"the column {field.name!r} of type {field.type}"
+
+
+def _holds_empty_lists(kind: pa.DataType) -> bool:
+    """Whether values of a type have lists of no value in them, of a fixed size."""
+    if pa.types.is_fixed_size_list(kind) and not kind.list_size:
+        return True
+    if pa.types.is_map(kind):
+        return _holds_empty_lists(kind.key_type) or _holds_empty_lists(kind.item_type)
+    if pa.types.is_nested(kind) and not pa.types.is_union(kind):
+        return any(_holds_empty_lists(kind.field(place).type) for place in range(kind.num_fields))
+    return False
 
 
 def _distinct(names: list[str]) -> list[str]:

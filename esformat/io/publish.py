@@ -36,7 +36,10 @@ class Publication:
         if not overwrite and path.exists():
             raise self._exists()
         remove_leftovers(self.path.parent)
-        self._partial, self.file = open_partial(self.path)
+        try:
+            self._partial, self.file = open_partial(self.path)
+        except FileNotFoundError:
+            raise FileNotFoundError(errno.ENOENT, "No such directory", str(path.parent)) from None
 
     @property
     def spill_directory(self) -> Path:

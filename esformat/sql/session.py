@@ -191,7 +191,8 @@ class Session:
         self, connection: duckdb.DuckDBPyConnection, text: str, parameters: Parameters, watch: Watch
     ) -> _Known:
         """What there is to know of a statement; its tables are registered."""
-        tree = parse(connection, text) if len(text) <= MOST_TEXT else None
+        whole = len(text) <= MOST_TEXT and "\0" not in text  # DuckDB's trees end texts there
+        tree = parse(connection, text) if whole else None
         if tree is None:
             _check(connection, text)
         else:

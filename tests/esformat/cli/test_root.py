@@ -247,3 +247,29 @@ def test_a_file_of_another_format(esdb, tmp_path, name):
     assert (result.status, result.out) == (1, b"")
     assert "neither begins nor ends as an .esdb file does" in result.err
     assert "`esdb write` makes one of CSV" in result.err
+
+
+@pytest.mark.parametrize("arguments", [
+    ("merge", "{away}/x.esdb", "{file}"), ("scan", "{file}", "-o", "{away}/x.csv"),
+    ("convert", "{file}", "{away}/x.parquet"), ("recompress", "{file}", "{away}/x.esdb"),
+])  # fmt: skip
+def test_a_directory_that_is_not_there(esdb, activity, tmp_path, arguments):
+    """It is what is named, and not a file of ours in it."""
+    away = tmp_path / "away"
+    done = esdb(*(each.format(away=away, file=activity) for each in arguments))
+    assert (done.status, done.err) == (1, f"esdb: {away}: no such directory\n")
+
+
+def test_names_over_two_lines(esdb, activity):
+    """They are wrong usage, unless quotes say that a name is like that."""
+    done = esdb("scan", activity, "--columns", "space,e\nf")
+    assert (done.status, "line break" in done.err) == (2, True)
+    done = esdb("scan", activity, "--columns", '"e\nf"')
+    assert "no column" in done.err or "'e\\nf'" in done.err
+
+
+def test_standard_input_that_tells_no_format(esdb, activity, tmp_path):
+    """A segment tells that it is one."""
+    assert esdb("convert", "-", tmp_path / "a.parquet", stdin=activity.read_bytes()).status == 0
+    done = esdb("convert", "-", tmp_path / "b.esdb", stdin=b'{"space": "a", "timestamp": 1}\n')
+    assert (done.status, "standard input does not tell" in done.err) == (2, True)

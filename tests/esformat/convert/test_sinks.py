@@ -147,7 +147,8 @@ def test_names_that_are_there_twice(format_):
 
 @pytest.mark.parametrize("column", [
     pa.array([{}], pa.struct([])), pa.array([[{}]], pa.list_(pa.struct([]))),
-    pa.array([pa.MonthDayNano([0, 1, 0])]), pa.array([2**62], pa.timestamp("s")),
+    pa.array([[]], pa.list_(pa.int8(), 0)), pa.array([pa.MonthDayNano([0, 1, 0])]),
+    pa.array([2**62], pa.timestamp("s")),
 ])  # fmt: skip
 def test_what_parquet_cannot_hold(column):
     """It is said, and of which column where that is known."""

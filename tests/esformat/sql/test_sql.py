@@ -339,6 +339,20 @@ def test_listed_spaces_are_handed_down(folder, opened):
     same(folder, opened, "one", f"SELECT timestamp FROM events WHERE {LISTED} ORDER BY timestamp DESC LIMIT 9")
 
 
+def test_text_with_nul(tmp_path):
+    """A statement with one is asked whole, whatever of it could be answered with less."""
+    with esformat.create(tmp_path / "nul.esdb") as writer:
+        for key in ("a", "a\0n", "ab"):
+            writer.add(key, b"x", timestamp=1)
+    with esformat.open(tmp_path / "nul.esdb") as segment:
+        for statement, expected in (
+            ("SELECT count(*), 'a\0n' FROM events WHERE space = 'a\0n'", [(1, "a\0n")]),
+            ("SELECT max(space) FROM events WHERE space <= 'a\0n'", [("a\0n",)]),
+            ("SELECT DISTINCT space FROM events WHERE space LIKE 'a\0%'", [("a\0n",)]),
+        ):
+            assert segment.sql(statement).fetchall() == expected
+
+
 def test_statements_that_are_asked_again(folder, monkeypatch):
     """A statement is looked into once for each file, and gives the same again, also with other parameters."""
     statements = [
