@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from importlib import import_module
 from types import FrameType
@@ -14,12 +16,17 @@ from typing import NoReturn
 from esformat.base.extras import advice
 from esformat.base.late import import_late
 
+TOGETHER_S = 1.0
+"""Interrupts that come within so long are one."""
+
 
 def launch(program: str, package: str, *, late: Sequence[str] = ()) -> NoReturn:
     """Run `package`.run with the process's arguments and exit with its status; it needs the extra `cli`.
 
     late: modules of its own that are to be loaded with the first of their names, see `import_late`.
     """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background it is ignored, and stays so
+        signal.signal(signal.SIGINT, Interrupts())
     import_late(late)
     # NumPy's library for matrices, which nothing here uses, else starts a thread that spins for 0.1 s.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -40,7 +47,26 @@ def launch(program: str, package: str, *, late: Sequence[str] = ()) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a character shows its number
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(run(sys.argv[1:]))
+    status = run(sys.argv[1:])
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # all is done: nothing may end the process otherwise than by its status
+    sys.exit(status)
+
+
+class Interrupts:
+    """A handler of SIGINT: of several at once the first counts, as `timeout` passes on what the terminal sends to both.
+    What it ended is tidied up undisturbed; a second later another one counts again.
+    """
+
+    def __init__(self) -> None:
+        self._last = -math.inf
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Raise KeyboardInterrupt, unless that was done just now."""
+        before, self._last = self._last, time.monotonic()
+        if self._last - before > TOGETHER_S:
+            raise KeyboardInterrupt
 
 
 def hide_pandas() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from esformat.base import launch
 
 TASKS = Path("/proc/self/task")
 
@@ -34,3 +37,17 @@ def launched(folder: Path, code: str) -> str:
     return subprocess.run(
         [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, check=True
     ).stdout
+
+
+def test_interrupts_that_come_together(monkeypatch):
+    """One counts, and a second later another one."""
+    now = [100.0]
+    monkeypatch.setattr(launch.time, "monotonic", lambda: now[0])
+    handler = launch.Interrupts()
+    with pytest.raises(KeyboardInterrupt):
+        handler(signal.SIGINT, None)
+    now[0] += 0.003
+    handler(signal.SIGINT, None)
+    now[0] += 1.5
+    with pytest.raises(KeyboardInterrupt):
+        handler(signal.SIGINT, None)
