@@ -3,7 +3,6 @@ r"""Requests of senders whose text is not always UTF-8, made readable: what is n
 from __future__ import annotations
 
 import json
-import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,14 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 _DEEPEST = 100  # as protobuf's own reader has it
-_LONG = re.compile(rb"[0-9]{20}|-[0-9]{19}")
-"""Of a whole number that 64 bits may not hold."""
+_DIGITS = (
+    bytes(48 if chr(byte) in "0123456789" else byte if byte == ord("-") else 32 for byte in range(128)) + b" " * 128
+)
+"""Makes each digit a 0, and of anything else but a minus a space."""
+_NINETEEN = b"0" * 19
+"""Of a whole number that 64 bits may not hold, where one more or a minus stands beside them. A pattern takes five times
+as long to find them.
+"""
 _VARINT, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5
 
 
@@ -42,7 +47,8 @@ def parse_json(text: bytes) -> Any:
     Raises orjson.JSONDecodeError, a ValueError.
     """
     found = orjson.loads(text)
-    if _LONG.search(text):
+    digits = text.translate(_DIGITS)
+    if _NINETEEN in digits and (_NINETEEN + b"0" in digits or b"-" + _NINETEEN in digits):
         with suppress(ValueError, RecursionError):  # as of more digits than Python reads
             return json.loads(text)
     return found
