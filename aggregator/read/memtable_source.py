@@ -115,10 +115,8 @@ def unsealed_batches(group: Group, view: View, partition: str | Mapping[int, str
     present = group.lookups[0].pieces[0].batch.schema
     space: pa.Scalar | None = None
     if question.space is not None:
-        kind = present.field("space").type
-        try:
-            space = pa.scalar(question.space if pa.types.is_binary(kind) else question.space.decode(), kind)
-        except UnicodeDecodeError:  # bytes that are no text: no event can have them
+        space = _space(group, question.space)
+        if space is None:
             return
     names = [name for name, _ in question.conditions]
     if any(name not in present.names for name in names):
@@ -139,6 +137,23 @@ def unsealed_batches(group: Group, view: View, partition: str | Mapping[int, str
             shaped = view.shape(batch, texts)
             schema = shaped.schema.append(pa.field(PLACE, pa.int64()))
             yield pa.RecordBatch.from_arrays([*shaped.columns, pa.array(places)], schema=schema)
+
+
+def most_of_space(group: Group, space: bytes) -> int:
+    """There are no more events of a space than so many."""
+    if group.rows <= FEW_ROWS:
+        return group.rows
+    wanted = _space(group, space)
+    return 0 if wanted is None else sum(len(lookup.having(wanted)[0]) for lookup in group.lookups)
+
+
+def _space(group: Group, space: bytes) -> pa.Scalar | None:
+    """A space as the batches have it; None for bytes that are no text where spaces are: no event can have them."""
+    kind = group.lookups[0].pieces[0].batch.schema.field("space").type
+    try:
+        return pa.scalar(space if pa.types.is_binary(kind) else space.decode(), kind)
+    except UnicodeDecodeError:
+        return None
 
 
 def _in_order(group: Group, bases: list[int], question: Question, space: pa.Scalar | None) -> Iterator[I64]:

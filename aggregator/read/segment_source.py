@@ -16,7 +16,7 @@ from aggregator.base.allowance import Allowance, Holding, check, current, unpaus
 from aggregator.base.merge import numbers, sort_order
 from aggregator.base.window_budget import LEAST_BYTES, LEAST_OF_SPACE_BYTES, Window
 from aggregator.model import RECORD_INDEX, SegmentInfo
-from aggregator.read.history import Part
+from aggregator.read.history import Opened, Part
 from aggregator.read.query import Question
 from aggregator.read.view import Keep, View
 from aggregator.storage.segments.pool import SegmentPool
@@ -39,12 +39,6 @@ UNPACKED = 4
 GROWTH = 8
 """A window spans so many times the time of the one before at most."""
 _NO_LIMIT = 1 << 62
-
-
-FEW_EVENTS = 32
-"""A history of no more is read as events and put into columns: a tenth of the work of decoding columns."""
-PLAIN = ["space", "grouping", "timestamp", "data", RECORD_INDEX]
-"""Columns of a topic without others: events have them by themselves, or as a number."""
 
 
 # ------------------------------------------------------------ segments
@@ -89,10 +83,7 @@ def segment_batches(
         return
     if question.space is not None:
         limit = LAZILY if question.limit is not None and question.limit <= FIRST_WINDOW_ROWS else None
-        if keep is None and owner.num_events <= FEW_EVENTS and schema.names == PLAIN:
-            scan = _scan(owner, question, columns, question.start, question.end, limit=limit)
-            yield from _few_events(scan, columns, schema, view, partition)
-        elif limit is not None or owner.num_events * UNPACKED * info.size_bytes <= LEAST_OF_SPACE_BYTES * info.rows:
+        if limit is not None or owner.num_events * UNPACKED * info.size_bytes <= LEAST_OF_SPACE_BYTES * info.rows:
             yield from read(question.start, question.end, limit)
         else:
             yield from _in_windows(pool, info, view, read, owner.num_events)
@@ -117,20 +108,6 @@ def _wanted(
     enough = unordered | keep.columns
     view = replace(view, target=pa.schema([field for field in view.target if field.name in enough]))
     return view, [name for name in schema.names if name in enough] or ["timestamp"]
-
-
-def _few_events(
-    scan: esformat.Scan, columns: Sequence[str], schema: pa.Schema, view: View, partition: str
-) -> Iterator[pa.RecordBatch]:
-    """The answers of a short history, in the columns that are asked for."""
-    events = list(scan)
-    if not events:
-        return
-    arrays = []
-    for name in columns:
-        values = [event.columns[name] if name == RECORD_INDEX else getattr(event, name) for event in events]
-        arrays.append(pa.array(values, schema.field(name).type))
-    yield view.shape(pa.RecordBatch.from_arrays(arrays, list(columns)), partition)
 
 
 def _kept(scan: esformat.Scan, view: View, partition: str, keep: Keep | None) -> Iterator[pa.RecordBatch]:
@@ -197,23 +174,22 @@ def _ordered(
     return [batch]
 
 
-def segment_part(pool: SegmentPool, info: SegmentInfo, question: Question, columns: Sequence[str]) -> Part | None:
-    """What a segment has of the history of the question's space; None for nothing."""
-    segment = pool.get(info)
-    assert question.space is not None
-    space = segment.find(question.space)
-    if space is None or (question.conditions and not _has_values(segment, question.conditions)):
-        return None
-    scan = _scan(space, question, columns, question.start, question.end, limit=question.limit)
+def segment_part(pool: SegmentPool, info: SegmentInfo, question: Question, columns: Sequence[str]) -> Part:
+    """What a segment has of the history of the question's space."""
+    space = question.space
+    assert space is not None
+
+    def opened() -> Opened | None:
+        segment = pool.get(info)
+        found = segment.find(space)
+        if found is None or (question.conditions and not _has_values(segment, question.conditions)):
+            return None
+        scan = _scan(found, question, columns, question.start, question.end, limit=question.limit)
+        return Opened(found.num_groupings == 1 or question.grouping is not None, found.num_events, scan.__iter__)
+
+    row_bytes = UNPACKED * info.size_bytes // max(1, info.rows)
     return Part(
-        info.min_timestamp,
-        info.max_timestamp,
-        info.partition,
-        info.first_index,
-        info.last_index,
-        space.num_groupings == 1 or question.grouping is not None,
-        space.num_events,
-        scan.__iter__,
+        info.min_timestamp, info.max_timestamp, info.partition, info.first_index, info.last_index, row_bytes, opened
     )
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import aggregator
 from aggregator.read import history
-from aggregator.read.history import Part, merge_history, ties_are_clear
+from aggregator.read.history import Opened, Part, merge_history
 from esformat.event import make_event
 
 PARTS = st.lists(
@@ -35,9 +35,9 @@ def make_parts(described, reverse, read=None):
         def give(made=made, number=number):
             if read is not None:
                 read.append(number)
-            return iter(made[::-1] if reverse else made)
+            return Opened(True, len(made), lambda: iter(made[::-1] if reverse else made))
 
-        parts.append(Part(min(times), max(times), partition, first, first + len(made) - 1, True, len(made), give))
+        parts.append(Part(min(times), max(times), partition, first, first + len(made) - 1, 100, give))
     ordered = [event for *_, event in sorted(events, key=lambda entry: entry[:3])]
     return parts, ordered[::-1] if reverse else ordered
 
@@ -47,7 +47,6 @@ def make_parts(described, reverse, read=None):
 def test_merged_by_time(described, reverse, limit, long):
     """By time, then partition, then record index, or the exact mirror; the first `limit` of them."""
     parts, expected = make_parts(described, reverse)
-    assert ties_are_clear(parts)
     with pytest.MonkeyPatch.context() as patch:
         if long:
             patch.setattr(history, "SORTED_EVENTS", 3)
@@ -60,7 +59,7 @@ def test_merged_by_time(described, reverse, limit, long):
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_limit_reads_few_parts(reverse):
-    """Parts that lie beyond the last event that is wanted are not read; one that ties with it is."""
+    """Parts that lie beyond the last event that is wanted are not opened; one that ties with it is."""
     described = [(0, [0, 1]), (0, [2, 3]), (0, [3, 4]), (0, [5, 6])]
     read = []
     parts, expected = make_parts(described, reverse, read)
@@ -69,16 +68,29 @@ def test_a_limit_reads_few_parts(reverse):
     assert sorted(read) == ([3] if reverse else [0, 1, 2])
 
 
-def test_interleaved_record_indexes_are_not_clear():
+@pytest.mark.parametrize("limit", [None, 5])
+def test_interleaved_record_indexes_are_not_clear(limit):
     """Parts of one partition whose record indexes overlap, and a part whose own ties are out of order."""
 
     def part(partition, first, last, in_order=True):
-        return Part(0, 0, partition, first, last, in_order, 1, lambda: iter(()))
+        return Part(0, 0, partition, first, last, 1, lambda: Opened(in_order, 1, lambda: iter(())))
 
-    assert ties_are_clear([part(0, 0, 4), part(0, 5, 9), part(1, 0, 9)])
-    assert not ties_are_clear([part(0, 0, 5), part(0, 5, 9)])
-    assert not ties_are_clear([part(1, 5, 9), part(1, 0, 20)])
-    assert not ties_are_clear([part(0, 0, 4, in_order=False)])
+    def is_clear(*parts):
+        return merge_history(parts, reverse=False, limit=limit) is not None
+
+    assert is_clear(part(0, 0, 4), part(0, 5, 9), part(1, 0, 9))
+    assert not is_clear(part(0, 0, 5), part(0, 5, 9))
+    assert not is_clear(part(1, 5, 9), part(1, 0, 20))
+    assert not is_clear(part(0, 0, 4, in_order=False))
+
+
+@pytest.mark.parametrize("limit", [None, 4])
+def test_few_are_few(limit):
+    """Nothing is given where there may be more rows than that, or more bytes."""
+    parts, expected = make_parts([(0, [0, 1, 2, 3])], reverse=False)
+    assert list(merge_history(parts, reverse=False, limit=limit, few=(4, 400))) == expected
+    assert merge_history(parts, reverse=False, limit=limit, few=(3, 400)) is None
+    assert merge_history(parts, reverse=False, limit=limit, few=(4, 399)) is None
 
 
 def test_events_are_as_in_tables(tmp_path):
@@ -117,3 +129,45 @@ def test_events_are_as_in_tables(tmp_path):
                     assert event.columns == {"amount": row["amount"]}
                     if "kind" in row:
                         assert event.indexes == ({} if row["kind"] is None else {"kind": row["kind"]})
+
+
+@pytest.mark.parametrize("keys", ["text", "binary"])
+def test_short_answers_are_as_long_ones(tmp_path, monkeypatch, keys):
+    """Tables of a short history, which are made of events, are those that segments and unsealed batches give."""
+    spaces = ["a", "b", "a", "a"] if keys == "text" else [b"a\xff", b"b", b"a\xff", b"a\xff"]
+    read_as_events = []
+    with aggregator.open(tmp_path / "catalog") as catalog:
+        topic = catalog.create_topic("t", indexes=["kind", "code"], keys=keys)
+        for number in range(4):
+            columns = {
+                "space": spaces,
+                "timestamp": pa.array([5, 5, number, 2**62 - number], pa.int64()),
+                "data": [b"%d-%d\xff" % (number, row) for row in range(4)],
+                "kind": ["x", "x", None, "y"],
+                "code": pa.array([1, -(2**63), None, 2**63 - 1], pa.int64()),
+                "text": ["", "é", None, "z"],
+                "number": pa.array([2**64 - 1, 0, None, 1], pa.uint64()),
+                "share": [0.1, float("inf"), None, -0.0],
+                "done": [True, False, None, True],
+            }
+            table = pa.concat_tables([pa.table(columns)] * 8)  # unsealed batches of more rows than are taken for few
+            topic.append(table, partition=str(number % 2))
+            if number == 1:
+                catalog.seal()
+        options = [{}, {"reverse": True}, {"limit": 3}, {"limit": 4, "reverse": True}, {"start": 2, "end": 6}]
+        options += [{"partition": "1"}, {"columns": ["data", "code"]}, {"columns": ["timestamp", "kind", "done"]}]
+        for some in options:
+            for scan in (topic.scan(space=spaces[0], **some), topic.scan_index("kind", "x", space=spaces[0], **some)):
+                with monkeypatch.context() as patch:
+                    patch.setattr("aggregator.read.scan.FEW_ROWS", 0)
+                    expected = scan.to_table()
+                with monkeypatch.context() as patch:
+                    merged = merge_history
+                    patch.setattr(
+                        "aggregator.read.scan.merge_history",
+                        lambda *given, merged=merged, **more: read_as_events.append(1) or merged(*given, **more),
+                    )
+                    found = scan.to_table()
+                assert found.equals(expected)
+                assert found.schema.equals(expected.schema)
+    assert len(read_as_events) == 2 * len(options)
