@@ -27,6 +27,11 @@ class Budget:
         self._freed_at = time.monotonic()
         self._refused_at: float | None = None  # first since something came free
 
+    @property
+    def is_at_ease(self) -> bool:
+        """Whether half is free: then there is time to make segments better than they have to be."""
+        return self.held_bytes <= self.limit_bytes // 2
+
     def reserve(self, size_bytes: int) -> None:
         """Take so many bytes. Raises OverloadedError, at once, where they would pass the limit."""
         with self._lock:

@@ -38,17 +38,21 @@ def plan_assembly(
 ) -> tuple[AssemblyPlan, list[bool]]:
     """How to store a segment with the originals' blocks; also, of which originals blocks can be copied.
 
+    Where templates pay, originals that were written without them are re-encoded: they would stay without them for ever.
     given: the dictionaries of each original, if they are not its own any more.
     """
     held = [original.dictionaries() for original in originals] if given is None else list(given)
+    own = _own_dictionary(metadata, held, originals)
+    templated = any(column.templates is not None for column in own)
     numbering: dict[bytes, int] = {}
     kept: list[Dictionary] = []
     numbers: list[dict[int, int]] = []
     copied: list[bool] = []
-    for dictionaries in held:
+    for original, dictionaries in zip(originals, held, strict=True):
         mine = {number: _identity(dictionary) for number, dictionary in dictionaries.items()}
         new = {identity for identity in mine.values() if identity not in numbering}
-        copied.append(not copied or len(kept) + len(new) < MOST_DICTIONARIES)
+        room = not kept or len(kept) + len(new) < MOST_DICTIONARIES
+        copied.append(room and (original.metadata.templates or not templated))
         if not copied[-1]:
             numbers.append({})
             continue
@@ -57,7 +61,6 @@ def plan_assembly(
                 kept.append(dictionaries[number])
                 numbering[identity] = len(kept)
         numbers.append({number: numbering[identity] for number, identity in mine.items()})
-    own = _own_dictionary(metadata, held, originals)
     if own and _identity(own) not in numbering:
         kept.append(own)
         numbering[_identity(own)] = len(kept)

@@ -78,6 +78,7 @@ class SealingProcess:
         now_us: int,
         threads: int | None = None,
         hidden: Hidden | None = None,
+        templates: bool = False,
     ) -> SegmentInfo | None:
         """As `segment_file.write_segment`, from batches of schemas of one family; None where every event is hidden.
 
@@ -91,7 +92,7 @@ class SealingProcess:
             make_directory(self._folder)
             try:
                 given = tuple(producers)
-                task = Task(staged, number, topic, partition, schema, given, now_us, threads, hidden or {})
+                task = Task(staged, number, topic, partition, schema, given, now_us, threads, hidden or {}, templates)
                 with _shared(batches) as events:
                     info = self._ask(task, events)
                 if info is None:

@@ -48,6 +48,8 @@ NOT_THE_DATA = (OSError, ClosedError, ManifestFailedError, LogFailedError)
 MOST_ENDS = 2
 """So often in succession this process may end while it seals the same events; then another process seals them."""
 
+LEAST_TEMPLATED_BYTES = 8 << 20
+"""Of fewer events no templates are looked for before they are merged: that takes as long as to write them."""
 MOST_SHRINKS = 4.0
 """Segments that are smaller still count as if they were not: what comes next may not be."""
 
@@ -335,6 +337,8 @@ class Sealer:
         written: list[SegmentInfo] = []
         numbers: list[int] = []
         hidden = hidden_in(topic.tombstones, partition.number)
+        large = sum(piece.size_bytes for piece in pieces) >= LEAST_TEMPLATED_BYTES
+        templates = large and self._budget.is_at_ease
         try:
             for schema, batches in families(pieces, schemas):
                 number = self.take_number()
@@ -342,7 +346,7 @@ class Sealer:
                 info = by(
                     self._layout.segment(number), batches, number=number, topic=topic.info,
                     partition=(partition.number, partition.name), schema=schema, producers=producers,
-                    now_us=self._clock(), threads=threads, hidden=hidden,
+                    now_us=self._clock(), threads=threads, hidden=hidden, templates=templates,
                 )  # fmt: skip
                 written.extend([] if info is None else [info])  # all of it was erased before it was sealed
         except BaseException:

@@ -52,6 +52,7 @@ class Task:
     now_us: int
     threads: int | None
     hidden: Hidden
+    templates: bool
 
 
 def send(channel: socket.socket, message: object, descriptors: tuple[int, ...] = ()) -> None:
@@ -138,6 +139,7 @@ def _write(task: Task, events: int) -> SegmentInfo | None:
     return write_segment(
         task.path, [table], number=task.number, topic=task.topic, partition=task.partition, schema=task.schema,
         producers=task.producers, now_us=task.now_us, threads=task.threads,
+        templates=task.templates,
     )  # fmt: skip
 
 

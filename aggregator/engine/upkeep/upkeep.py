@@ -250,7 +250,7 @@ class Upkeep:
     def _merge_due(self, topic: Topic) -> None:
         if topic.info.retention.counts_segments:  # merging would change what it counts
             return
-        while self._budget.held_bytes <= self._budget.limit_bytes // 2:  # else sealing needs the processor
+        while self._budget.is_at_ease:  # else sealing needs the processor
             began = _seconds()
             view = topic.segments.view()
             now = (len(view.infos), len(view), frozenset(topic.tombstones), self._merge_limits(topic))

@@ -56,7 +56,7 @@ def write_segment(
     """Write events to a segment that is complete, synced and under its name when this returns.
 
     replaces: segments that the events come from. templates: whether text may be stored by them, a third smaller for a
-    third more work; what is sealed as events come in has none until it is merged.
+    third more work.
 
     tables: the events, with the columns of `arrow_schema`, in the order of their record indexes.
     Raises OSError, esformat.UsageError if the file exists; then there is no file.

@@ -109,3 +109,25 @@ def test_templates_come_with_the_merge(tmp_path):
     assert read_esdb.File(made.read_bytes()).facts()["events"] == len(clicks)
     with pytest.raises(esformat.UsageError, match="templates"):
         merge([_segment(tmp_path / "lz4.esdb", range(2), codec="lz4")], tmp_path / "m.esdb", templates=True)
+
+
+def test_what_stands_alone_gets_templates_once(tmp_path):
+    """Blocks without templates are encoded anew where templates pay, copied from then on; and where they do not pay."""
+    rnd = random.Random(1)
+    clicks = [f'{{"url":"/product/{i * i % 9973}","ms":{i * 31 % 5000}}}'.encode() for i in range(12_000)]
+    for name, values in {"clicks": clicks, "noise": [rnd.randbytes(40) for _ in clicks]}.items():
+        paths = [tmp_path / f"{name} {part}.esdb" for part in range(3)]
+        for part, path in enumerate(paths):
+            with esformat.create(path, templates=False) as writer:
+                for i, data in enumerate(values[4000 * part : 4000 * (part + 1)]):
+                    writer.add(f"s{part}", data, timestamp=i)
+        once, again = tmp_path / f"{name} once.esdb", tmp_path / f"{name} again.esdb"
+        first = merge(paths, once, templates=True)
+        with esformat.create(tmp_path / f"{name} other.esdb") as writer:
+            writer.add("other", b"", timestamp=0)
+        second = merge([once, tmp_path / f"{name} other.esdb"], again, templates=True)
+        assert (first.copied_blocks > 0, second.copied_blocks > 0) == (name == "noise", True)
+        with esformat.open(again) as segment:
+            found = [event.data for part in range(3) for event in segment.find(f"s{part}").scan()]
+        assert found == values
+        assert esformat.verify(again).ok

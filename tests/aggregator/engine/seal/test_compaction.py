@@ -156,7 +156,7 @@ def test_nothing_changes_but_the_files(root, monkeypatch, kind):
 
 @pytest.mark.usefixtures("quiet")
 def test_text_is_understood_from_the_first_merge_on(root, tmp_path):
-    """What is sealed as it comes in has no templates; merged, loaded and rewritten it has, and is a third smaller."""
+    """Few events have no templates when they are sealed; merged, loaded and rewritten they have: a third smaller."""
 
     def stored():
         paths = list(root.rglob("*.esdb"))
@@ -186,6 +186,27 @@ def test_text_is_understood_from_the_first_merge_on(root, tmp_path):
                 writer.add(row["space"], row["data"], timestamp=row["timestamp"])
         catalog.create_topic("l").add_segments([tmp_path / "loaded.esdb"])
         assert stored()[0] == {True}
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("sealing", ["thread", "process"])
+def test_text_is_understood_where_there_is_time(root, monkeypatch, sealing):
+    """Many events have templates when they are sealed, unless unsealed events take more than half of their memory."""
+    monkeypatch.setattr("aggregator.engine.seal.sealer.LEAST_TEMPLATED_BYTES", 1 << 20)
+    texts = [f'{{"url":"/product/{n * n % 9973}","ms":{n * 31 % 5000}}}'.encode() for n in range(20_000)]
+    events = pa.table({"space": ["s"] * len(texts), "timestamp": range(len(texts)), "data": texts})
+    found = {}
+    for memory_bytes, topics in ((64 << 20, 1), (4 << 20, 2)):
+        with aggregator.open(root / str(topics), limits={"memory_bytes": memory_bytes}, sealing=sealing) as catalog:
+            for number in range(topics):
+                catalog.create_topic(f"t{number}").append(events)
+            assert (catalog.stats()["memory"]["unsealed"] > memory_bytes // 2) == (topics == 2)
+            catalog.seal()  # one topic after the other
+            for path in root.joinpath(str(topics)).rglob("*.esdb"):
+                with esformat.open(path) as segment:
+                    found.setdefault(topics, set()).add(segment.info()["templates"])
+            assert catalog.topic("t0").scan().to_table().column("data").to_pylist() == texts
+    assert found == {1: {True}, 2: {False, True}}
 
 
 def test_by_itself(root):
