@@ -40,6 +40,7 @@ FEW_ROWS = 16  # a block that has no more may have large ones, and counts twice 
 BATCH_STORED_BYTES = 2 << 20
 BATCH_BYTES = 8 << 20  # decoded, as the group before tells
 AT_HAND_BATCHES = 4  # so many batches' blocks at once where an earlier question left them decoded
+HELD_BATCHES = 4  # and where texts are sought, which rules most rows out before anything is decoded
 MIN_PARALLEL_BATCHES = 4
 PARALLEL_BYTES = 1 << 20  # decompressed for a group
 THREADS = min(os.cpu_count() or 1, 8)  # that decode a long answer
@@ -267,17 +268,17 @@ class Scan(ScanRows, Answer):
                 if len(batch):
                     yield batch
 
-    def _groups(self, stretches: Iterable[Stretch], narrowed: Narrowed) -> Iterator[list[BlockSlice]]:
+    def _groups(self, stretches: Iterable[Stretch], narrowed: Narrowed, times: int = 1) -> Iterator[list[BlockSlice]]:
         """Slices of blocks, in the query's direction, that are read and decoded together.
 
         Where a limit may end it soon that is one, then two, then four …: never more than was needed before. Blocks at
         hand leave little to decode, and no other group is decoded meanwhile: then as many as threads would have taken.
-        Blocks that are large when they are decoded come in smaller groups, once the first one told.
+        Blocks that are large when they are decoded come in smaller groups, once the first one told. times: so many
+        times as many blocks, as most are not decoded.
         """
         group: list[BlockSlice] = []
         stored = unsure = 0
         most = min(FIRST_BLOCKS, BATCH_BLOCKS) if self._query.limit is None else 1
-        times = 1
         found = block_slices if self._of_keys else slices_ahead
         for part in found(self._reader, self._query, stretches, narrowed):
             if not group and narrowed.asked_before and self._query.limit is None:
@@ -324,6 +325,8 @@ class Scan(ScanRows, Answer):
         places = blocks.select(self._query, narrowed)
         if test is not None and test.held and (places is None or len(places)):
             places = blocks.that_may_hold(test.held, places)
+            if places is not None and len(places):
+                blocks, places = blocks.part(places)
         if places is not None and not len(places):
             return None
         if test is None:
@@ -372,7 +375,7 @@ class Scan(ScanRows, Answer):
             every = self.__copy__()  # a limit counts those that are found
             every._query = first_of(self._query, None, self._query.columns)
             return filtered(every._read_batches(tuple(dict.fromkeys([*wanted, *test.columns]))), wanted, test)
-        groups = self._groups(self._directed(narrowed), narrowed)
+        groups = self._groups(self._directed(narrowed), narrowed, HELD_BATCHES if test.held else 1)
         if self._query.limit is None:
             return self._gathered(groups, self.schema, narrowed, test)
         found = (self._find(group, narrowed, test) for group in groups)

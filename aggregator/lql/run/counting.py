@@ -79,6 +79,9 @@ class Counter:
         self._held.set(self._groups.nbytes + sum(groups.nbytes for groups in self._apart.values()))
 
     def _add(self, batch: pa.RecordBatch) -> None:
+        if not self._grouped and not self.reads:
+            self._groups.add_alike(pa.table({_ALL: pa.nulls(1, pa.int8())}), batch.num_rows)
+            return
         made = {name: make(batch) for name, make in self._makers.items()}
         for values in self._values:
             if values.name not in made and values.make is not None:

@@ -32,7 +32,15 @@ class Groups:
 
     def add(self, rows: pa.Table) -> bool:
         """Take rows in. True: the partial results were added up just now, and `table` costs nothing."""
-        self._parts.append(rows.group_by(self.keys).aggregate(self._results))
+        return self._keep(rows.group_by(self.keys).aggregate(self._results))
+
+    def add_alike(self, row: pa.Table, count: int) -> bool:
+        """The same of so many rows with the keys of this one, where nothing but their number is wanted."""
+        assert self._results == [([], "count_all")]
+        return self._keep(row.append_column(ROWS, pa.array([count], pa.int64())))
+
+    def _keep(self, part: pa.Table) -> bool:
+        self._parts.append(part)
         waiting = sum(part.num_rows for part in self._parts) - self._merged_rows
         if waiting <= max(MERGE_ROWS, self._merged_rows):
             return False

@@ -32,6 +32,7 @@ from esformat.format.node import Shape, shape_of
 from esformat.format.packing import decode_many
 from esformat.format.schema import DATA_COLUMN, TIMESTAMP_TYPE
 from esformat.format.template_node import Decoded, TemplateNode, rendered, text_array
+from esformat.format.template_search import Places
 from esformat.read.ask.question import Query
 from esformat.read.blocks.plan import Narrowed
 from esformat.read.blocks.reader import Reader
@@ -127,31 +128,30 @@ class BlockGroup:
                 place = self._reader.schema.positions[name]
                 if not is_bytes(self._reader.fields[place].type):
                     continue
+                sought: dict[int, list[Places]] = {}  # by dictionary
                 for block, start in zip(self.blocks, self._starts.tolist(), strict=True):
-                    found = self._may_hold(block, place, lists)
-                    if found is not None:
-                        mask = np.ones(self.row_count, np.bool_) if mask is None else mask
-                        mask[start : start + block.row_count] &= found
+                    if not block.has_templates(place):
+                        continue
+                    number = block.dictionary
+                    if number not in sought:
+                        sought[number] = [self._reader.places_in_templates(number, place, texts) for texts in lists]
+                    mask = np.ones(self.row_count, np.bool_) if mask is None else mask
+                    mask[start : start + block.row_count] &= self._may_hold(block, place, sought[number])
         if mask is None:
             return places
         return mask.nonzero()[0] if places is None else places[mask[places]]
 
-    def _may_hold(self, block: DataBlock, place: int, lists: Sequence[Sequence[bytes]]) -> Mask | None:
-        """Of a block's rows, those whose value may hold one text of each list; None where nothing tells."""
-        reader, mask = self._reader, None
-        context = reader.contexts(block.dictionary)[place]
-        if not block.has_templates(place):
-            return None
-        places = [reader.places_in_templates(block.dictionary, place, texts) for texts in lists]
+    def _may_hold(self, block: DataBlock, place: int, sought: Sequence[Places]) -> Mask | bool:
+        """Of a block's rows, those whose value may hold a text in each of these places; False for none."""
+        context = self._reader.contexts(block.dictionary)[place]
         read = block.template_codes(place, context)
-        if not all(each.are_in(read[0]) for each in places):
-            return np.zeros(block.row_count, np.bool_)
+        for each in sought:
+            if not each.are_in(read[0]):
+                return False
         node = block.template_node(place, context, read)
-        for each in places:
-            found = node.that_may_hold(each, context, reader.frames)
-            mask = found if mask is None else mask & found
-            if not mask.any():
-                break
+        mask: Mask | bool = True
+        for each in sought:
+            mask &= node.that_may_hold(each, context, self._reader.frames)
         return mask
 
     def part(self, places: I64) -> tuple[BlockGroup, I64]:
