@@ -17,7 +17,7 @@ from esformat.core.leaves import BlockSlice
 from esformat.core.opened import MOST_RUN_ROWS, ScanRows, Stretch, first_of, oldest_first, part_of
 from esformat.errors import UsageError
 from esformat.event import Event
-from esformat.format.arrays import TextForm
+from esformat.format.arrays import TextForm, is_bytes
 from esformat.format.data_block import I64
 from esformat.read.answer import Answer
 from esformat.read.blocks.index import Index
@@ -40,6 +40,7 @@ FEW_ROWS = 16  # a block that has no more may have large ones, and counts twice 
 BATCH_STORED_BYTES = 2 << 20
 BATCH_BYTES = 8 << 20  # decoded, as the group before tells
 AT_HAND_BATCHES = 4  # so many batches' blocks at once where an earlier question left them decoded
+NUMBER_BATCHES = 2  # and where rows are a few numbers; more memory than that comes from the system each time
 HELD_BATCHES = 4  # and where texts are sought, which rules most rows out before anything is decoded
 MIN_PARALLEL_BATCHES = 4
 PARALLEL_BYTES = 1 << 20  # decompressed for a group
@@ -252,11 +253,19 @@ class Scan(ScanRows, Answer):
             maker_of = partial(BatchMaker, self._reader, reverse=self._query.reverse, columns=columns)
             few = list(few_rows(self._reader, self._query, narrowed, self._slices(narrowed), maker_of))
             return iter(few if len(few) < 2 else (pa.concat_batches(few),))
-        groups = self._groups(self._wanted(narrowed), narrowed)
+        times = NUMBER_BATCHES if self._are_numbers(columns) else 1
+        groups = self._groups(self._wanted(narrowed), narrowed, times)
         if self._query.limit is not None or self._page:
             batches = (self._read_group(group, columns, narrowed) for group in groups)
             return (batch for batch in batches if len(batch))
         return self._gathered(groups, self._reader.schema.select(columns), narrowed)
+
+    def _are_numbers(self, columns: Sequence[str]) -> bool:
+        """Whether the columns are numbers, or codes that stay codes."""
+        reader = self._reader
+        places = [reader.positions.get(name) for name in columns if name != "timestamp"]
+        coded = reader.coded_places() if self._texts is TextForm.DICTIONARIES else ()
+        return all(p is not None and (p in coded or not is_bytes(reader.fields[p].type)) for p in places)
 
     def _read_lazily(
         self, groups: Iterator[list[BlockSlice]], columns: Sequence[str], narrowed: Narrowed
