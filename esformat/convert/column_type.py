@@ -16,6 +16,7 @@ from esformat.write.plain_array import plain_column
 _INTEGER = r"^(?:0|-?[1-9][0-9]{0,18})$"
 _NUMBER = r"^(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|NaN|nan|-?inf|-?Infinity)$"
 _LONG_INTEGER = r"^-?[0-9]{16,}$"  # float64 holds 15 digits of any integer
+_HUGE = r"[0-9].*[eE]\+?0*[0-9]{3}|[0-9]{300}"  # may be beyond all floats
 _BOOLEAN = r"^(?:true|false|True|False|TRUE|FALSE)$"
 
 
@@ -37,7 +38,10 @@ def _all_match(values: pa.Array, pattern: str) -> bool:
 
 def _fits(values: pa.Array, type_: pa.DataType) -> bool:
     if type_ == pa.float64():
-        return not pc.any(pc.match_substring_regex(values, _LONG_INTEGER)).as_py()
+        if pc.any(pc.match_substring_regex(values, _LONG_INTEGER)).as_py():
+            return False
+        text = values.cast(pa.string())
+        return _infinite(text, _cast(text, type_)) is None
     return type_ != pa.int64() or _cast(values.cast(pa.string()), type_) is not None
 
 
@@ -136,12 +140,24 @@ def _convert_text(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Mask 
     if long is not None:
         text = pc.if_else(pa.array(long), pa.scalar(None, pa.string()), text)
     converted, unfit = convert(text, type_)
-    found = [each for each in (invalid, long, unfit) if each is not None]
+    infinite = _infinite(text, converted) if pa.types.is_floating(type_) else None
+    if infinite is not None:
+        converted = pc.if_else(pa.array(infinite), pa.scalar(None, type_), converted)
+    found = [each for each in (invalid, long, unfit, infinite) if each is not None]
     return converted, np.logical_or.reduce(found) if found else None
 
 
 def _long_integers(text: pa.Array) -> Mask | None:
     found = mask(pc.match_substring_regex(text, _LONG_INTEGER))
+    return found if found.any() else None
+
+
+def _infinite(text: pa.Array, numbers: pa.Array) -> Mask | None:
+    """Which numbers are infinite though their text has digits; None where none is."""
+    huge = pc.match_substring_regex(text, _HUGE)
+    if not pc.any(huge).as_py():
+        return None
+    found = mask(pc.and_(huge, pc.is_inf(numbers)))
     return found if found.any() else None
 
 

@@ -1,11 +1,12 @@
 """JSON lines read one at a time, for the blocks that pyarrow cannot read: a bad line, a column of several types.
 
-Slow and exact: an integer that neither int64 nor float64 holds makes its column text, with every digit.
+Slow and exact: a number that neither int64 nor float64 holds makes its column text, with every digit.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +28,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
     try:
         if deepest(_STRING.sub(b"", line)) > DEEPEST:
             raise ValueError(f"nested deeper than {DEEPEST} levels")
-        value = json.loads(line.decode(), object_pairs_hook=_object)
+        value = json.loads(line.decode(), object_pairs_hook=_object, parse_float=_float)
         if b"\\u" in line:
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
@@ -83,6 +84,12 @@ def _text_of(value: Any) -> str:
     if isinstance(value, float):
         return str(pa.scalar(value).cast(pa.string()))  # as the fast path writes it
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _float(text: str) -> float | str:
+    """The number, or its text where that is beyond all floats."""
+    value = float(text)
+    return value if math.isfinite(value) else text
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

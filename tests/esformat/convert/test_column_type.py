@@ -29,6 +29,10 @@ LOOKS = [
     (["1_000"], TEXT),
     (["1.5", "2", "-1e5", "nan", "-inf"], FLOAT),
     (["1.5", "12345678901234567"], TEXT),
+    (["1.5", "1e400"], TEXT),  # beyond all floats
+    (["-1E+0309"], TEXT),
+    (["9" * 320 + ".5"], TEXT),
+    (["1e308", "-1.5e+0307", "inf", "-Infinity"], FLOAT),
     ([".5"], TEXT),
     (["1."], TEXT),
     (["01.5"], TEXT),
@@ -49,6 +53,14 @@ def test_text_type(values, type_):
     """Text is a number only where its value tells all of it."""
     values = [value.encode() if isinstance(value, str) else value for value in values]
     assert text_type(pa.array(values, pa.binary())) == type_
+
+
+def test_numbers_beyond_all_floats_do_not_fit():
+    """They are no infinity, which only a text that says so is."""
+    converted, unfit = convert(pa.array(["1e400", "inf", "-1e308", None, "-2e309"]).cast(pa.binary()), FLOAT)
+    assert converted.to_pylist() == [None, float("inf"), -1e308, None, None]
+    assert unfit is not None
+    assert unfit.tolist() == [True, False, False, False, True]
 
 
 JOINS = [

@@ -207,3 +207,18 @@ def test_agrees_with_the_json_module(objects, block_bytes):
         rows.batch.validate(full=True)
         assert {name: rows.batch.schema.field(name).type for name in rows.types} == dict(rows.types)
         assert isinstance(rows.batch, pa.RecordBatch)
+
+
+def test_numbers_beyond_all_floats_become_text():
+    """Their digits are kept, at the top and within, and with them the others of the column."""
+    lines = [{"u": "a", "t": 1, "x": 1.5, "n": {"y": [2.5]}}] * 2
+    data = (
+        "".join(f"{json.dumps(line)}\n" for line in lines)
+        .replace("1.5", "-1e400", 1)
+        .replace("2.5", "3E+999", 1)
+        .encode()
+    )
+    found = rows_of(read(data))
+    assert [row["x"] for row in found] == ["-1e400", "1.5"]
+    assert "3E+999" in str(found[0]["n"])
+    assert "2.5" in str(found[1]["n"])
