@@ -9,7 +9,7 @@ import pyarrow as pa
 from aggregator.errors import CorruptManifestError, UnknownVersionError
 from aggregator.model import PartitionInfo, PipeInfo, SchemaInfo, Tombstone, TopicInfo
 from aggregator.policy import Retention, Roll
-from aggregator.storage.manifest.facts import KINDS, Facts, Settings, decode_facts, decode_lines, encode_facts, lines_of
+from aggregator.storage.manifest.facts import KINDS, Facts, Settings, decode_facts, decode_lines, encode_facts, line_of
 from esformat.parts import make_schema
 
 _COLUMNS = pa.schema(
@@ -47,4 +47,6 @@ def _decode(stored: bytes) -> None:
 
 def _lines(facts: Facts) -> bytes:
     values = ([facts.settings], facts.topics, facts.schemas, facts.partitions, facts.tombstones, facts.pipes)
-    return b"".join(line for kind, mine in zip(KINDS, values, strict=True) for line in lines_of(kind, mine))
+    return b"".join(
+        line for kind, mine in zip(KINDS, values, strict=True) for line in (line_of(kind, each) for each in mine)
+    )

@@ -1,7 +1,7 @@
 """The manifest: what exists, in SQLite."""
 
 from aggregator.storage.manifest.database import REBUILD, RECOVER, open_database
-from aggregator.storage.manifest.fact_rows import FactRows
+from aggregator.storage.manifest.fact_rows import FactRows, Lines
 from aggregator.storage.manifest.incarnation_rows import IncarnationRows
 from aggregator.storage.manifest.manifest import (
     CLOCK,
@@ -33,6 +33,7 @@ __all__ = [
     "Edit",
     "FactRows",
     "IncarnationRows",
+    "Lines",
     "Manifest",
     "PipeRows",
     "StoredRows",

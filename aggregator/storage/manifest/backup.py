@@ -17,7 +17,7 @@ from threading import Lock
 from aggregator.errors import CorruptManifestError, ManifestFailedError, UnknownVersionError
 from aggregator.model import Problem
 from aggregator.storage.files.layout import Layout, partial_of, replaced
-from aggregator.storage.manifest import FactRows, Manifest
+from aggregator.storage.manifest import FactRows, Lines, Manifest
 from aggregator.storage.manifest.facts import (
     KINDS,
     MAX_BYTES,
@@ -26,7 +26,6 @@ from aggregator.storage.manifest.facts import (
     decode_facts,
     decode_lines,
     encode_facts,
-    lines_of,
 )
 from esformat.parts import sync_directory
 
@@ -63,7 +62,8 @@ class FactsFile:
         self._layout, self._manifest, self._clock = layout, manifest, clock
         self._rows = FactRows(manifest)
         self._lock = Lock()
-        self._kinds: dict[str, bytes] = {}
+        self._lines: dict[str, Lines] = {}  # of each kind, as they are in the file, or will be
+        self._noted: set[str] = set()  # kinds of which they are
         self._trouble = ""
         partial_of(layout.facts).unlink(missing_ok=True)  # of a crash
         self._stored: bytes | None = None
@@ -111,15 +111,15 @@ class FactsFile:
     def _refresh(self, changed: set[str]) -> None:
         change = self._manifest.change()
         for kind in KINDS:
-            if kind in self._kinds and kind not in changed:
+            if kind in self._noted and kind not in changed:
                 continue
-            self._kinds.pop(kind, None)
-            lines = lines_of(kind, self._rows.all(kind))
-            if max(map(len, lines), default=0) > MAX_LINE_BYTES:
+            self._noted.discard(kind)
+            lines = self._lines[kind] = self._rows.lines(kind, self._lines.get(kind, {}))
+            if max(map(len, lines.values()), default=0) > MAX_LINE_BYTES:
                 self._give_up("a topic has too many columns")
                 return
-            self._kinds[kind] = b"".join(lines)
-        whole = b"".join(self._kinds[kind] for kind in KINDS)
+            self._noted.add(kind)
+        whole = b"".join(line for kind in KINDS for line in self._lines[kind].values())
         if whole == self._stored:
             return
         stored = encode_facts(whole, change)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from aggregator.model import PartitionInfo, PipeInfo, SchemaInfo, Tombstone, TopicInfo
+from aggregator.model import PartitionInfo, PipeInfo
 from aggregator.storage.manifest import rows
-from aggregator.storage.manifest.facts import Settings
+from aggregator.storage.manifest.facts import Settings, line_of
 from aggregator.storage.manifest.manifest import IDENTITY, UNSYNCED, Manifest
 from aggregator.storage.manifest.pipe_rows import PipeRows
 from aggregator.storage.manifest.stored_rows import StoredRows
+
+Lines = dict[Hashable, bytes]
+"""The line of each fact of a kind, in the file's order, by what tells the fact from others and from what it was."""
+_Keyed = tuple[Iterable[Hashable], Callable[[Any], Any]]
+"""What tells facts apart, and what makes the value of one."""
 
 
 class FactRows:
@@ -19,40 +26,29 @@ class FactRows:
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
-        self._kinds: dict[str, Callable[[], list[Any]]] = {
-            "catalog": self._settings,
-            "topic": self._topics,
-            "schema": self._schemas,
-            "partition": self._partitions,
-            "tombstone": self._tombstones,
-            "pipe": self._pipes,
+        self._tables: dict[str, Callable[[sqlite3.Connection], _Keyed]] = {
+            "topic": lambda db: (rows.topic_rows(db), rows.topic_of),
+            "schema": lambda db: (rows.newest_schema_rows(db), partial(rows.schema_of, db)),
+            "partition": lambda db: (rows.partition_rows(db), lambda row: PartitionInfo(*row)),
+            "tombstone": lambda db: (rows.tombstones(db), lambda stone: stone),
         }
 
-    def all(self, kind: str) -> list[Any]:
-        """Every one of a kind."""
-        return self._kinds[kind]()
+    def lines(self, kind: str, known: Mapping[Hashable, bytes]) -> Lines:
+        """The lines of every fact of a kind. known: those of before, which are not made anew.
 
-    def _settings(self) -> list[Settings]:
+        Of schemas the newest of each family: it has all columns of the others, and what events have tells of them.
+        """
+        if kind == "catalog":
+            return {0: line_of(kind, self._settings())}
+        if kind == "pipe":
+            return {pipe.name: line_of(kind, pipe) for pipe in self._pipes()}
+        with self._manifest.reading() as db:
+            keys, value_of = self._tables[kind](db)
+            return {key: known.get(key) or line_of(kind, value_of(key)) for key in keys}
+
+    def _settings(self) -> Settings:
         unsynced = self._manifest.get(UNSYNCED) == "1"
-        return [Settings(self._manifest.get(IDENTITY) or "", unsynced, StoredRows(self._manifest).settings())]
-
-    def _topics(self) -> list[TopicInfo]:
-        with self._manifest.reading() as db:
-            return rows.topics(db)
-
-    def _schemas(self) -> list[SchemaInfo]:
-        """The newest of each family: it has all columns of the others, and what events have those tells of them."""
-        with self._manifest.reading() as db:
-            newest = {info.family: info for info in rows.schemas(db)}  # which come in the order of their numbers
-        return sorted(newest.values(), key=lambda info: info.number)
-
-    def _partitions(self) -> list[PartitionInfo]:
-        with self._manifest.reading() as db:
-            return rows.partitions(db)
-
-    def _tombstones(self) -> list[Tombstone]:
-        with self._manifest.reading() as db:
-            return rows.tombstones(db)
+        return Settings(self._manifest.get(IDENTITY) or "", unsynced, StoredRows(self._manifest).settings())
 
     def _pipes(self) -> list[PipeInfo]:
         """With the progress that the newest sealed batch of each tells of: the segment with that note may go."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -82,13 +82,9 @@ class Facts:
 # ------------------------------------------------------------ bytes
 
 
-def lines_of(kind: str, values: Iterable[Any]) -> list[bytes]:
-    """The lines of values of one kind: "catalog", "topic", "schema", "partition", "tombstone" or "pipe"."""
-    encode = _ENCODERS[kind]
-    return [
-        json.dumps({kind: encode(value)}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-        for value in values
-    ]
+def line_of(kind: str, value: Any) -> bytes:
+    """The line of a value of one kind: "catalog", "topic", "schema", "partition", "tombstone" or "pipe"."""
+    return json.dumps({kind: _ENCODERS[kind](value)}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 def encode_facts(lines: bytes, change: int) -> bytes:

@@ -35,26 +35,27 @@ _ADD_TOPIC = """
     INSERT INTO topics (number, name, keys, indexes, roll, retention, created_us, deleted)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
+_SCHEMAS = "SELECT number, topic, family, base, columns, magnitudes FROM schemas"
 _SEGMENT_VALUES = attrgetter(*(each.name for each in fields(SegmentInfo)))  # a copy by `astuple` costs 20 × as much
 
 
 def topics(db: sqlite3.Connection) -> list[TopicInfo]:
     """Every topic, deleted ones included, in the order in which they came to be."""
-    return [
-        TopicInfo(
-            number,
-            name,
-            keys,
-            tuple(json.loads(indexes)),
-            Roll(**json.loads(roll)),
-            Retention(**json.loads(retention)),
-            created_us,
-            bool(deleted),
-        )
-        for number, name, keys, indexes, roll, retention, created_us, deleted in db.execute(
-            "SELECT number, name, keys, indexes, roll, retention, created_us, deleted FROM topics ORDER BY number"
-        )
-    ]
+    return [topic_of(row) for row in topic_rows(db)]
+
+
+def topic_rows(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    """The same as the manifest has them."""
+    return db.execute(
+        "SELECT number, name, keys, indexes, roll, retention, created_us, deleted FROM topics ORDER BY number"
+    ).fetchall()
+
+
+def topic_of(row: tuple[Any, ...]) -> TopicInfo:
+    """One of these as a value."""
+    number, name, keys, indexes, roll, retention, created_us, deleted = row
+    policies = Roll(**json.loads(roll)), Retention(**json.loads(retention))
+    return TopicInfo(number, name, keys, tuple(json.loads(indexes)), *policies, created_us, bool(deleted))
 
 
 def put_topic(db: sqlite3.Connection, topic: TopicInfo) -> int:
@@ -79,14 +80,35 @@ def put_topic(db: sqlite3.Connection, topic: TopicInfo) -> int:
 def schemas(db: sqlite3.Connection) -> list[SchemaInfo]:
     """Every schema, in the order of their numbers."""
     found: dict[int, SchemaInfo] = {}
-    for number, topic, family, base, columns, magnitudes in db.execute(
-        "SELECT number, topic, family, base, columns, magnitudes FROM schemas ORDER BY number"
-    ):
-        schema = EventSchema.from_json(json.loads(columns))
-        if base is not None:
-            schema = EventSchema((*found[base].schema.fields, *schema.fields), schema.binary_keys)
-        found[number] = SchemaInfo(number, topic, family, schema, _magnitudes(magnitudes))
+    for row in db.execute(f"{_SCHEMAS} ORDER BY number"):
+        found[row[0]] = _schema_of(row, found)
     return list(found.values())
+
+
+def newest_schema_rows(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    """The newest schema of each family, in the order of their numbers, as the manifest has them."""
+    newest = "number IN (SELECT max(number) FROM schemas GROUP BY family)"
+    return db.execute(f"{_SCHEMAS} WHERE {newest} ORDER BY number").fetchall()
+
+
+def schema_of(db: sqlite3.Connection, row: tuple[Any, ...]) -> SchemaInfo:
+    """One of these as a value."""
+    chain = [row]
+    while chain[-1][3] is not None:
+        chain.append(db.execute(f"{_SCHEMAS} WHERE number = ?", (chain[-1][3],)).fetchone())
+    found: dict[int, SchemaInfo] = {}
+    for row in reversed(chain):
+        found[row[0]] = _schema_of(row, found)
+    return found[row[0]]
+
+
+def _schema_of(row: tuple[Any, ...], known: Mapping[int, SchemaInfo]) -> SchemaInfo:
+    """known: among others the schema whose columns this one begins with."""
+    number, topic, family, base, columns, magnitudes = row
+    schema = EventSchema.from_json(json.loads(columns))
+    if base is not None:
+        schema = EventSchema((*known[base].schema.fields, *schema.fields), schema.binary_keys)
+    return SchemaInfo(number, topic, family, schema, _magnitudes(magnitudes))
 
 
 def _magnitudes(stored: str) -> tuple[tuple[str, int], ...]:
@@ -145,14 +167,16 @@ def put_schema(db: sqlite3.Connection, info: SchemaInfo, base: SchemaInfo | None
 
 def partitions(db: sqlite3.Connection) -> list[PartitionInfo]:
     """Every partition, in the order in which they came to be."""
+    return [PartitionInfo(*row) for row in partition_rows(db)]
+
+
+def partition_rows(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    """The same as the manifest has them."""
     holes: dict[int, list[tuple[int, int]]] = {}
     for number, first, end in db.execute("SELECT * FROM holes ORDER BY partition, first_index"):
         holes.setdefault(number, []).append((first, end))
     found = db.execute("SELECT number, topic, name, sealed_index, reserved_index FROM partitions ORDER BY number")
-    return [
-        PartitionInfo(number, topic, name, sealed, reserved, tuple(holes.get(number, ())))
-        for number, topic, name, sealed, reserved in found
-    ]
+    return [(*row, tuple(holes.get(row[0], ()))) for row in found]
 
 
 def segments(db: sqlite3.Connection, since: int) -> list[SegmentInfo]:

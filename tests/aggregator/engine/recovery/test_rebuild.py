@@ -15,8 +15,8 @@ from aggregator.engine.ingest import reserve
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.lock import WriterLock
 from aggregator.storage.manifest import backup as facts_file
-from aggregator.storage.manifest.backup import FactsFile
-from aggregator.storage.manifest.facts import encode_facts
+from aggregator.storage.manifest.backup import FactsFile, read_facts
+from aggregator.storage.manifest.facts import encode_facts, line_of
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -447,6 +447,28 @@ def test_an_old_copy_of_the_manifest(root):
     with aggregator.open(root) as catalog:
         assert "of another catalog" in catalog.problems()[2].message
         assert "foreign" not in catalog.topics()
+
+
+def test_what_did_not_change_is_not_made_again(root, monkeypatch):
+    """Of many topics a change makes the lines of the one that it changed, and of its schema."""
+    made = []
+    monkeypatch.setattr(
+        "aggregator.storage.manifest.fact_rows.line_of",
+        lambda kind, value: made.append((kind, value)) or line_of(kind, value),
+    )
+    with aggregator.open(root) as catalog:
+        for number in range(12):
+            append(catalog.create_topic(f"t{number}", SCHEMA))
+        made.clear()
+        topic = catalog.create_topic("last", SCHEMA)
+        append(topic)
+        topic.set_policy(retention={"segments": 3})
+        topic.erase("a")
+        assert {value.name for kind, value in made if kind == "topic"} == {"last"}
+        assert {value.topic for kind, value in made if kind == "schema"} == {topic._topic.info.number}
+    known = read_facts(root / "catalog.facts")[0]
+    assert sorted(topic.name for topic in known.topics) == sorted([f"t{number}" for number in range(12)] + ["last"])
+    assert len(known.schemas) == 13
 
 
 def test_what_is_written_when(root, monkeypatch):

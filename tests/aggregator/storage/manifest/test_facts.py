@@ -26,7 +26,7 @@ from aggregator.storage.manifest.facts import (
     decode_facts,
     decode_lines,
     encode_facts,
-    lines_of,
+    line_of,
 )
 from esformat.parts import make_schema
 
@@ -47,7 +47,7 @@ FACTS = Facts(
 
 def lines(facts):
     values = ([facts.settings], facts.topics, facts.schemas, facts.partitions, facts.tombstones, facts.pipes)
-    return b"".join(line for kind, mine in zip(KINDS, values, strict=True) for line in lines_of(kind, mine))
+    return b"".join(line_of(kind, each) for kind, mine in zip(KINDS, values, strict=True) for each in mine)
 
 
 def test_fields():
@@ -101,7 +101,7 @@ def test_later_versions():
 
 def test_damage_is_refused():
     """Every cut, and every flipped bit."""
-    stored = encode_facts(lines_of("catalog", [FACTS.settings])[0], 1)
+    stored = encode_facts(line_of("catalog", FACTS.settings), 1)
     for damaged in (*cuts(stored), *flips(stored)):
         with pytest.raises((CorruptManifestError, UnknownVersionError)):
             decode_lines(damaged)
@@ -165,9 +165,9 @@ def test_forgeries(kind, member, value):
         b'{"topic": {}, "pipe": {}}\n',
         b'{"topic": 1}\n',
         b"x" * (MAX_LINE_BYTES + 1) + b"\n",
-        lines_of("catalog", [FACTS.settings])[0],
-        lines_of("pipe", FACTS.pipes)[0],
-        lines_of("tombstone", FACTS.tombstones)[0],
+        line_of("catalog", FACTS.settings),
+        line_of("pipe", FACTS.pipes[0]),
+        line_of("tombstone", FACTS.tombstones[0]),
     ],
     ids=range(14),
 )
@@ -195,5 +195,5 @@ def test_changes_beyond_count():
 
 def test_what_is_hidden_by_an_erasure():
     """Its last time and record index are those that the page says."""
-    (line,) = lines_of("tombstone", [Tombstone(1, b"a", 5, 0)])
+    line = line_of("tombstone", Tombstone(1, b"a", 5, 0))
     assert json.loads(line)["tombstone"]["time_us"] == LAST == 2**63 - 1
