@@ -32,7 +32,8 @@ TAGS = "tags"
 _TAGS_TYPE = pa.map_(pa.string(), pa.string())
 LOOK_S = 0.05
 """How often it is looked whether a statement may go on."""
-HINT = "tables are the catalog's topics, streams, and files in quotes"
+HINT = "tables are the catalog's topics, and streams"
+FILES_HINT = f"{HINT}; files of Parquet, CSV and JSON can be named in quotes"
 
 
 def session(
@@ -43,8 +44,8 @@ def session(
     allowed: tells of a topic whether it can be asked for. database: one that others use as well; what is asked through
     it is held to the `Allowance` of its thread.
     """
-    guard = unguarded if database is None else guarded
-    return Session(lambda name: find_table(backend, name, allowed), hint=HINT, database=database, guard=guard)
+    guard, hint = (unguarded, FILES_HINT) if database is None else (guarded, HINT)
+    return Session(lambda name: find_table(backend, name, allowed), hint=hint, database=database, guard=guard)
 
 
 @contextmanager

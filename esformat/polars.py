@@ -156,7 +156,8 @@ def _value(node: Any) -> pa.Scalar | None:
         case {"Literal": {"Scalar": {"Boolean": bool(truth)}}}:
             return pa.scalar(truth)
         case {"Literal": {"Scalar": dict(held)}} if len(held) == 1 and next(iter(held)).startswith(("Int", "UInt")):
-            return pa.scalar(next(iter(held.values())))
+            number = int(next(iter(held.values())))
+            return pa.scalar(number) if -(2**63) <= number < 2**63 else None
         case {"Literal": {"Dyn": {"Int": int(number)}}} if -(2**63) <= number < 2**63:
             return pa.scalar(number)
     return None

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from esformat.sql.table import Table
+from esformat.sql.table import Table, folded
 from esformat.sql.tree import Node, alias_of, conjuncts, is_table, nodes, quoted, root, select, text_of
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
@@ -38,8 +38,8 @@ def joined_spaces(
     if sides is None:
         return None
     ours, other, key = sides
-    name = ours["table_name"].casefold()
-    named = [node for node in nodes(tree) if node.get("table_name", "").casefold() == name]
+    name = folded(ours["table_name"])
+    named = [node for node in nodes(tree) if folded(node.get("table_name", "")) == name]
     if len(named) > 1 or not pa.types.is_string(tables[name].schema.field("space").type):
         return None
     of_other = select(connection, f"SELECT DISTINCT {quoted(key)} FROM t LIMIT {MOST_SPACES + 1}")  # noqa: S608 - quoted
@@ -58,15 +58,15 @@ def listed_spaces(tree: Node, table: Table) -> Only | None:
     """The same of a SELECT over one table that lists many spaces; what lists them is taken out of it."""
     node = root(tree)
     name = node["from_table"]["table_name"]
-    once = sum(each.get("table_name", "").casefold() == name.casefold() for each in nodes(tree)) == 1
+    once = sum(folded(each.get("table_name", "")) == folded(name) for each in nodes(tree)) == 1
     if not once or not is_table(node["from_table"]) or not pa.types.is_string(table.schema.field("space").type):
         return None
-    of = alias_of(node["from_table"]).casefold()
+    of = folded(alias_of(node["from_table"]))
     for each in conjuncts(node["where_clause"]):
         if each["type"] != "COMPARE_IN" or len(each["children"]) <= FEW_SPACES:
             continue
         reference, *listed = each["children"]
-        path = [part.casefold() for part in reference.get("column_names", ())]
+        path = [folded(part) for part in reference.get("column_names", ())]
         spaces = [text for text in map(text_of, listed) if text is not None]
         if path in (["space"], [of, "space"]) and len(spaces) == len(listed):
             node["where_clause"] = _without(node["where_clause"], each)
@@ -91,17 +91,17 @@ def _sides(join: Node, tables: Mapping[str, Table]) -> tuple[Node, Node, str] | 
     sides = (join["left"], join["right"])
     if not all(map(is_table, sides)):
         return None
-    ours = [side for side in sides if side["table_name"].casefold() in tables]
+    ours = [side for side in sides if folded(side["table_name"]) in tables]
     if len(ours) != 1:
         return None
     (other,) = (side for side in sides if side is not ours[0])
-    key = _key(join, alias_of(ours[0]).casefold(), alias_of(other).casefold())
+    key = _key(join, folded(alias_of(ours[0])), folded(alias_of(other)))
     return None if key is None else (ours[0], other, key)
 
 
 def _key(join: Node, ours: str, other: str) -> str | None:
     if join["using_columns"]:
-        return next((name for name in join["using_columns"] if name.casefold() == "space"), None)
+        return next((name for name in join["using_columns"] if folded(name) == "space"), None)
     condition = join["condition"]
     if condition is None or condition["type"] != "COMPARE_EQUAL":
         return None
@@ -109,6 +109,6 @@ def _key(join: Node, ours: str, other: str) -> str | None:
     if one["class"] != "COLUMN_REF" or two["class"] != "COLUMN_REF":
         return None
     for mine, theirs in ((one["column_names"], two["column_names"]), (two["column_names"], one["column_names"])):
-        if [part.casefold() for part in mine] == [ours, "space"] and len(theirs) == 2 and theirs[0].casefold() == other:
+        if [folded(part) for part in mine] == [ours, "space"] and len(theirs) == 2 and folded(theirs[0]) == other:
             return str(theirs[1])
     return None

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 
 from esformat.sql.expressions import are_scalar
-from esformat.sql.table import Table
+from esformat.sql.table import Table, folded
 from esformat.sql.tree import (
     Node,
     alias_of,
@@ -23,6 +23,8 @@ from esformat.sql.tree import (
 )
 
 MOST_ROWS = 10_000
+_INFINITE = 2**63 - 1
+"""µs from 1970 that DuckDB takes for infinity, either way."""
 _STARS = ("exclude_list", "replace_list", "rename_list", "qualified_exclude_list", "columns", "expr")
 
 
@@ -38,7 +40,7 @@ def bounded(
         moment = table.dataset().nth_time(count, newest=newest)
     else:
         moment = next((row[0] for row in ask(_nth(connection, node, count, newest=newest))), None)
-    if moment is None:
+    if moment is None or abs(moment) >= _INFINITE:
         return False
     column = f"{quoted(alias_of(node['from_table']))}.timestamp"
     and_also(connection, node, f"{column} {'>=' if newest else '<='} make_timestamptz({moment})")
@@ -68,9 +70,9 @@ def _is_time(expression: Node, node: Node) -> bool:
     """Whether an expression is the table's own timestamp."""
     if expression["class"] != "COLUMN_REF" or not is_table(node["from_table"]):
         return False
-    *of, name = (part.casefold() for part in expression["column_names"])
-    renamed = any(each["alias"].casefold() == "timestamp" for each in node["select_list"])
-    return name == "timestamp" and of in ([], [alias_of(node["from_table"]).casefold()]) and not renamed
+    *of, name = (folded(part) for part in expression["column_names"])
+    renamed = any(folded(each["alias"]) == "timestamp" for each in node["select_list"])
+    return name == "timestamp" and of in ([], [folded(alias_of(node["from_table"]))]) and not renamed
 
 
 def _is_plain(node: Node) -> bool:

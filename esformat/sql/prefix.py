@@ -81,8 +81,8 @@ def _condition(table: Table, column: str, name: str, prefix: str) -> str | None:
         return None
     values = [value for value, _ in islice(table.index_values(name).items(), MOST_VALUES + 1)]
     wanted = [value for value in values if value.startswith(prefix)]
-    if len(values) > MOST_VALUES or not wanted:
-        return None
+    if len(values) > MOST_VALUES or not wanted or any("\0" in value for value in wanted):
+        return None  # DuckDB's trees end texts at NUL
     return f"{column} IN ({', '.join(map(literal, wanted))})"
 
 

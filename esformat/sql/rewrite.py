@@ -11,8 +11,8 @@ import duckdb
 from esformat.sql import newest, prefix
 from esformat.sql.joined import Ask, joined_spaces, listed_spaces
 from esformat.sql.summary import Summary, summarised
-from esformat.sql.table import Table
-from esformat.sql.tree import Node, nodes, root, to_text
+from esformat.sql.table import Table, folded
+from esformat.sql.tree import Node, given_names, nodes, root, to_text
 
 
 class Rewritten(NamedTuple):
@@ -34,8 +34,8 @@ def rewritten(
 
     tables: ours, by name. names: of the columns that the statement gives. ask: gives the rows of another statement.
     """
-    ours = {name.casefold(): table for name, table in tables.items()}
-    given = {entry["key"].casefold() for node in nodes(tree) if "cte_map" in node for entry in node["cte_map"]["map"]}
+    ours = {folded(name): table for name, table in tables.items() if _has_plain_names(table)}
+    given = given_names(tree)
     for name in given & ours.keys():
         del ours[name]  # what a WITH calls so hides it
     select = root(tree)
@@ -43,7 +43,7 @@ def rewritten(
         text = _bounded(connection, tree, ours, changed=False)
         return None if text is None else Rewritten(text)
     written = select["from_table"].get("table_name", "")
-    name = written.casefold()
+    name = folded(written)
     if name in ours:
         summary = summarised(connection, select, ours[name], names)
         if summary is not None:
@@ -66,6 +66,12 @@ def rewritten(
         only = joined_spaces(connection, tree, ours, statement_of)
     text = _bounded(connection, tree, ours, changed=changed or only is not None)
     return None if text is None else Rewritten(text) if only is None else Rewritten(text, only[0], spaces=only[1])
+
+
+def _has_plain_names(table: Table) -> bool:
+    """Whether capitals alone tell no two of its columns apart: of those DuckDB renames all but the first."""
+    names = table.schema.names
+    return len(set(map(folded, names))) == len(names)
 
 
 def _bounded(

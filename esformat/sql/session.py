@@ -19,8 +19,8 @@ from esformat.sql.errors import told
 from esformat.sql.rewrite import Rewritten, rewritten
 from esformat.sql.rows import Bound, Rows
 from esformat.sql.summary import NAME
-from esformat.sql.table import Find, Table
-from esformat.sql.tree import parse, table_names
+from esformat.sql.table import Find, Table, folded
+from esformat.sql.tree import Node, given_names, nodes, parse, table_names
 from esformat.sql.watch import Guard, Watch, unguarded
 
 Parameters = Sequence[Any] | Mapping[str, Any] | None
@@ -39,6 +39,8 @@ _ASKING = ("SELECT", "EXPLAIN")
 _SETTINGS = ("TimeZone = 'UTC'", "python_enable_replacements = false")
 """Times without a zone are UTC, as everywhere here; names are files and tables, never variables of a program."""
 _LOCKED = (
+    *(f"{place}_directory = '/'" for place in ("home", "secret", "extension")),  # settings and errors show these
+    "temp_directory = ''",
     "enable_external_access = false",
     "autoinstall_known_extensions = false",
     "autoload_known_extensions = false",
@@ -182,10 +184,11 @@ class Session:
         else:
             for name in known.tables:
                 register(connection, name, self._table(name), watch)
-        if known.better is None:
-            return known.text, known.columns
-        asked = _asked(connection, known.better, watch, lambda name: watch.tables.get(name) or self._table(name))
-        return asked, known.columns
+        asked = known.text
+        if known.better is not None:
+            asked = _asked(connection, known.better, watch, lambda name: watch.tables.get(name) or self._table(name))
+        columns = tuple(connection.sql(asked, params=parameters).columns) if parameters else known.columns
+        return asked, columns  # a parameter may say which columns
 
     def _looked_into(
         self, connection: duckdb.DuckDBPyConnection, text: str, parameters: Parameters, watch: Watch
@@ -208,16 +211,24 @@ class Session:
         def ask(other: str) -> list[tuple[Any, ...]]:
             return connection.sql(other).fetchall()
 
+        lasting = tree is not None and _is_ours(tree, watch.tables)
         better = None if tree is None else rewritten(connection, tree, watch.tables, columns, ask)
         of = "" if better is None else better.of
         counted = better is not None and better.summary is not None and not better.summary.tallied
         rows: list[list[tuple[Any, ...]]] | None = [] if counted and not parameters else None
         known = _Known(text, tuple(name for name in watch.tables if name != of), better, columns, rows)
-        if self._kept is not None:
+        if self._kept is not None and lasting:
             if len(self._kept) >= MOST_KEPT:
                 self._kept.clear()
             self._kept[text] = known
         return known
+
+
+def _is_ours(tree: Node, tables: Mapping[str, Table]) -> bool:
+    """Whether a statement asks our tables alone: files beside them may have other columns the next time."""
+    known = given_names(tree) | set(map(folded, tables))
+    sources = [node for node in nodes(tree) if node.get("type") in ("BASE_TABLE", "TABLE_FUNCTION")]
+    return all(folded(node.get("table_name", "")) in known for node in sources)
 
 
 class _Known(NamedTuple):
@@ -295,7 +306,7 @@ def _missing(error: duckdb.Error) -> str | None:
 
 def register(connection: duckdb.DuckDBPyConnection, name: str, table: Table, watch: Watch) -> None:
     """Make a table known to a connection by a name. Raises UsageError for two that capitals tell apart."""
-    known = next((each for other, each in watch.tables.items() if other.casefold() == name.casefold()), None)
+    known = next((each for other, each in watch.tables.items() if folded(other) == folded(name)), None)
     if known is not None and known != table:
         raise UsageError(
             f"the statement names two tables that are {name!r} but for capitals", hint="ask for one at a time"
@@ -322,5 +333,10 @@ def _check(connection: duckdb.DuckDBPyConnection, text: str) -> None:
     if len(statements) != 1:
         raise UsageError(f"expected one statement, not {len(statements)}")
     kind = statements[0].type.name
+    if kind == "MULTI":  # as PIVOT without its values, for which DuckDB makes a type first
+        raise UsageError(
+            "DuckDB makes several statements of this one",
+            hint="list the values of a PIVOT, as in FROM (PIVOT clicks ON type IN ('buy', 'view') USING count(*))",
+        )
     if kind not in _ASKING:
         raise UsageError(f"expected a statement that asks, as SELECT does, not {kind}")

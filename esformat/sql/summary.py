@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from esformat.sql.expressions import is_scalar
 from esformat.sql.prefix import beginning
-from esformat.sql.table import Table
+from esformat.sql.table import Table, folded
 from esformat.sql.tree import (
     Node,
     alias_of,
@@ -108,18 +108,18 @@ def _folds_rows(node: Node) -> bool:
 
 def _columns(node: Node, schema: pa.Schema) -> frozenset[str] | None:
     """The table's columns that a SELECT names; None where a name is nothing that is known."""
-    folded = {name.casefold(): name for name in schema.names}
-    table = alias_of(node["from_table"]).casefold()
-    aliases = {each["alias"].casefold() for each in node["select_list"]}
+    known = {folded(name): name for name in schema.names}
+    table = folded(alias_of(node["from_table"]))
+    aliases = {folded(each["alias"]) for each in node["select_list"]}
     found = set()
     for each in expressions(_parts(node)):
         if each["class"] != "COLUMN_REF":
             continue
-        *of, name = (part.casefold() for part in each["column_names"])
-        if of not in ([], [table]) or (name not in folded and (of or name not in aliases)):
+        *of, name = (folded(part) for part in each["column_names"])
+        if of not in ([], [table]) or (name not in known and (of or name not in aliases)):
             return None
-        if name in folded:
-            found.add(folded[name])
+        if name in known:
+            found.add(known[name])
     return frozenset(found)
 
 
@@ -188,7 +188,7 @@ def _equal_to(name: str, condition: Node | None) -> str | None:
 
 def _names(expression: Node, name: str) -> bool:
     """Whether an expression is a column; that it is one of this table is known."""
-    return expression["class"] == "COLUMN_REF" and str(expression["column_names"][-1]).casefold() == name.casefold()
+    return expression["class"] == "COLUMN_REF" and folded(str(expression["column_names"][-1])) == folded(name)
 
 
 def _asks_for_ends(node: Node) -> bool:

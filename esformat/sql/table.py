@@ -61,11 +61,19 @@ class Table(Protocol):
         ...
 
 
+_SMALL = str.maketrans({capital: capital.lower() for capital in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"})
+
+
+def folded(name: str) -> str:
+    """A name as DuckDB compares it: the capitals of ASCII are small letters, and no others."""
+    return name.translate(_SMALL)
+
+
 Find = Callable[[str], "Table | None"]
 """The table of a name, or None where there is none of that name."""
 
 
 def named(tables: Mapping[str, Table]) -> Find:
     """Find tables by name, as SQL does: capital letters are the same as small ones."""
-    folded = {name.casefold(): table for name, table in tables.items()}
-    return lambda name: folded.get(name.casefold())
+    known = {folded(name): table for name, table in tables.items()}
+    return lambda name: known.get(folded(name))

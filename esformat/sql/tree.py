@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import duckdb
 
+from esformat.sql.table import folded
+
 Node = dict[str, Any]
 T = TypeVar("T")
 
@@ -88,10 +90,13 @@ def expressions(tree: Any) -> Iterator[Node]:
 
 
 def table_names(tree: Node) -> list[str]:
-    """The names of tables, each once; no names that a WITH gives."""
-    given = {entry["key"].casefold() for node in nodes(tree) if "cte_map" in node for entry in node["cte_map"]["map"]}
-    found = [node["table_name"] for node in nodes(tree) if is_table(node)]
-    return [name for name in dict.fromkeys(found) if name.casefold() not in given]
+    """The names of tables, each once, and those that a WITH gives: it may ask the table that it hides."""
+    return list(dict.fromkeys(node["table_name"] for node in nodes(tree) if is_table(node)))
+
+
+def given_names(tree: Node) -> set[str]:
+    """The names that a WITH gives, in small letters."""
+    return {folded(entry["key"]) for node in nodes(tree) if "cte_map" in node for entry in node["cte_map"]["map"]}
 
 
 def is_table(node: Node) -> bool:
@@ -168,7 +173,7 @@ def column_of(reference: Node, from_: Node, tables: Mapping[str, T]) -> tuple[T 
 
     tables: by name, in small letters.
     """
-    *of, name = (part.casefold() for part in reference["column_names"])
+    *of, name = (folded(part) for part in reference["column_names"])
     sources = [node for node in nodes(from_) if node.get("type") == "BASE_TABLE"]
     if len(of) > 1 or any(
         node.get("type") not in ("BASE_TABLE", "JOIN")
@@ -177,9 +182,9 @@ def column_of(reference: Node, from_: Node, tables: Mapping[str, T]) -> tuple[T 
     ):
         return None, name
     for source in sources:
-        alias = (source["alias"] or source["table_name"]).casefold()
+        alias = folded(source["alias"] or source["table_name"])
         if is_table(source) and (of == [alias] or (not of and len(sources) == 1)):
-            return tables.get(source["table_name"].casefold()), name
+            return tables.get(folded(source["table_name"])), name
     return None, name
 
 

@@ -140,6 +140,17 @@ def test_predicates_as_filters():
     assert listed.whole
 
 
+def test_whole_numbers_beyond_64_bits(tmp_path):
+    """A condition that no Arrow scalar of 64 bits with a sign holds is left to Polars."""
+    numbers = pa.array([2**64 - 1, 5, 2**63], pa.uint64())
+    with esformat.create(tmp_path / "u.esdb") as writer:
+        writer.add_table(pa.table({"space": ["a"] * 3, "timestamp": range(3), "u": numbers}))
+    frame = scan_esdb(tmp_path / "u.esdb")
+    assert frame.filter(pl.col("u") == 2**64 - 1).collect().height == 1
+    assert frame.filter(pl.col("u") >= 2**63).collect().height == 2
+    assert frame.filter(pl.col("u") < 2**63).collect().height == 1
+
+
 # ---------------------------------------------------------------- DuckDB
 
 

@@ -8,6 +8,7 @@ import json
 import sys
 import time
 from http.client import HTTPConnection
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
@@ -125,6 +126,15 @@ def test_nothing_else_can_be_reached(web, data, tmp_path, statement):
     assert "root:" not in answer.text
     assert list(tmp_path.iterdir()) == []
     assert ask(web, COUNTS).status_code == 200
+
+
+@pytest.mark.parametrize("statement", ["FROM duckdb_settings()", "FROM duckdb_extensions()", "FROM duckdb_secrets()"])
+def test_no_place_of_the_server_is_told(web, statement):
+    """Neither in settings nor in what is said of them: no home, no working directory."""
+    told = ask(web, statement).text
+    assert told
+    assert str(Path.home()) not in told
+    assert str(Path.cwd()) not in told
 
 
 def test_tokens(copied, tmp_path):
