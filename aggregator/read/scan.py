@@ -6,7 +6,7 @@ not show in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
@@ -48,8 +48,8 @@ Snap = Callable[[str | None], tuple[Snapshot, Held]]
 T = TypeVar("T")
 NO_PARTITION = -1
 """The number of none."""
-FEW_ROWS = 1 << 10
-"""A history of no more is read as events and put into columns."""
+FEW_VALUES = 1 << 10
+"""A history of no more rows times columns is read as events and put into columns."""
 EVENT_COLUMNS = (*KEY_COLUMNS, "data")
 _PLAIN = (
     pa.types.is_string, pa.types.is_binary, pa.types.is_integer, pa.types.is_boolean, pa.types.is_float64,
@@ -203,22 +203,23 @@ class Scan(Answer):
         """
         if not all(_is_plain(field) for field in target):
             return None
-        events = self._history(snapshot, tuple(target.names), (FEW_ROWS, LEAST_OF_SPACE_BYTES))
+        few = FEW_VALUES // max(1, len(target)), LEAST_OF_SPACE_BYTES
+        events = self._history(snapshot, tuple(target.names), few)
         if events is None:
             return None
         check()
         rows = list(events)
         indexes = snapshot.schema_set.union.indexes
+        held: dict[bool, list[Mapping[str, Any]]] = {}  # of each event, indexed columns and others, made once
         arrays = []
         for field in target:
-            name = field.name
-            values: list[Any]
-            if name in EVENT_COLUMNS:
-                values = list(map(attrgetter(name), rows))
-            elif name in indexes:
-                values = [event.indexes.get(name) for event in rows]
+            if field.name in EVENT_COLUMNS:
+                values: list[Any] = list(map(attrgetter(field.name), rows))
             else:
-                values = [event.columns[name] for event in rows]
+                indexed = field.name in indexes
+                if indexed not in held:
+                    held[indexed] = list(map(attrgetter("indexes" if indexed else "columns"), rows))
+                values = [each.get(field.name) for each in held[indexed]]
             arrays.append(pa.array(values, field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=target)
 

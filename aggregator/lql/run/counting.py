@@ -55,6 +55,7 @@ class Counter:
         if not keys:
             self._makers[_ALL] = lambda batch: pa.nulls(batch.num_rows, pa.int8())
         self._grouped = bool(keys)
+        self._alike = not keys and all(measure.operand is None for measure in self._measures)
         operands = [measure.operand for measure in self._measures if measure.operand is not None]
         self.reads = frozenset[str]().union(*(_reads(each, columns) for each in [*keys, *operands]))
         """Columns that batches must have."""
@@ -79,7 +80,7 @@ class Counter:
         self._held.set(self._groups.nbytes + sum(groups.nbytes for groups in self._apart.values()))
 
     def _add(self, batch: pa.RecordBatch) -> None:
-        if not self._grouped and not self.reads:
+        if self._alike:
             self._groups.add_alike(pa.table({_ALL: pa.nulls(1, pa.int8())}), batch.num_rows)
             return
         made = {name: make(batch) for name, make in self._makers.items()}

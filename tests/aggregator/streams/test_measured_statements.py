@@ -71,3 +71,25 @@ def test_a_mistyped_name_is_told(catalog):
         "no topic that is read has a column 'prices': did you mean price?"
     ]
     assert catalog.query("SELECT WHERE zone = eu").warnings == []
+
+
+@pytest.mark.parametrize(
+    ("measures", "found"),
+    [
+        ("COUNT", {"count": 5}),
+        ("COUNT, COUNT(ts)", {"count": 5, "COUNT(ts)": 5}),
+        ("COUNT(fields:none)", {"COUNT(fields:none)": 0}),
+        ("COUNT, AVG(fields:none)", {"count": 5, "AVG(fields:none)": None}),
+        ("MAX(fields:none)", {"MAX(fields:none)": None}),
+        ("COUNT(DISTINCT fields:none)", {"COUNT(DISTINCT fields:none)": 0}),
+        ("P50(fields:none)", {"P50(fields:none)": None}),
+    ],
+)
+def test_measures_that_read_no_column(tmp_path, measures, found):
+    """Rows are counted without looking at them; of a field that no record has there is no value."""
+    with aggregator.open(tmp_path / "plain") as catalog:
+        topic = catalog.create_topic("t")
+        topic.append([{"space": "a", "timestamp": n} for n in range(3)])
+        catalog.seal()
+        topic.append([{"space": "b", "timestamp": n} for n in range(2)])
+        assert catalog.query(f"SELECT {measures}").to_pylist() == [found]
