@@ -221,7 +221,8 @@ def test_places_outside():
 def test_times_by_spans_of_one_width(data, others, bounds, spans):
     """Those between the bounds are counted where they lie, and no others, up to times that are 2^64 apart."""
     low, high = bounds
-    width = data.draw(st.integers((high - low) // spans + 1, 1 << 63) | st.just((high - low) // spans + 1))
+    least = (high - low) // spans + 1
+    width = data.draw(st.integers(least, max(least, 1 << 63)) | st.just(least))
     near = data.draw(st.lists(st.integers(low, high) | st.sampled_from([low, high]), max_size=30))
     edges = [edge for edge in range(low // width * width, high + 1, width) if low <= edge <= high]
     times = [*others, *near, *edges, *(edge - 1 for edge in edges if edge > low)]

@@ -184,7 +184,7 @@ def test_a_message_without_its_events(tmp_path):
     writer = SealingProcess(Layout(tmp_path))
     (process, channel), task = writer._running, facts()
     del task["producers"]
-    send(channel, Task(path=tmp_path / "a.esdb", producers=(), threads=None, hidden={}, **task))
+    send(channel, Task(path=tmp_path / "a.esdb", producers=(), threads=None, hidden={}, templates=False, **task))
     assert process.wait(PATIENCE_S) == 1
     table = events(task["schema"].schema, 10)
     with pytest.raises(SealingFailedError, match="ended with status 1"):
