@@ -337,8 +337,8 @@ class Sealer:
         written: list[SegmentInfo] = []
         numbers: list[int] = []
         hidden = hidden_in(topic.tombstones, partition.number)
-        large = sum(piece.size_bytes for piece in pieces) >= LEAST_TEMPLATED_BYTES
-        templates = large and self._budget.is_at_ease
+        size_bytes = sum(piece.size_bytes for piece in pieces)
+        templates = size_bytes >= LEAST_TEMPLATED_BYTES and self._budget.has_time_for(size_bytes)
         try:
             for schema, batches in families(pieces, schemas):
                 number = self.take_number()

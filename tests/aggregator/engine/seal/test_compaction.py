@@ -191,22 +191,27 @@ def test_text_is_understood_from_the_first_merge_on(root, tmp_path):
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("sealing", ["thread", "process"])
 def test_text_is_understood_where_there_is_time(root, monkeypatch, sealing):
-    """Many events have templates when they are sealed, unless unsealed events take more than half of their memory."""
+    """Many events have templates when they are sealed, unless they came in too fast, or unsealed events take more than
+    half of their memory.
+    """
     monkeypatch.setattr("aggregator.engine.seal.sealer.LEAST_TEMPLATED_BYTES", 1 << 20)
     texts = [f'{{"url":"/product/{n * n % 9973}","ms":{n * 31 % 5000}}}'.encode() for n in range(20_000)]
     events = pa.table({"space": ["s"] * len(texts), "timestamp": range(len(texts)), "data": texts})
     found = {}
-    for memory_bytes, topics in ((64 << 20, 1), (4 << 20, 2)):
-        with aggregator.open(root / str(topics), limits={"memory_bytes": memory_bytes}, sealing=sealing) as catalog:
+    for memory_bytes, topics, leisurely in ((64 << 20, 1, 1e12), (4 << 20, 2, 1e12), (65 << 20, 1, 1e3)):
+        monkeypatch.setattr("aggregator.base.memory_budget.LEISURELY_BYTES_S", leisurely)
+        with aggregator.open(
+            root / str(memory_bytes), limits={"memory_bytes": memory_bytes}, sealing=sealing
+        ) as catalog:
             for number in range(topics):
                 catalog.create_topic(f"t{number}").append(events)
             assert (catalog.stats()["memory"]["unsealed"] > memory_bytes // 2) == (topics == 2)
             catalog.seal()  # one topic after the other
-            for path in root.joinpath(str(topics)).rglob("*.esdb"):
+            for path in root.joinpath(str(memory_bytes)).rglob("*.esdb"):
                 with esformat.open(path) as segment:
-                    found.setdefault(topics, set()).add(segment.info()["templates"])
+                    found.setdefault(memory_bytes >> 20, set()).add(segment.info()["templates"])
             assert catalog.topic("t0").scan().to_table().column("data").to_pylist() == texts
-    assert found == {1: {True}, 2: {False, True}}
+    assert found == {64: {True}, 4: {False, True}, 65: {False}}
 
 
 def test_by_itself(root):
