@@ -17,13 +17,20 @@ def _of(works: Works, id_: str, *figures: str) -> float | None:
     return None if found is None else float(found)
 
 
+def _processor_us(works: Works) -> float | None:
+    """Processor time of the server for each event of H1, while they come in; sealing goes on meanwhile."""
+    seconds, events = _of(works, "H1", "processor_s"), _of(works, "H1", "events")
+    return None if seconds is None or not events else seconds / events * 1e6
+
+
 TARGETS = [
-    Target("H1", "≥ 400,000 events/s, durable", lambda w: _of(w, "H1", "events_per_s"), 400_000, True, "{:,.0f} /s"),
-    Target("H1", "aim: ≥ 1,000,000 events/s", lambda w: _of(w, "H1", "events_per_s"), 1_000_000, True, "{:,.0f} /s"),
-    Target("H1p", "≥ 400,000 events/s, durable", lambda w: _of(w, "H1p", "events_per_s"), 400_000, True, "{:,.0f} /s"),
-    Target("H2", "≥ 50,000 events/s", lambda w: _of(w, "H2", "events_per_s"), 50_000, True, "{:,.0f} /s"),
+    Target("H1", "≥ 1,200,000 events/s, durable", lambda w: _of(w, "H1", "events_per_s"), 1.2e6, True, "{:,.0f} /s"),
+    Target("H1", "≤ 0.6 µs of the server's processor an event", lambda w: _processor_us(w), 0.6, False, "{:.2f} µs"),
+    Target("H1p", "≥ 1,200,000 events/s, durable", lambda w: _of(w, "H1p", "events_per_s"), 1.2e6, True, "{:,.0f} /s"),
+    Target("H2", "≥ 700,000 events/s", lambda w: _of(w, "H2", "events_per_s"), 700_000, True, "{:,.0f} /s"),
     Target("H3", "p99 ≤ 5 ms", lambda w: _of(w, "H3", "latency_ms", "p99"), 5, False, "{:.1f} ms"),
-    Target("H4", "goodput ≥ 80 % of the closed loop's", lambda w: _of(w, "H4", "goodput"), 0.8, True, "{:.0%}"),
+    Target("H3", "median ≤ 5 ms", lambda w: _of(w, "H3", "latency_ms", "p50"), 5, False, "{:.1f} ms"),
+    Target("H4", "goodput ≥ 90 % of the closed loop's", lambda w: _of(w, "H4", "goodput"), 0.9, True, "{:.0%}"),
     Target("H4", "refusals within 50 ms (p99)", lambda w: _of(w, "H4", "refusal_ms", "p99"), 50, False, "{:.1f} ms"),
     Target("H4", "5 s later ≥ 90 % of it again", lambda w: _of(w, "H4", "after"), 0.9, True, "{:.0%}"),
     Target("H5", "a page in ≤ 5 ms (p50)", lambda w: _of(w, "H5", "latency_ms", "p50"), 5, False, "{:.1f} ms"),
