@@ -93,7 +93,7 @@ class TimeCounter:
 
     def add_times(self, times: I64) -> None:
         """Take in each of them."""
-        found = count_by_width(times, *self._span, self.width, self._first * self.width % 2**64, self._counts)
+        found = _count(times, *self._span, self.width, self._counts)
         if found is not None:
             self._saw(*found)
 
@@ -114,6 +114,20 @@ class TimeCounter:
         return Histogram(self._first * self.width, self.width, tuple(counts))
 
 
+def _count(times: I64, low: int, high: int, width: int, counts: I64) -> tuple[int, int] | None:
+    """As `count_by_width`, from the span of `low` on, which may begin before all times: then it is counted apart."""
+    begin = low // width * width
+    if high - begin < 2**64:
+        return count_by_width(times, low, high, width, begin % 2**64, counts)
+    edge = begin + width
+    early = times[(times >= low) & (times < edge)]
+    counts[0] += len(early)
+    found = count_by_width(times, edge, high, width, edge % 2**64, counts[1:])
+    if not len(early):
+        return found
+    return int(early.min()), int(early.max()) if found is None else found[1]
+
+
 def counts_between(low: int, high: int, width: int, times: Iterable[I64]) -> I64:
     """How many of some times lie in each span of so many µs, from the one of `low` to that of `high`.
 
@@ -124,7 +138,7 @@ def counts_between(low: int, high: int, width: int, times: Iterable[I64]) -> I64
     rows = 0
     for some in times:
         rows += len(some)
-        count_by_width(some, low, high, width, first * width % 2**64, counts)
+        _count(some, low, high, width, counts)
     if int(counts.sum()) != rows:
         raise ValueError("there are times outside of the span")
     return counts

@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 from aggregator import InvalidRequestError
 from aggregator.base.histogram import MAX_BUCKETS, TimeCounter, check_buckets, counted, width_for
 
-TIMES = st.lists(st.integers(-(2**62), 2**62) | st.integers(0, 10**6), min_size=1, max_size=30)
+TIMES = st.lists(
+    st.integers(-(2**63) + 1, 2**63 - 1) | st.integers(0, 10**6) | st.sampled_from([-(2**63) + 1, 2**63 - 1]),
+    min_size=1,
+    max_size=30,
+)
 
 
 @given(TIMES, st.integers(2, 100), st.none() | st.integers(-(10**6), 10**6), st.none() | st.integers(0, 10**7))
@@ -25,6 +29,18 @@ def test_every_time_is_counted_where_it_lies(times, buckets, start, end):
     assert found.start_us % found.width_us == 0
     for (low, high), count in zip(found.spans(), found.counts, strict=True):
         assert count == sum(low <= t < high for t in asked)
+
+
+@pytest.mark.parametrize("buckets", [2, 3, 60, 2000])
+def test_all_of_time(buckets):
+    """The first span begins before the earliest time that there is."""
+    low, high = -(2**63) + 1, 2**63 - 1
+    times = [low, low + 1, -1, 0, 5, high]
+    found = counted(low, high, (None, None), buckets, lambda counter: counter.add_times(np.array(times, np.int64)))
+    assert found.total == len(times)
+    assert [(at, n) for at, n in enumerate(found.counts) if n] == [
+        (at, n) for at, (low, high) in enumerate(found.spans()) if (n := sum(low <= t < high for t in times))
+    ]
 
 
 @pytest.mark.parametrize(
