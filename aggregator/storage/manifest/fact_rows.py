@@ -34,7 +34,7 @@ class FactRows:
         }
 
     def lines(self, kind: str, known: Mapping[Hashable, bytes]) -> Lines:
-        """The lines of every fact of a kind. known: those of before, which are not made anew.
+        """The lines of every fact of a kind. known: those made before, which are used again.
 
         Of schemas the newest of each family: it has all columns of the others, and what events have tells of them.
         """

@@ -112,7 +112,7 @@ def test_templates_come_with_the_merge(tmp_path):
 
 
 def test_what_stands_alone_gets_templates_once(tmp_path):
-    """Blocks without templates are encoded anew where templates pay, copied from then on; and where they do not pay."""
+    """Blocks without templates are encoded again where templates pay, and copied from then on or where they do not."""
     rnd = random.Random(1)
     clicks = [f'{{"url":"/product/{i * i % 9973}","ms":{i * 31 % 5000}}}'.encode() for i in range(12_000)]
     for name, values in {"clicks": clicks, "noise": [rnd.randbytes(40) for _ in clicks]}.items():
