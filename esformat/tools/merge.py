@@ -39,7 +39,8 @@ def merge(
     other segment's events fall into are copied as they are; where segments interleave, blocks are decoded and encoded
     anew, a few at a time. Properties are taken over where no other segment has another text under the
     name; `properties` adds to them or replaces them.
-    templates: as for `create`, for the blocks that are encoded anew; None keeps the choice of the first segment.
+    templates: as for `create`, for the blocks that are encoded anew; None keeps the choice of the first segment. Where
+    they are asked for and pay, blocks of segments that were written without them are not copied.
     progress: called now and then with the bytes done and the bytes in all. storage_options: as for `esformat.open`, of
     every place that is a URI.
     Raises UsageError (no segment, columns that do not go together, a file that exists), CorruptSegmentError, OSError;

@@ -38,12 +38,13 @@ def plan_assembly(
 ) -> tuple[AssemblyPlan, list[bool]]:
     """How to store a segment with the originals' blocks; also, of which originals blocks can be copied.
 
-    Where templates pay, originals that were written without them are re-encoded: they would stay without them for ever.
+    Where templates are asked for and pay, originals that were written without them are re-encoded: they would stay
+    without them for ever.
     given: the dictionaries of each original, if they are not its own any more.
     """
     held = [original.dictionaries() for original in originals] if given is None else list(given)
     own = _own_dictionary(metadata, held, originals)
-    templated = any(column.templates is not None for column in own)
+    templated = metadata.templates and any(column.templates is not None for column in own)
     numbering: dict[bytes, int] = {}
     kept: list[Dictionary] = []
     numbers: list[dict[int, int]] = []

@@ -126,7 +126,7 @@ class BlockGroup:
         with self._reader.named:
             for name, lists in held.items():
                 place = self._reader.schema.positions[name]
-                if not is_bytes(self._reader.fields[place].type):
+                if not lists or not is_bytes(self._reader.fields[place].type):
                     continue
                 sought: dict[int, list[Places]] = {}  # by dictionary
                 for block, start in zip(self.blocks, self._starts.tolist(), strict=True):
@@ -149,8 +149,10 @@ class BlockGroup:
             if not each.are_in(read[0]):
                 return False
         node = block.template_node(place, context, read)
-        mask: Mask | bool = True
-        for each in sought:
+        mask = node.that_may_hold(sought[0], context, self._reader.frames)
+        for each in sought[1:]:
+            if not mask.any():
+                break
             mask &= node.that_may_hold(each, context, self._reader.frames)
         return mask
 

@@ -114,3 +114,29 @@ def test_values_larger_than_a_block(tmp_path):
     events = write_payloads(path, table)
     with esformat.open(path) as segment:
         assert segment.scan(columns=["data"]).to_table()["data"].to_pylist() == events["data"].to_pylist()
+
+
+def test_texts_that_wanted_rows_hold(tmp_path):
+    """Rows that hold a text of each list are found among blocks that templates rule out; no list rules out nothing."""
+    texts = [b"GET /a/%d took %d ms" % (n % 7, n * 31 % 997) if n % 500 else b"odd %d failed" % n for n in range(6000)]
+    with esformat.create(tmp_path / "x.esdb") as writer:
+        for n, text in enumerate(texts):
+            writer.add(f"s{n // 2000}", text, timestamp=n)
+    with esformat.open(tmp_path / "x.esdb") as segment:
+        assert segment.info()["templates"]
+        for lists in (
+            [],
+            [[b"failed"]],
+            [[b"odd"], [b"failed", b"none"]],
+            [[b"none"], [b"GET"]],
+            [[b"/a/3"], [b"9 ms"]],
+        ):
+
+            def wanted(batch, lists=lists):
+                rows = batch.column("data").to_pylist()
+                return pa.array([all(any(text in row for text in some) for some in lists) for row in rows], pa.bool_())
+
+            found = [
+                row for b in segment.scan().matching(["data"], wanted, {"data": lists}) for row in b["data"].to_pylist()
+            ]
+            assert found == [row for row in texts if all(any(text in row for text in some) for some in lists)]

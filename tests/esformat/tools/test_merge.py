@@ -131,3 +131,9 @@ def test_what_stands_alone_gets_templates_once(tmp_path):
             found = [event.data for part in range(3) for event in segment.find(f"s{part}").scan()]
         assert found == values
         assert esformat.verify(again).ok
+
+    with esformat.create(tmp_path / "plain.esdb", templates=False) as writer:
+        for i, data in enumerate(clicks[:4000]):
+            writer.add("z", data, timestamp=i)
+    unasked = merge([tmp_path / "plain.esdb", tmp_path / "clicks once.esdb"], tmp_path / "unasked.esdb")
+    assert unasked.encoded_blocks == 0  # where nobody asked for templates, those of another file are no reason
