@@ -1,6 +1,6 @@
 """The works of a query engine: one and the same SQL, put to DuckDB over each file.
 
-esformat's file is its `dataset(dictionaries=True)`, registered; Parquet's is `read_parquet`, DuckDB's own reader, with
+esformat's file is named to `esformat.duckdb.register`; Parquet's is `read_parquet`, DuckDB's own reader, with
 its cache of metadata on; DuckDB's own database is there to compare with. One connection each, statements parsed once;
 answers are fetched as tuples. What is measured is what a user waits for, DuckDB's own work included.
 """
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import esformat
+import esformat.duckdb
 from benchmarks.contenders import duckdb as duckdb_file
 from benchmarks.contenders import esformat as esformat_file
 from benchmarks.contenders import parquet as parquet_file
@@ -54,10 +55,11 @@ class Engine:
             self._kept.close()
 
 
-def _over_esformat(target: Path, connection: duckdb.DuckDBPyConnection) -> esformat.Segment:
-    segment = esformat.open(target / esformat_file.FILE)
-    connection.register("events", segment.dataset(dictionaries=True))
-    return segment
+def _over_esformat(target: Path, connection: duckdb.DuckDBPyConnection) -> esformat.duckdb.Files:
+    name = str(target / esformat_file.FILE)
+    files = esformat.duckdb.register(connection, name)
+    connection.execute(f"CREATE TEMP VIEW events AS SELECT * FROM '{name}'")
+    return files
 
 
 def _over_parquet(target: Path, connection: duckdb.DuckDBPyConnection) -> None:

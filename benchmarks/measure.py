@@ -137,4 +137,5 @@ def _ask(ask: Callable[[Q], A], questions: Sequence[Q], settle: Callable[[A], An
             answer = ask(question)
             samples.append((clock() - start) / 1000)
             answers.append(settle(answer))
+            del answer  # or it would be freed in the next question's time
     return answers

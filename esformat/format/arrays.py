@@ -4,7 +4,9 @@ validity, lengths for offsets, children.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -189,42 +191,53 @@ class TextForm(Enum):
 class Values:
     """Values that rows name by their places; where there is a null, it is the first one."""
 
-    __slots__ = ("_array", "_data", "_edges", "_listed", "_views")
-
-    def __init__(self, array: pa.Array) -> None:
-        self._array = array
-        self._listed: list[Any] | None = None
-        self._data: npt.NDArray[np.uint8] | None = None
+    def __init__(
+        self,
+        array: pa.Array | Callable[[], pa.Array],
+        listed: Callable[[], list[Any]] | None = None,
+    ) -> None:
+        """Or what gives the array when it is asked for. listed: gives the values as Python objects without it."""
+        self._made, self._make_list = array, listed
         self._views: tuple[npt.NDArray[Any], list[pa.Buffer]] | None = None
-        if len(array) and (pt.is_string(array.type) or pt.is_binary(array.type)):
-            _, offsets, data = array.buffers()
-            self._edges = np.frombuffer(offsets, np.int32, len(array) + 1, 4 * array.offset)
-            self._data = np.frombuffer(data or b"", np.uint8)
+
+    @cached_property
+    def _array(self) -> pa.Array:
+        return self._made() if callable(self._made) else self._made
+
+    @cached_property
+    def _text(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]] | None:
+        """Edges and bytes of text or binary; None for values of other types."""
+        array = self._array
+        if not len(array) or not (pt.is_string(array.type) or pt.is_binary(array.type)):
+            return None
+        _, offsets, data = array.buffers()
+        edges = np.frombuffer(offsets, np.int32, len(array) + 1, 4 * array.offset)
+        return edges, np.frombuffer(data or b"", np.uint8)
 
     def __len__(self) -> int:
         return len(self._array)
 
-    @property
+    @cached_property
     def listed(self) -> list[Any]:
         """The values as Python objects."""
-        if self._listed is None:
-            self._listed = self._array.to_pylist()
-        return self._listed
+        listed: list[Any] = self._array.to_pylist() if self._make_list is None else self._make_list()
+        return listed
 
     def taken(self, codes: npt.NDArray[np.integer[Any]], form: TextForm) -> pa.Array:
         """The values of rows, text in some form. Raises CorruptSegmentError for a code without a value."""
-        if form is TextForm.PLAIN or self._data is None:
+        if form is TextForm.PLAIN or self._text is None:
             return self.take(codes)
-        if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < len(self):
+        least = int(codes.min()) if len(codes) else 0
+        if least < 0 or (len(codes) and int(codes.max()) >= len(self)):
             raise CorruptSegmentError("a code has no value in the column's dictionary")
         return self.take_views(codes) if form is TextForm.VIEWS else self._take_dictionary(codes)
 
     def take(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Array:
         """The values of rows. Raises CorruptSegmentError for a code without a value."""
         try:
-            if self._data is None:
+            if self._text is None:
                 return self._array.take(pa.array(codes))
-            offsets, data = gather(codes, self._edges, self._data)
+            offsets, data = gather(codes, *self._text)
         except (pa.ArrowIndexError, IndexError):
             raise CorruptSegmentError("a code has no value in the column's dictionary") from None
         except OverflowError as error:

@@ -131,14 +131,18 @@ def make_compressor(
 class Decompressor:
     """Decompresses frames of any codec, with or without one zstd dictionary. Belongs to one thread."""
 
-    __slots__ = ("_zstd",)
+    __slots__ = ("_made",)
 
     def __init__(self, dictionary: zstandard.ZstdCompressionDict | None = None) -> None:
         """Raises CorruptSegmentError for a dictionary that zstd cannot use."""
-        try:
-            self._zstd = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES, dict_data=dictionary)
-        except zstandard.ZstdError as error:
-            raise CorruptSegmentError(f"the compression dictionary is broken: {error}") from None
+        self._made = None if dictionary is None else _zstd_decompressor(dictionary)
+
+    @property
+    def _zstd(self) -> zstandard.ZstdDecompressor:
+        """zstd's, with its 150 KB; threads of engines come and go, and many decompress nothing."""
+        if self._made is None:
+            self._made = _zstd_decompressor(None)
+        return self._made
 
     def decompress(self, codec: int, frame: bytes | memoryview, size: int) -> bytes:
         """One frame of exactly `size` uncompressed bytes. Raises CorruptSegmentError if it is anything else."""
@@ -202,6 +206,13 @@ class Decompressor:
                 raise CorruptSegmentError(f"zstd frames hold {filled} bytes or more, expected {len(out)}")
         except zstandard.ZstdError as error:
             raise CorruptSegmentError(f"a zstd frame does not decompress: {error}") from None
+
+
+def _zstd_decompressor(dictionary: zstandard.ZstdCompressionDict | None) -> zstandard.ZstdDecompressor:
+    try:
+        return zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES, dict_data=dictionary)
+    except zstandard.ZstdError as error:
+        raise CorruptSegmentError(f"the compression dictionary is broken: {error}") from None
 
 
 def _decompress_lz4(frame: bytes | memoryview, size: int) -> bytes:

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pt
 import zstandard
 
+from esformat.core.bytes_nodes import read_values
 from esformat.core.templates import Templates
 from esformat.errors import CorruptSegmentError
-from esformat.format.arrays import is_bytes
+from esformat.format.arrays import Values, is_bytes
 from esformat.format.codec import Codec, Decompressor, load_dictionary, make_compressor
 from esformat.format.encoding import decode_node, encode_node, end_of_node
 from esformat.format.frame import Block, encode_block
@@ -81,6 +86,8 @@ class StoredDictionary:
     template_count: int
     stored_templates: memoryview
     offset: int
+    _made: dict[str, Any] = field(default_factory=dict)
+    """What was decoded for all threads; of two that do it at once, both go on with one."""
 
     def values(self, context: DecodeContext) -> pa.Array | None:
         """The values; None where the column has no codes. Raises CorruptSegmentError."""
@@ -96,6 +103,32 @@ class StoredDictionary:
         if not self.template_count:
             return None
         return decode_templates(self.stored_templates, self.template_count, context)
+
+    def shared_values(self, context: DecodeContext) -> Values | None:
+        """The values by code, the null of code 0 first: the same for all threads. Raises CorruptSegmentError."""
+        made: Values | None = self._made.get("values")
+        if made is None and self.count:
+            whole, listed = partial(self._with_null, context), partial(self._listed, context)
+            made = self._made.setdefault("values", Values(whole, listed if pt.is_string(self.type) else None))
+        return made
+
+    def _with_null(self, context: DecodeContext) -> pa.Array:
+        return with_null(self.values(context))
+
+    def _listed(self, context: DecodeContext) -> list[Any]:
+        """The same of text as Python objects, for events: they need no Arrow."""
+        edges, texts, _ = read_values(self.node, 0, self.count, context.plain, context.framed)
+        try:
+            return [None, *[texts[first:last].decode() for first, last in pairwise(edges)]]
+        except UnicodeDecodeError as error:
+            raise CorruptSegmentError(f"stored text is broken: {error}", offset=self.offset) from None
+
+    def shared_templates(self, context: DecodeContext) -> Templates | None:
+        """The templates, the same for all threads: what is kept goes with one of them. Raises CorruptSegmentError."""
+        made: Templates | None = self._made.get("templates")
+        if made is None and self.template_count:
+            made = self._made.setdefault("templates", self.templates(context))
+        return made
 
     def whole(self, context: DecodeContext) -> ColumnDictionary:
         """All of it, decoded. Raises CorruptSegmentError."""

@@ -85,8 +85,8 @@ class DecodeContext:
         plain: Decompressor,
         framed: Decompressor,
         values: pa.Array | None = None,
-        decode_values: Callable[[], pa.Array] | None = None,
-        decode_templates: Callable[[], Templates] | None = None,
+        decode_values: Callable[[], Values | None] | None = None,
+        decode_templates: Callable[[], Templates | None] | None = None,
     ) -> None:
         """`decode_values`, `decode_templates`: give the values and the templates when they are first asked for."""
         self.plain, self.framed = plain, framed
@@ -99,7 +99,7 @@ class DecodeContext:
     def values(self) -> Values | None:
         """The values by code, the null of code 0 first; None for a column without codes."""
         if self._decode_values is not None:
-            self._values = Values(self._decode_values())
+            self._values = self._decode_values()
             self._decode_values = None
         return self._values
 

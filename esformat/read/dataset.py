@@ -8,6 +8,7 @@ filter to what they hold, so an answer never depends on how much of a filter was
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from esformat.format.arrays import TextForm
 from esformat.format.data_block import I64
 from esformat.format.schema import ROWS_ALONE, EventSchema
 from esformat.read.ask.arrow_filter import Step, take_apart
-from esformat.read.ask.bounds import UNBOUNDED, Bounded, Bounds, bounded_by, bounded_by_all, columns_of, meet
+from esformat.read.ask.bounds import UNBOUNDED, Bounded, Bounds, Domain, bounded_by, bounded_by_all, columns_of, meet
 from esformat.read.blocks.reader import Reader
 from esformat.read.dictionaries import coded_columns, in_dictionaries, in_forms_of
 from esformat.read.newest import extreme_times
@@ -31,6 +32,7 @@ from esformat.read.tally import tally
 __all__ = ["EventDataset", "EventScanner", "Events", "SegmentEvents", "Watch"]
 
 BATCH_ROWS = 131_072  # pyarrow's own default for `batch_size`
+FEW_SPACES = 16
 
 
 class Events(Protocol):
@@ -244,6 +246,16 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         return ds.InMemoryDataset(self.to_table())
 
 
+def _projected(schema: pa.Schema, columns: Any, filter: pc.Expression | None) -> pa.Schema:
+    """What comes out. pyarrow says it, and checks columns and filter, unless there are names alone."""
+    if filter is None and isinstance(columns, list):
+        places = [schema.get_field_index(name) for name in columns if isinstance(name, str)]
+        if len(places) == len(columns) and min(places, default=0) >= 0:
+            return pa.schema([schema.field(place) for place in places])
+    checked = ds.Scanner.from_batches((), schema=schema, columns=columns, filter=filter)
+    return checked.projected_schema
+
+
 class EventFragment:
     """All events of a dataset, where an engine asks for fragments."""
 
@@ -269,10 +281,8 @@ class EventScanner:
         if batch_size < 1:
             raise UsageError(f"batch_size must be at least 1, not {batch_size}")
         schema = events.arrow
-        # pyarrow checks columns and filter, and says what comes out.
-        checked = ds.Scanner.from_batches((), schema=schema, columns=columns, filter=filter)
         self.dataset_schema: pa.Schema = schema
-        self.projected_schema: pa.Schema = checked.projected_schema
+        self.projected_schema: pa.Schema = _projected(schema, columns, filter)
         self._events = events
         self._asked, self._filter = filter, filter
         self._batch_size = batch_size
@@ -308,8 +318,15 @@ class EventScanner:
         return self._batches(lazily=False) if self._watch is None else self._watched(self._watch)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The same as a pyarrow stream."""
-        return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
+        """The same as a pyarrow stream. Rows of a few spaces are read at once: a stream of Python's batches takes its
+        lock for each of them, in a thread of the engine's, which is most of the work of a short answer.
+        """
+        batches, schema = self.to_batches(), self.projected_schema
+        listed = self._bounds.get("space", Domain()).listed
+        begun = [] if listed is None or len(listed) > FEW_SPACES or not schema.names else list(islice(batches, 2))
+        if len(begun) == 1:
+            return pa.Table.from_batches(begun, schema).to_reader()
+        return pa.RecordBatchReader.from_batches(schema, chain(begun, batches))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The same as an Arrow C stream."""

@@ -235,9 +235,10 @@ class Scan(ScanRows, Answer):
 
     def _read_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         if self._keys is not None and self._span[1] - self._span[0] <= MOST_RUN_ROWS:
-            near: Iterable[pa.RecordBatch] | None = self.near_parts(BatchMaker, columns, narrow, find_rows)
+            made = BatchMaker if self._texts is TextForm.PLAIN else partial(BatchMaker, texts=self._texts)
+            near: Iterable[pa.RecordBatch] | None = self.near_parts(made, columns, narrow, find_rows)
             if near is None:
-                maker = BatchMaker(self._reader, *self._keys, self._query.reverse, columns)
+                maker = made(self._reader, *self._keys, self._query.reverse, columns)
                 near = run_parts(self._reader, self._query, self._stretches, self._span, maker)
             return iter(near)
         if self._small is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from esformat.core.leaves import Leaf
-from esformat.core.opened import Stretch, part_of
+from esformat.core.opened import SpaceRows, Stretch, find_space, part_of
 from esformat.core.roots import Root
 from esformat.event import MAX_TIMESTAMP, MIN_TIMESTAMP
 from esformat.format.data_block import I64
@@ -22,6 +22,8 @@ from esformat.read.scan import THREADS, Scan
 PAGE_ROWS = 1 << 14
 """So many rows, asked for at once, are a page: several readers follow one another through a segment page by page."""
 
+SHORT_ROWS = 1024
+"""A space of no more is read block by block; what a group of blocks costs would be most of the work."""
 MANY_SPACES = 64
 """Of so many, rows are listed rather than stretches."""
 MOST_LISTED_ROWS = 1 << 22
@@ -62,6 +64,9 @@ def select(
     )
     spaces, groupings = bounds.get("space"), bounds.get("grouping")
     if listed is None and rows is None and groupings is None:
+        run = _short_run(reader, query, spaces)
+        if run is not None:
+            return run
         listed = _rows_of_many(reader, query, spaces)
         if listed is not None:
             leaves = leaves_with(reader, listed)
@@ -81,6 +86,17 @@ def select(
     found = list(stretches())
     span = (found[0].first, found[-1].last) if found else (0, 0)
     return Scan(reader, query, lambda: found, span=span, listed=listed, threads=threads)
+
+
+def _short_run(reader: Reader, query: Query, spaces: Domain | None) -> Scan | None:
+    """The rows of a single space, where they are few and of one grouping: read as a history is."""
+    if spaces is None or spaces.listed is None or len(spaces.listed) != 1 or reader.announce is not None:
+        return None
+    (key,) = spaces.listed
+    space: SpaceRows | None = find_space(reader, key, SpaceRows)
+    if space is None or space.num_events > SHORT_ROWS:
+        return None
+    return space.of_one_run(query, None, Scan)  # type: ignore[no-any-return]
 
 
 def _rows_of_many(reader: Reader, query: Query, spaces: Domain | None) -> I64 | None:

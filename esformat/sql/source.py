@@ -22,6 +22,9 @@ Comparison = tuple[str, str, Any]
 class EventSource(PyArrowDatasetSource):
     """An `EventDataset` as DuckDB's Arrow scan reads it."""
 
+    _last: tuple[Node, Any] | None = None
+    """What was found of a predicate last: DuckDB shows each twice, when it plans and when it asks."""
+
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """All events. DuckDB takes what has this for something to scan."""
         return self.obj.scanner(None).__arrow_c_stream__(requested_schema)
@@ -47,8 +50,13 @@ class EventSource(PyArrowDatasetSource):
 
     def _bounds(self, predicate: Node) -> Any:
         """The bounds that a predicate says, where it says no more and events are given by them exactly."""
+        last = self._last
+        if last is not None and last[0] is predicate:
+            return last[1]
         found = comparisons(predicate)
-        return None if found is None else self.obj.exact_bounds(found)
+        bounds = None if found is None else self.obj.exact_bounds(found)
+        self._last = predicate, bounds
+        return bounds
 
 
 def comparisons(predicate: Node) -> list[Comparison] | None:

@@ -142,10 +142,7 @@ class _Evaluation:
     """One walk over the steps of a filter. A stack rather than recursion: an OR of a thousand values nests as deep."""
 
     def __init__(self, schema: EventSchema) -> None:
-        self._columns: dict[str, _Column] = {"space": _KEY, "grouping": _KEY, "timestamp": _TIMESTAMP}
-        for field in schema.fields:
-            if field.indexed:
-                self._columns[field.name] = _index_column(field.type)
+        self._columns: dict[str, _Column | None] = {"space": _KEY, "grouping": _KEY, "timestamp": _TIMESTAMP}
         self._schema = schema
         self.exact = True
         """Whether nothing was met so far that says more than its bounds do."""
@@ -163,7 +160,7 @@ class _Evaluation:
 
     def comparison(self, name: str, operator: str, value: Any) -> Bounds:
         """What a comparison says, as `bounded_by_all` is given it."""
-        if name not in self._columns:
+        if self._named(name) is None:
             return self._unknown()
         field, kind = Field((name,)), self._schema.arrow.field(name).type
         if operator == "IN":
@@ -212,7 +209,15 @@ class _Evaluation:
         return UNBOUNDED
 
     def _column(self, field: Field) -> _Column | None:
-        return self._columns.get(field.path[0]) if len(field.path) == 1 else None
+        return self._named(field.path[0]) if len(field.path) == 1 else None
+
+    def _named(self, name: str) -> _Column | None:
+        """The column of a name, if it is one that events are found by."""
+        if name not in self._columns:
+            place = self._schema.positions.get(name)
+            field = None if place is None else self._schema.fields[place]
+            self._columns[name] = _index_column(field.type) if field is not None and field.indexed else None
+        return self._columns[name]
 
     def _listed(self, field: Field, values: pa.Array) -> Bounds:
         column = self._column(field)
@@ -261,7 +266,8 @@ class _Evaluation:
         self.exact = False
         joined = {}
         for name in one.keys() & two.keys():
-            column = self._columns[name]
+            column = self._named(name)
+            assert column is not None, "it has bounds"
             domain = one[name].join(two[name], column.after)
             if domain.listed is not None or column.ordered:
                 joined[name] = domain

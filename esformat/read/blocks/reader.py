@@ -12,12 +12,11 @@ import pyarrow as pa
 from esformat.core.caches import Budgets, Cache
 from esformat.core.leaves import BlockSlice, Leaf, open_data_blocks
 from esformat.core.opened import Opened
-from esformat.core.templates import Templates
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.format.checksum import checksum64
 from esformat.format.codec import Decompressor
 from esformat.format.data_block import I64, DataBlock
-from esformat.format.dictionary import ColumnDictionary, StoredDictionary, open_dictionary, with_null, zstd_of
+from esformat.format.dictionary import ColumnDictionary, StoredDictionary, open_dictionary, zstd_of
 from esformat.format.directory import open_leaf, open_root
 from esformat.format.footer import Key, check_opening, decode_footer
 from esformat.format.frame import Block, decode_block
@@ -132,7 +131,6 @@ class Reader(Opened):
         self.pages = Cache(budgets.pages)
         """Rows that were read as a page, decoded."""
         self._dictionaries: dict[int, list[StoredDictionary]] = {}
-        self._made_templates: dict[tuple[int, int], Templates] = {}
 
     def close(self) -> None:
         """Let go of the source; reads that are under way end well, later ones raise ClosedError."""
@@ -172,20 +170,10 @@ class Reader(Opened):
         for column in self._stored_dictionary(number) if number else ():
             zstd = zstd_of(column)
             framed = Decompressor(zstd) if zstd else own.plain
-            values = partial(_values_by_code, column, own) if column.count else None
-            templates = partial(self._templates, number, column) if column.template_count else None
+            values = partial(column.shared_values, own) if column.count else None
+            templates = partial(column.shared_templates, own) if column.template_count else None
             contexts[column.column] = DecodeContext(own.plain, framed, decode_values=values, decode_templates=templates)
         return contexts
-
-    def _templates(self, number: int, column: StoredDictionary) -> Templates:
-        """The templates of a column, made once for all threads."""
-        key = (number, column.column)
-        made = self._made_templates.get(key)
-        if made is None:
-            stored = column.templates(self.own())
-            assert stored is not None
-            made = self._made_templates.setdefault(key, stored)  # what is kept goes with one of them
-        return made
 
     def places_in_templates(self, dictionary: int, place: int, texts: Sequence[bytes]) -> Places:
         """Where one of some texts may stand in the values of a column, in blocks that name a dictionary number."""
@@ -361,10 +349,6 @@ class Reader(Opened):
                 with self.named:
                     return column.values(self.own())
         raise CorruptSegmentError(f"column {self.fields[place].name!r} has codes but no dictionary", path=self.name)
-
-
-def _values_by_code(column: StoredDictionary, own: DecodeContext) -> pa.Array:
-    return with_null(column.values(own))
 
 
 def _near_each_other(parts: Sequence[BlockSlice]) -> Iterator[tuple[int, int]]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from esformat.event import to_key
-from esformat.format.arrays import bitmap, chosen_keys, numbers_array, repeated_key
+from esformat.format.arrays import TextForm, bitmap, chosen_keys, numbers_array, repeated_key
 from esformat.format.data_block import I64, DataBlock
 from esformat.format.node import Shape, shape_of
 from esformat.format.packing import decode_ints, read_pack
@@ -30,11 +30,13 @@ class BatchMaker:
         grouping: str | bytes = "",
         reverse: bool = False,
         columns: Sequence[str] | None = None,
+        texts: TextForm = TextForm.PLAIN,
     ) -> None:
-        """grouping: of a single run."""
+        """grouping: of a single run. texts: how text is given that has codes, where that is less work."""
         self._reader, self._reverse = reader, reverse
         self._space, self._grouping = to_key(space), to_key(grouping)
         self._schema = reader.schema.select(columns)
+        self._texts = texts
 
     def stretch(self, block: DataBlock, run_start: int, low: int, high: int) -> pa.RecordBatch:
         """Rows [low, high) of a block; their run begins at row `run_start` of it."""
@@ -60,23 +62,28 @@ class BatchMaker:
         arrays = []
         with self._reader.named:
             for name in self._schema.names:
-                array = self._array(name, block, times, groupings, low, high)
+                array = self._array(name, block, times, low, high, groupings)
                 of_block = name not in ("space", "grouping", "timestamp")
                 arrays.append(array.take(places) if of_block and places is not None else array)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _of_run(self, block: DataBlock, run_start: int, low: int, high: int) -> pa.RecordBatch:
-        groupings = repeated_key(self._grouping, self._reader.schema.key_type, high - low)
         with self._reader.named:
             times = np.asarray(block.run_times(run_start, low, high, self._reader.own().plain))
-            arrays = [self._array(name, block, times, groupings, low, high) for name in self._schema.names]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+            arrays = [self._array(name, block, times, low, high) for name in self._schema.names]
+        if self._texts is TextForm.PLAIN:
+            return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return pa.RecordBatch.from_arrays(arrays, names=self._schema.names)
 
-    def _array(self, name: str, block: DataBlock, times: I64, groupings: pa.Array, low: int, high: int) -> pa.Array:
+    def _array(
+        self, name: str, block: DataBlock, times: I64, low: int, high: int, groupings: pa.Array | None = None
+    ) -> pa.Array:
+        """A column of rows [low, high). groupings: of the rows; None: all are of the run."""
         if name == "space":
             return repeated_key(self._space, self._reader.schema.key_type, len(times))
         if name == "grouping":
-            return groupings
+            kind = self._reader.schema.key_type
+            return repeated_key(self._grouping, kind, len(times)) if groupings is None else groupings
         if name == "timestamp":
             return numbers_array(times, TIMESTAMP_TYPE)
         return self._column(block, self._reader.schema.positions[name], low, high)
@@ -89,7 +96,7 @@ class BatchMaker:
         if head.shape == Shape.CODES and context.values is not None:
             short = block.short_codes(place, context.plain)
             if short is not None and not short[0]:
-                return context.values.take(np.frombuffer(short[1], np.uint8, high - low, low))
+                return context.values.taken(np.frombuffer(short[1], np.uint8, high - low, low), self._texts)
         elif head.shape in (Shape.BYTES, Shape.TEMPLATES) and (pt.is_string(kind) or pt.is_binary(kind)):
             node = block.bytes_node(place, context)
             offsets, data = node.offsets_and_bytes(low, high, context, reader.frames)

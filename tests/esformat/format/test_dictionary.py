@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from damage import assert_refused_or_read
 
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Codec, Decompressor, make_compressor
-from esformat.format.dictionary import ColumnDictionary, decode_dictionary, encode_dictionary, with_null
+from esformat.format.dictionary import (
+    ColumnDictionary,
+    StoredDictionary,
+    decode_dictionary,
+    encode_dictionary,
+    open_dictionary,
+    with_null,
+)
 from esformat.format.frame import decode_block, encode_block
 from esformat.format.layout import BlockKind
 from esformat.format.node import DecodeContext, EncodeContext
@@ -80,6 +88,33 @@ def test_dictionaries_that_no_writer_makes(body, count, message):
 def test_damaged_dictionary():
     """Damage beneath a right checksum is refused or gives other columns."""
     assert_refused_or_read(body_of(COLUMNS), lambda damaged: decode(damaged, len(COLUMNS)))
+
+
+def stored(values: pa.Array) -> StoredDictionary:
+    """A column of a dictionary block, not yet decoded."""
+    block = encode_block(BlockKind.DICTIONARY, body_of([ColumnDictionary(1, values=values)]), count=1)
+    (column,) = open_dictionary(decode_block(block, BlockKind.DICTIONARY, None, 0), FIELDS, READ)
+    return column
+
+
+@pytest.mark.parametrize(
+    "texts", [[""], ["a"], ["", "page", "Straße", "\U0001f600"], [f"page-{n}" for n in range(3000)]]
+)
+def test_values_as_objects(texts):
+    """Events take them from the bytes, columns from Arrow: both are the same, and begin with the null of code 0."""
+    values = stored(pa.array(texts)).shared_values(READ)
+    assert values.listed == [None, *texts]
+    assert values.take(np.arange(len(texts) + 1)).to_pylist() == values.listed
+
+
+@pytest.mark.parametrize("texts", [[b"\xff"], [b"a\xc3", b"\xa9"]])
+def test_values_that_are_no_text(texts):
+    """Bytes that are not UTF-8, and a character in two values, are refused either way."""
+    given = pa.array(texts, pa.binary())
+    broken = pa.Array.from_buffers(pa.string(), len(texts), given.buffers())
+    for ask in (lambda values: values.listed, lambda values: values.take(np.array([0]))):
+        with pytest.raises(CorruptSegmentError, match="text is broken"):
+            ask(stored(broken).shared_values(READ))
 
 
 def test_code_0_is_null():

@@ -655,6 +655,21 @@ def test_closed_segment(clicks):
         duckdb.sql("select * from events where space = 'customer-1'").fetchall()
 
 
+@pytest.mark.parametrize("dictionaries", [False, True])
+def test_short_answers_are_read_at_once(clicks, dictionaries):
+    """A stream of a space's few events needs neither the file nor Python any more; one of a whole file does."""
+    segment = esformat.open(clicks[0])
+    dataset = segment.dataset(dictionaries=dictionaries)
+    space = next(iter(segment.spaces()))
+    of_space = pc.equal(SPACE, space)
+    expected = dataset.to_table(filter=of_space)
+    few, whole = (dataset.scanner(filter=wanted).to_reader() for wanted in (of_space, TIME.is_valid()))
+    segment.close()
+    assert few.read_all().equals(expected)
+    with pytest.raises(esformat.ClosedError):
+        whole.read_all()
+
+
 def test_damage_is_an_error(clicks, tmp_path):
     """A data block that is not what was written ends a query, and never looks like fewer rows."""
     stored = bytearray(clicks[0].read_bytes())

@@ -8,6 +8,7 @@ import os
 import pickle
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -497,6 +498,30 @@ def test_events_leave_their_process(many):
     for ask in QUESTIONS:
         events = list(ask(many))
         assert [event_facts(e) for e in pickle.loads(pickle.dumps(events))] == [event_facts(e) for e in events]
+
+
+def test_nothing_is_left_of_a_closed_segment(clicks):
+    """What a segment held goes with it, not when Python looks for rings of objects the next time."""
+    gc.collect()
+    gc.disable()
+    try:
+        with esformat.open(clicks[0]) as segment:
+            space = next(iter(segment.spaces()))
+            assert [event.indexes for event in segment[space].scan()]
+        left = weakref.ref(segment._reader)
+        del segment
+        assert left() is None
+    finally:
+        gc.enable()
+
+
+def test_threads_share_values_and_templates(clicks):
+    """What the codes of a column stand for is decoded once for all threads: those of engines come and go."""
+    with esformat.open(clicks[0]) as segment:
+        reader = segment._reader
+        with ThreadPoolExecutor(1) as other:
+            there = other.submit(lambda: reader.contexts(1)[reader.positions["type"]].values).result()
+        assert reader.contexts(1)[reader.positions["type"]].values is there
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
