@@ -26,6 +26,7 @@ _MOST = cython.declare(cython.longlong, MAX_FRAME_BYTES)
 _SHAPE = 4  # of strings and binary
 _FRONT_CODED = cython.declare(cython.int, 9)
 _VALIDITY, _DICTIONARY = 1, 2  # flags
+_UNCOMPRESSED = cython.declare(cython.int, 0)  # codec
 _FEW_FRAMES = cython.declare(cython.Py_ssize_t, 4)  # up to here a call for each is quicker than one for all
 _LONGS = cython.declare(array.array, arrays.array("q"))
 _BYTES = cython.declare(array.array, arrays.array("B"))
@@ -256,6 +257,9 @@ def _frames(decompressor: object, codec: cython.int, stored: Any, table: list[in
     pieces: list[bytes] = []
     at: cython.Py_ssize_t = 0
     for length, size in zip(table, sizes, strict=True):
-        pieces.append(decompressor.decompress(codec, stored[at : at + length], size))
+        if length == size and (codec == _UNCOMPRESSED or not size):  # the decompressor refuses other lengths
+            pieces.append(bytes(stored[at : at + length]))
+        else:
+            pieces.append(decompressor.decompress(codec, stored[at : at + length], size))
         at += length
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -31,6 +31,8 @@ from esformat.format.node import DecodeContext, EncodeContext, NodeHead, Shape, 
 from esformat.format.packing import decode_ints, encode_int_runs, encode_ints, plane_bytes, read_pack
 from esformat.format.template_node import TemplateNode, template_codes
 
+TIMES_BITS_COST = 1.25
+"""What bits of timestamps may cost: with them a history's are read without all others of its block."""
 _HEAD = struct.Struct(
     "<"
     "q"  # base: smallest timestamp of the block, µs
@@ -106,7 +108,7 @@ def encode_timestamps(
     np.subtract(timestamps[1:], timestamps[:-1], out=numbers[1:])
     firsts = np.union1d(run_starts, starts)
     numbers[firsts] = timestamps[firsts] - low[np.searchsorted(starts, firsts, side="right") - 1]
-    return encode_int_runs(numbers, bounds, context.plain, raw=context.raw), low, high
+    return encode_int_runs(numbers, bounds, context.plain, raw=context.raw, bits_cost=TIMES_BITS_COST), low, high
 
 
 def encode_data_block(base: int, run_count: int, row_count: int, chunks: list[bytes], dictionary: int) -> bytes:

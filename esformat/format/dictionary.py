@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -19,6 +19,7 @@ import pyarrow.types as pt
 import zstandard
 
 from esformat.core.bytes_nodes import read_values
+from esformat.core.dictionaries import StoredColumn, read_columns
 from esformat.core.templates import Templates
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import Values, is_bytes
@@ -28,7 +29,7 @@ from esformat.format.frame import Block, encode_block
 from esformat.format.layout import MAX_PAGE_ENTRIES, BlockKind
 from esformat.format.node import DecodeContext, EncodeContext
 from esformat.format.schema import Field
-from esformat.format.templates import TemplateTable, decode_templates, end_of_templates, table_of
+from esformat.format.templates import TemplateTable, decode_templates, table_of
 
 LEAST_LEVEL = 12
 """Of zstd, for dictionary blocks."""
@@ -74,20 +75,11 @@ def encode_dictionary(columns: Sequence[ColumnDictionary], context: EncodeContex
     return encode_block(BlockKind.DICTIONARY, b"".join(parts), count=len(columns))
 
 
-@dataclass(slots=True)  # not frozen: that is slow to make
-class StoredDictionary:
+class StoredDictionary(StoredColumn):
     """One column's entry in a dictionary block, its values and templates not yet decoded: many questions need none."""
 
-    column: int
-    zstd: bytes
-    count: int
+    __slots__ = ("type",)
     type: pa.DataType
-    node: memoryview
-    template_count: int
-    stored_templates: memoryview
-    offset: int
-    _made: dict[str, Any] = field(default_factory=dict)
-    """What was decoded for all threads; of two that do it at once, both go on with one."""
 
     def values(self, context: DecodeContext) -> pa.Array | None:
         """The values; None where the column has no codes. Raises CorruptSegmentError."""
@@ -106,10 +98,10 @@ class StoredDictionary:
 
     def shared_values(self, context: DecodeContext) -> Values | None:
         """The values by code, the null of code 0 first: the same for all threads. Raises CorruptSegmentError."""
-        made: Values | None = self._made.get("values")
+        made: Values | None = self.made.get("values")
         if made is None and self.count:
             whole, listed = partial(self._with_null, context), partial(self._listed, context)
-            made = self._made.setdefault("values", Values(whole, listed if pt.is_string(self.type) else None))
+            made = self.made.setdefault("values", Values(whole, listed if pt.is_string(self.type) else None))
         return made
 
     def _with_null(self, context: DecodeContext) -> pa.Array:
@@ -125,9 +117,9 @@ class StoredDictionary:
 
     def shared_templates(self, context: DecodeContext) -> Templates | None:
         """The templates, the same for all threads: what is kept goes with one of them. Raises CorruptSegmentError."""
-        made: Templates | None = self._made.get("templates")
+        made: Templates | None = self.made.get("templates")
         if made is None and self.template_count:
-            made = self._made.setdefault("templates", self.templates(context))
+            made = self.made.setdefault("templates", self.templates(context))
         return made
 
     def whole(self, context: DecodeContext) -> ColumnDictionary:
@@ -144,27 +136,17 @@ def decode_dictionary(block: Block, fields: Sequence[Field], context: DecodeCont
 
 def open_dictionary(block: Block, fields: Sequence[Field], context: DecodeContext) -> list[StoredDictionary]:
     """The same with the values yet to be decoded. Raises CorruptSegmentError."""
-    body, at = block.body, 0
-    columns = []
-    for _ in range(block.count):
-        if len(body) - at < _ENTRY.size:
-            raise CorruptSegmentError("a dictionary block is cut short", offset=block.offset)
-        place, templates, zstd_bytes, count = _ENTRY.unpack_from(body, at)
-        at += _ENTRY.size
-        if place >= len(fields) or at + zstd_bytes > len(body) or count > MAX_PAGE_ENTRIES:
-            raise CorruptSegmentError("a dictionary block breaks the format", offset=block.offset)
-        zstd = bytes(body[at : at + zstd_bytes])
-        at += zstd_bytes
-        kind = fields[place].type
-        end = end_of_node(body, at, count, kind, context) if count else at
-        if templates and not is_bytes(kind):
-            raise CorruptSegmentError(f"a column of type {kind} has templates", offset=block.offset)
-        end_of_all = end_of_templates(body, end) if templates else end
-        stored = body[end:end_of_all]
-        columns.append(StoredDictionary(place, zstd, count, kind, body[at:end], templates, stored, block.offset))
-        at = end_of_all
-    if at != len(body):
-        raise CorruptSegmentError("a dictionary block is longer than its columns", offset=block.offset)
+
+    def end_of_values(body: memoryview, at: int, count: int, place: int) -> int:
+        return end_of_node(body, at, count, fields[place].type, context)
+
+    columns: list[StoredDictionary] = read_columns(
+        block.body, block.count, len(fields), MAX_PAGE_ENTRIES, end_of_values, StoredDictionary, block.offset
+    )
+    for column in columns:
+        column.type = fields[column.column].type
+        if column.template_count and not is_bytes(column.type):
+            raise CorruptSegmentError(f"a column of type {column.type} has templates", offset=block.offset)
     return columns
 
 

@@ -40,6 +40,8 @@ _PACK = struct.Struct(
     "B"  # codec of the compressed planes
     "I"  # stored length of the compressed planes, or of the bits
 )
+SPARE_BITS = 1.125
+"""Of small numbers this is much of what they take, and little of an event."""
 _MASK = (1 << 64) - 1
 
 Bytes2D = npt.NDArray[np.uint8]
@@ -78,7 +80,10 @@ def _encode(
     planes = encode_planes(values, compressor, raw=raw, low=low, high=high)
     base, bits = _bits(low, high, len(values))
     head = _head(bits, BITS, base, 0, (bits * len(values) + 7) // 8)
-    if len(head) + (bits * len(values) + 7) // 8 > bits_cost * len(planes):
+    most = bits_cost * len(planes)
+    if bits_cost > 1:
+        most = max(most, len(planes) + SPARE_BITS * len(values) / 8)
+    if len(head) + (bits * len(values) + 7) // 8 > most:
         return planes
     return head + pack_bits(values, base, bits)
 
@@ -114,7 +119,7 @@ def encode_ints(
     """Pack whole numbers of any integer dtype; those of uint64 as the int64 with the same bits.
 
     raw: how many planes are not compressed. bits_cost: bits are stored where they take at most so many times what
-    planes do.
+    planes do; where that may be more than once, also if they take no more than SPARE_BITS a number more.
     """
     if not len(values):
         return _PACK.pack(0, 0, 0, 0, 0)
@@ -124,11 +129,11 @@ def encode_ints(
 
 
 def encode_int_runs(
-    values: npt.NDArray[np.integer], bounds: list[int], compressor: Compressor, *, raw: int = 0
+    values: npt.NDArray[np.integer], bounds: list[int], compressor: Compressor, *, raw: int = 0, bits_cost: float = 1.0
 ) -> list[bytes]:
-    """Pack values[bounds[i]:bounds[i+1]] for each i, each with its own base and width."""
+    """Pack values[bounds[i]:bounds[i+1]] for each i, each with its own base and width. bits_cost: as for one."""
     if len(bounds) == 2:  # many small segments and directory leaves: few array operations count
-        return [encode_ints(values[bounds[0] : bounds[1]], compressor, raw=raw)]
+        return [encode_ints(values[bounds[0] : bounds[1]], compressor, raw=raw, bits_cost=bits_cost)]
     if len(values) == 0:
         return [_PACK.pack(0, 0, 0, 0, 0)] * (len(bounds) - 1)
     values = np.ascontiguousarray(values.astype(np.int64, copy=False))
@@ -139,7 +144,7 @@ def encode_int_runs(
     low[filled] = np.minimum.reduceat(values, starts[filled])
     high[filled] = np.maximum.reduceat(values, starts[filled])
     return [
-        _encode(values[a:b], least, most, compressor, raw, 1.0) if a < b else _PACK.pack(0, 0, 0, 0, 0)
+        _encode(values[a:b], least, most, compressor, raw, bits_cost) if a < b else _PACK.pack(0, 0, 0, 0, 0)
         for a, b, least, most in zip(bounds[:-1], bounds[1:], low.tolist(), high.tolist(), strict=True)
     ]
 

@@ -16,7 +16,7 @@ from esformat.format.packing import encode_ints
 from esformat.format.template_node import MAX_NODE_BYTES, MAX_NODE_SLOTS
 from esformat.format.templates import Kind
 
-BITS_COST = 1.6
+BITS_COST = 1.3
 """What bits of variables may cost: with them any value is read at once, without its neighbours."""
 
 I64 = npt.NDArray[np.int64]

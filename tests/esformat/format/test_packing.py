@@ -16,6 +16,7 @@ from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Codec, Decompressor, make_compressor
 from esformat.format.packing import (
     BITS,
+    SPARE_BITS,
     best_raw,
     decode_ints,
     decode_many,
@@ -113,6 +114,20 @@ def test_bytes_as_planes_or_bits(runs, wide):
     for (body, pack), run in zip(parts, runs, strict=True):
         if pack.width == 1:
             assert [n + pack.base for n in plane_bytes(body, pack, PLAIN)] == run
+
+
+@pytest.mark.parametrize(("bits", "skew", "cost", "taken"), [
+    (3, 0.9, 1.0, False), (3, 0.6, 1.01, True), (3, 0.9, 1.01, False), (3, 0.9, 9.0, True),
+    (12, 0.6, 1.01, False), (12, 0.6, 9.0, True), (12, 0.0, 1.0, True),
+])  # fmt: skip
+def test_when_bits_are_taken(bits, skew, cost, taken):
+    """Where they cost no more than asked for; small numbers also where each takes little more than its planes."""
+    rnd = np.random.default_rng(4)
+    numbers = np.where(rnd.random(4096) < skew, 1, rnd.integers(0, 1 << bits, 4096))
+    stored = encode_ints(numbers, make_compressor(Codec.ZSTD), bits_cost=cost)
+    assert bool(read_pack(memoryview(stored), 0, 4096).bits) == taken
+    in_bits, planes = 8 + bits * 512, len(encode_planes(numbers, make_compressor(Codec.ZSTD)))
+    assert (in_bits <= cost * planes or (cost > 1 and in_bits <= planes + SPARE_BITS * 512)) == taken
 
 
 @pytest.mark.parametrize("bits", range(1, 65))
