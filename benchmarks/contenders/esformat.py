@@ -29,7 +29,7 @@ from benchmarks.contenders.protocol import (
 FILE = "events.esdb"
 UNCACHED = "uncached"
 WHOLE = "whole"  # beside the figures of the main layout: the file without templates
-CACHE_BYTES = 512 << 20  # as RocksDB's here: room for all that the questions touch
+esformat.set_cache_bytes(512 << 20)  # as RocksDB's here: room for all that the questions touch
 
 
 class EsformatReader(Reader):
@@ -102,7 +102,7 @@ class Esformat(Contender):
     def open(self, target: Path, layout: str) -> EsformatReader:
         if layout == UNCACHED:
             return EsformatReader(esformat.open(target / FILE, cache_bytes=0))
-        return EsformatReader(esformat.open(target / FILE, cache_bytes=CACHE_BYTES))
+        return EsformatReader(esformat.open(target / FILE))
 
     def open_stored(self, filesystem: Any, path: str) -> EsformatReader:
         """Open a file in an object store."""

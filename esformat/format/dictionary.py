@@ -83,12 +83,7 @@ class StoredDictionary(StoredColumn):
 
     def values(self, context: DecodeContext) -> pa.Array | None:
         """The values; None where the column has no codes. Raises CorruptSegmentError."""
-        if not self.count:
-            return None
-        values, _ = decode_node(self.node, 0, self.count, self.type, context)
-        if values.null_count:
-            raise CorruptSegmentError("a dictionary holds a null", offset=self.offset)
-        return values
+        return _values_of(self.node, self.count, self.type, self.offset, context) if self.count else None
 
     def templates(self, context: DecodeContext) -> Templates | None:
         """The templates; None where the column has none. Raises CorruptSegmentError."""
@@ -96,24 +91,14 @@ class StoredDictionary(StoredColumn):
             return None
         return decode_templates(self.stored_templates, self.template_count, context)
 
-    def shared_values(self, context: DecodeContext) -> Values | None:
+    def shared_values(self) -> Values | None:
         """The values by code, the null of code 0 first: the same for all threads. Raises CorruptSegmentError."""
         made: Values | None = self.made.get("values")
         if made is None and self.count:
-            whole, listed = partial(self._with_null, context), partial(self._listed, context)
-            made = self.made.setdefault("values", Values(whole, listed if pt.is_string(self.type) else None))
+            stored = self.node, self.count, self.type, self.offset
+            listed = partial(_texts_with_null, *stored) if pt.is_string(self.type) else None
+            made = self.made.setdefault("values", Values(partial(_values_with_null, *stored), listed))
         return made
-
-    def _with_null(self, context: DecodeContext) -> pa.Array:
-        return with_null(self.values(context))
-
-    def _listed(self, context: DecodeContext) -> list[Any]:
-        """The same of text as Python objects, for events: they need no Arrow."""
-        edges, texts, _ = read_values(self.node, 0, self.count, context.plain, context.framed)
-        try:
-            return [None, *[texts[first:last].decode() for first, last in pairwise(edges)]]
-        except UnicodeDecodeError as error:
-            raise CorruptSegmentError(f"stored text is broken: {error}", offset=self.offset) from None
 
     def shared_templates(self, context: DecodeContext) -> Templates | None:
         """The templates, the same for all threads: what is kept goes with one of them. Raises CorruptSegmentError."""
@@ -127,6 +112,27 @@ class StoredDictionary(StoredColumn):
         templates = self.templates(context)
         table = None if templates is None else table_of(templates)
         return ColumnDictionary(self.column, self.zstd, self.values(context), table)
+
+
+def _values_of(node: memoryview, count: int, kind: pa.DataType, offset: int, context: DecodeContext) -> pa.Array:
+    values, _ = decode_node(node, 0, count, kind, context)
+    if values.null_count:
+        raise CorruptSegmentError("a dictionary holds a null", offset=offset)
+    return values
+
+
+def _values_with_null(node: memoryview, count: int, kind: pa.DataType, offset: int) -> pa.Array:
+    return with_null(_values_of(node, count, kind, offset, _own_context()))
+
+
+def _texts_with_null(node: memoryview, count: int, _: pa.DataType, offset: int) -> list[Any]:
+    """The same of text as Python objects, for events: they need no Arrow."""
+    own = _own_context()
+    edges, texts, _end = read_values(node, 0, count, own.plain, own.framed)
+    try:
+        return [None, *[texts[first:last].decode() for first, last in pairwise(edges)]]
+    except UnicodeDecodeError as error:
+        raise CorruptSegmentError(f"stored text is broken: {error}", offset=offset) from None
 
 
 def decode_dictionary(block: Block, fields: Sequence[Field], context: DecodeContext) -> list[ColumnDictionary]:
@@ -148,6 +154,12 @@ def open_dictionary(block: Block, fields: Sequence[Field], context: DecodeContex
         if column.template_count and not is_bytes(column.type):
             raise CorruptSegmentError(f"a column of type {column.type} has templates", offset=block.offset)
     return columns
+
+
+def _own_context() -> DecodeContext:
+    """For what any thread may be the first to ask for: a decompressor of its own."""
+    plain = Decompressor()
+    return DecodeContext(plain, plain)
 
 
 def with_null(values: pa.Array) -> pa.Array:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 I64 = npt.NDArray[np.int64]
 
@@ -23,6 +24,8 @@ class Ranked:
 
 def rank(column: pa.ChunkedArray) -> Ranked:
     """The ranks of a column's values: text and binary by bytes, numbers by size, false before true."""
+    if len(column) and not column.null_count and all(map(_is_empty, column.chunks)):  # as groupings often are
+        return Ranked(np.zeros(len(column), np.int64), pa.array([""], pa.string()).cast(column.type))
     chunks = _encoded(column)
     values = chunks[0].dictionary if chunks else pa.array([], column.type)
     order = np.asarray(pc.sort_indices(values).to_numpy()).astype(np.int64)
@@ -31,6 +34,14 @@ def rank(column: pa.ChunkedArray) -> Ranked:
     places[-1] = -1  # null
     parts = [places[_indices(chunk)] for chunk in chunks]
     return Ranked(np.concatenate(parts) if parts else np.zeros(0, np.int64), values.take(pa.array(order)))
+
+
+def _is_empty(array: pa.Array) -> bool:
+    """Whether all values are texts or bytes without a byte."""
+    if not (pt.is_string(array.type) or pt.is_binary(array.type)):
+        return False
+    edges = np.frombuffer(array.buffers()[1] or b"", np.int32)
+    return not len(array) or bool(edges[array.offset] == edges[array.offset + len(array)])
 
 
 def _encoded(column: pa.ChunkedArray) -> list[pa.DictionaryArray]:

@@ -125,28 +125,34 @@ def decode_chunk_table(stored: memoryview, context: DecodeContext) -> list[Chunk
 # ---------------------------------------------------------------- choosing the form
 
 
-def choose_postings(codes: I64, value_count: int, block_starts: I64) -> Iterator[tuple[int, int, I64]]:
-    """For each value 0…value_count-1 that occurs in `codes` (-1: null): events, form and ascending numbers.
+def value_counts(codes: I64, value_count: int) -> I64:
+    """How often each value 0…value_count-1 occurs in `codes`; -1 is null."""
+    return np.bincount(codes + 1, minlength=value_count + 1)[1:]
 
-    `codes` are in row order; `block_starts` holds the first row of each data block.
+
+def choose_postings(codes: I64, counts: I64, block_starts: I64) -> Iterator[tuple[int, int, I64]]:
+    """For each value that occurs in `codes` (-1: null): events, form and ascending numbers.
+
+    `codes` are in row order; `counts` is what `value_counts` says of them; `block_starts` holds the first row of each
+    data block.
     """
     if not len(codes):
         return
-    counts = np.bincount(codes[codes >= 0], minlength=value_count)
     block_count = len(block_starts)
     dense = counts >= block_count
     dense_values = np.nonzero(dense)[0]
-    place = np.full(value_count + 1, -1, dtype=np.int64)  # the last slot catches code -1
+    place = np.full(len(counts) + 1, len(dense_values))  # the last slot catches code -1
     place[dense_values] = np.arange(len(dense_values))
     dense_of_row = place[codes]
-    dense_rows = np.nonzero(dense_of_row >= 0)[0]
-    block_of = np.searchsorted(block_starts, dense_rows, side="right") - 1
-    cells = dense_of_row[dense_rows] * block_count + block_of
-    present = np.bincount(cells, minlength=len(dense_values) * block_count).reshape(-1, block_count) > 0
+    block_of_row = np.repeat(np.arange(block_count), np.diff(block_starts, append=len(codes)))
+    present = np.zeros((len(dense_values) + 1, block_count), np.bool_)  # the last row is of all other values
+    present.reshape(-1)[dense_of_row * block_count + block_of_row] = True
 
-    sparse_rows = np.nonzero((codes >= 0) & (dense_of_row < 0))[0]
-    sparse_rows = sparse_rows[np.argsort(codes[sparse_rows], kind="stable")]
     sparse_counts = np.where(dense, 0, counts)
+    sparse_rows = (
+        np.nonzero((codes >= 0) & (dense_of_row == len(dense_values)))[0] if sparse_counts.any() else codes[:0]
+    )
+    sparse_rows = sparse_rows[np.argsort(codes[sparse_rows], kind="stable")]
     ends = np.cumsum(sparse_counts)
     for value in np.nonzero(counts)[0].tolist():
         if dense[value]:

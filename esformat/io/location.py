@@ -95,8 +95,10 @@ def locate(target: Any) -> Place:
     path = os.fsdecode(target)
     if "\0" in path:
         raise UsageError(f"no file can be called {path!r}", hint="its name has a NUL in it")
-    path = _spelled(path) if isinstance(target, str) else path
-    found = _URI.match(path) if isinstance(target, str) else None
+    if ":" not in path or not isinstance(target, str):  # as URIs have
+        return path
+    path = _spelled(path)
+    found = _URI.match(path)
     return path if found is None else _in_uri(path, found[1].lower())
 
 
@@ -146,10 +148,11 @@ def source_of(target: Any) -> Source:
 
 def lasting_source(target: Any) -> tuple[Source, Any]:
     """The same, and the target by a name that holds in other processes, too: see `lasting`. Raises OSError."""
-    if isinstance(target, (SharedFile, FileSource, RemoteSource)):  # which takes no time, as asking for a protocol does
-        return target, target
-    if not isinstance(target, (*_PATHS, tuple)) and isinstance(target, Source) and not _of_fsspec(target):
-        return target, target
+    if type(target) not in _LOCAL:
+        if isinstance(target, (SharedFile, FileSource, RemoteSource)):  # takes no time, as asking for a protocol does
+            return target, target
+        if not isinstance(target, (*_PATHS, tuple)) and isinstance(target, Source) and not _of_fsspec(target):
+            return target, target
     place = locate(target)
     if isinstance(place, StoredAt):
         return RemoteSource(place.store, place.path), target

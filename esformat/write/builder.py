@@ -27,7 +27,7 @@ from esformat.format.layout import BlockHandle, BlockKind, Trailer, encode_heade
 from esformat.format.metadata import Metadata, Statistics
 from esformat.format.node import EncodeContext
 from esformat.format.order import I64, Ranked
-from esformat.format.postings import choose_postings
+from esformat.format.postings import choose_postings, value_counts
 from esformat.write.block_encoder import BlockFormat, EncodedBlock
 from esformat.write.index_builder import IndexBuilder, IndexRows, PostingList, list_rows
 from esformat.write.space_hashes import SpaceHashes
@@ -171,10 +171,9 @@ class SegmentBuilder:
 
     def add_index(self, column: int, ranked: Ranked) -> None:
         """Write the index of a column; `ranked` holds its values in row order. Call after the last block."""
-        occurring = np.unique(ranked.ranks[ranked.ranks >= 0])
-        starts = self.block_starts()
-        lists = choose_postings(ranked.ranks, len(ranked.values), starts)
-        self.add_lists(column, [(ranked.values.take(pa.array(occurring)), lists)])
+        counts = value_counts(ranked.ranks, len(ranked.values))
+        lists = choose_postings(ranked.ranks, counts, self.block_starts())
+        self.add_lists(column, [(ranked.values.take(pa.array(np.flatnonzero(counts))), lists)])
 
     def add_index_stream(self, column: int, chunks: Iterable[IndexRows]) -> None:
         """Write the index of a column from chunks of its values and rows, values ascending; call after the last block.

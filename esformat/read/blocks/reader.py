@@ -170,7 +170,7 @@ class Reader(Opened):
         for column in self._stored_dictionary(number) if number else ():
             zstd = zstd_of(column)
             framed = Decompressor(zstd) if zstd else own.plain
-            values = partial(column.shared_values, own) if column.count else None
+            values = column.shared_values if column.count else None
             templates = partial(column.shared_templates, own) if column.template_count else None
             contexts[column.column] = DecodeContext(own.plain, framed, decode_values=values, decode_templates=templates)
         return contexts

@@ -102,7 +102,7 @@ def stored(values: pa.Array) -> StoredDictionary:
 )
 def test_values_as_objects(texts):
     """Events take them from the bytes, columns from Arrow: both are the same, and begin with the null of code 0."""
-    values = stored(pa.array(texts)).shared_values(READ)
+    values = stored(pa.array(texts)).shared_values()
     assert values.listed == [None, *texts]
     assert values.take(np.arange(len(texts) + 1)).to_pylist() == values.listed
 
@@ -114,7 +114,7 @@ def test_values_that_are_no_text(texts):
     broken = pa.Array.from_buffers(pa.string(), len(texts), given.buffers())
     for ask in (lambda values: values.listed, lambda values: values.take(np.array([0]))):
         with pytest.raises(CorruptSegmentError, match="text is broken"):
-            ask(stored(broken).shared_values(READ))
+            ask(stored(broken).shared_values())
 
 
 def test_code_0_is_null():

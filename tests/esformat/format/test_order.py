@@ -37,6 +37,19 @@ def test_ranks_of_values(kind, values, data):
     assert ranked.ranks.tolist() == [-1 if value is None else distinct.index(value) for value in rows]
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
+def test_ranks_of_nothing_but_empty_values(kind):
+    """As of groupings that nobody uses: one value; a part of other values is no such column unless it is one."""
+    some = pa.array(["", "", "a", "", ""]).cast(kind)
+    for chunks in ([some[:2]], [some[3:], some[:0], some[:1]], [some[1:3]], [some[:2], pa.nulls(1, kind)]):
+        ranked = rank(pa.chunked_array(chunks, kind))
+        rows = [value for chunk in chunks for value in chunk.to_pylist()]
+        expected = sorted({value for value in rows if value is not None})
+        assert ranked.values.to_pylist() == expected
+        assert ranked.values.type == kind
+        assert ranked.ranks.tolist() == [-1 if value is None else expected.index(value) for value in rows]
+
+
 @pytest.mark.parametrize("sort", [sort_order, merge_order])
 @examples(150)
 @given(
