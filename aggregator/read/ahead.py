@@ -35,7 +35,7 @@ def begin_ahead(pool: SegmentPool, segments: Sequence[SegmentInfo], question: Qu
 
     What fails is met again by the scan, which tells it.
     """
-    if question.space is None or question.by_index:
+    if question.space is None or question.by_index or not pool.has_store:
         return
     begun, space = pool.begun, question.space
     far = [info for info in segments if (info.number, space) not in begun and pool.is_far(info)]

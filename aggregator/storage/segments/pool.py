@@ -95,11 +95,16 @@ class SegmentPool:
         """A segment if it is open; None where it has to be opened first."""
         return self._open.get(info.number)
 
+    @property
+    def has_store(self) -> bool:
+        """Whether any segment may be read from a store."""
+        return self._objects.settings is not None
+
     def is_far(self, info: SegmentInfo) -> bool:
         """Whether a segment is read from the store."""
         if info.number in self._open:
             return info.number in self._far
-        return self._objects.settings is not None and not self._layout.segment(info.number).exists()
+        return self.has_store and not self._layout.segment(info.number).exists()
 
     def source(self, segment: SegmentInfo | StoredSegment) -> Source:
         """The bytes of a segment: its file, or else its object in the store. Raises as `get`."""
