@@ -75,6 +75,11 @@ class _Pool(SegmentPool):
         pool, own = self._own(info)
         return pool.get(own)
 
+    @property
+    def has_store(self) -> bool:
+        """Whether any catalog has a store."""
+        return any(pool.has_store for pool in self._pools)
+
     def is_far(self, info: SegmentInfo) -> bool:
         """Whether it is read from a store."""
         pool, own = self._own(info)

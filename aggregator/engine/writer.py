@@ -181,10 +181,12 @@ class WriterEngine:
             if self._file_mode is not None:
                 change_modes(layout.root, self._file_mode)
             self.sealing_process: SealingProcess | None = None
+            self.merging_process: SealingProcess | None = None
             sweep(layout, PREFIX)
             if self._sealing == "process":
                 self.sealing_process = SealingProcess(layout)
-                undoing.callback(self._end_process)
+                self.merging_process = SealingProcess(layout, begin=False)  # one that seals is never in the middle
+                undoing.callback(self._end_processes)
             self._begin(undoing)
             undoing.pop_all()
 
@@ -349,7 +351,7 @@ class WriterEngine:
             write=None if self.sealing_process is None else self.sealing_process.write_segment,
         )
         self.streams = StreamIndex(self.state, manifest, self.pool, self.snapshot)
-        self.upkeep = Upkeep(self._storage, self.quota, self.sealer, self.streams)
+        self.upkeep = Upkeep(self._storage, self.quota, self.sealer, self.streams, self.merging_process)
 
     def _note_opening(self) -> None:
         """Note in the manifest how the catalog is written, and begin its next incarnation."""
@@ -414,7 +416,7 @@ class WriterEngine:
             closing.callback(self.manifest.close)
             closing.callback(self.pins.close)
             closing.callback(self.pool.close)
-            closing.callback(self._end_process)
+            closing.callback(self._end_processes)
             closing.callback(self._close_shipper)
             closing.callback(self._close_log)
             self.state.arrivals.end()
@@ -448,9 +450,10 @@ class WriterEngine:
             tier.stopping = False
             self.shipper.close(publish=few)
 
-    def _end_process(self) -> None:
-        if self.sealing_process is not None:
-            self.sealing_process.close()
+    def _end_processes(self) -> None:
+        for each in (self.sealing_process, self.merging_process):
+            if each is not None:
+                each.close()
 
     @property
     def address(self) -> str:

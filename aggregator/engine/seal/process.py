@@ -16,20 +16,22 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import pyarrow as pa
 
 from aggregator.base.forked import leave_when_forked
-from aggregator.engine.seal.worker import Task, receive, send
+from aggregator.engine.seal.worker import MergeTask, Task, Work, receive, send
 from aggregator.errors import SealingFailedError
 from aggregator.model import ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
 from aggregator.storage.files.layout import Layout, make_directory
 from aggregator.storage.files.staging import staging
+from aggregator.storage.segments.file import Merged
 from aggregator.storage.state.tombstones import Hidden
 from esformat import UsageError
 from esformat.parts import sync_directory
@@ -50,15 +52,16 @@ _PROGRAM = (
 class SealingProcess:
     """Writes segments in another process, one at a time. Safe to share between threads; close it."""
 
-    def __init__(self, layout: Layout) -> None:
-        """Begin. Where the system gives no process now, it is asked again when there is something to write."""
+    def __init__(self, layout: Layout, *, begin: bool = True) -> None:
+        """begin: now; else when there is something to write, as where the system gives no process now."""
         self._layout = layout
         self._folder = staging(layout) / f"{PREFIX}{secrets.token_hex(8)}"
         self._lock = Lock()
         self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
         leave_when_forked(self)
-        with contextlib.suppress(OSError):
-            self._running = self._start()
+        if begin:
+            with contextlib.suppress(OSError):
+                self._running = self._start()
 
     @property
     def pid(self) -> int | None:
@@ -84,6 +87,32 @@ class SealingProcess:
 
         Raises also SealingFailedError, whose `ended` says whether the process was ended meanwhile.
         """
+        given = tuple(producers)
+
+        def ask(staged: Path) -> Any:
+            task = Task(staged, number, topic, partition, schema, given, now_us, threads, hidden or {}, templates)
+            with _shared(batches) as events:
+                return self._ask(task, events)
+
+        info = self._made(path, ask)
+        assert info is None or isinstance(info, SegmentInfo)
+        return info
+
+    def merge(self, path: Path, sources: Sequence[str], properties: Mapping[str, str]) -> Merged:
+        """As `segment_file.merge_segments`, from files. Raises also SealingFailedError."""
+        merged = self._made(path, lambda staged: self._ask(MergeTask(staged, tuple(sources), dict(properties))))
+        assert isinstance(merged, Merged)
+        return merged
+
+    def give_up(self) -> None:
+        """End the process in the middle of what it does, if anything: whoever waits for that is told that it ended."""
+        running = self._running
+        if running is not None:
+            with contextlib.suppress(OSError):
+                running[1].shutdown(socket.SHUT_RDWR)
+
+    def _made(self, path: Path, ask: Callable[[Path], Any]) -> Any:
+        """What `ask` gives, which has a file written under a name of its own: it gets the path's, or there is none."""
         if path.exists():
             raise UsageError("the file exists", path=str(path))
         staged = self._folder / path.name
@@ -91,11 +120,8 @@ class SealingProcess:
             make_directory(self._folder.parent)
             make_directory(self._folder)
             try:
-                given = tuple(producers)
-                task = Task(staged, number, topic, partition, schema, given, now_us, threads, hidden or {}, templates)
-                with _shared(batches) as events:
-                    info = self._ask(task, events)
-                if info is None:
+                made = ask(staged)
+                if made is None:
                     return None
                 make_directory(path.parent.parent)
                 make_directory(path.parent)
@@ -106,14 +132,14 @@ class SealingProcess:
                 with contextlib.suppress(OSError):
                     path.unlink(missing_ok=True)
                 raise
-        return info
+        return made
 
-    def _ask(self, task: Task, events: int) -> SegmentInfo | None:
+    def _ask(self, task: Work, *descriptors: int) -> SegmentInfo | Merged | None:
         if self._running is None:
             self._running = self._start()
         process, channel = self._running
         try:
-            send(channel, task, (events,))
+            send(channel, task, descriptors)
             answer, _ = receive(channel)
         except (EOFError, OSError):
             self._end()
@@ -128,7 +154,7 @@ class SealingProcess:
             raise
         if isinstance(answer, Exception):
             raise answer
-        assert answer is None or isinstance(answer, SegmentInfo)
+        assert answer is None or isinstance(answer, SegmentInfo | Merged)
         return answer
 
     def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:

@@ -28,7 +28,7 @@ import pyarrow as pa
 from aggregator.engine.seal.table import sealing_table
 from aggregator.errors import SealingFailedError
 from aggregator.model import ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
-from aggregator.storage.segments.file import write_segment
+from aggregator.storage.segments.file import Merged, merge_segments, write_segment
 from aggregator.storage.state.tombstones import Hidden
 from esformat import EsdbError
 
@@ -53,6 +53,18 @@ class Task:
     threads: int | None
     hidden: Hidden
     templates: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """A segment to write under a name of its own, from files; see `SealingProcess.merge`."""
+
+    path: Path
+    sources: tuple[str, ...]
+    properties: dict[str, str]
+
+
+Work = Task | MergeTask
 
 
 def send(channel: socket.socket, message: object, descriptors: tuple[int, ...] = ()) -> None:
@@ -90,26 +102,27 @@ def run(descriptor: int) -> None:
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
     channel = socket.socket(fileno=descriptor)
-    tasks: queue.SimpleQueue[tuple[Task, int]] = queue.SimpleQueue()
+    tasks: queue.SimpleQueue[tuple[Work, list[int]]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(channel, tasks, os.getppid()), daemon=True).start()
     while True:
-        task, events = tasks.get()
-        answer = _answer(task, events)
+        answer = _answer(*tasks.get())
         try:
             send(channel, answer)
         except OSError:
             return
 
 
-def _listen(channel: socket.socket, tasks: queue.SimpleQueue[tuple[Task, int]], parent: int) -> None:
+def _listen(channel: socket.socket, tasks: queue.SimpleQueue[tuple[Work, list[int]]], parent: int) -> None:
     """Take tasks in; end the process with its parent, also in the middle of one."""
     try:
         while True:
             while not select.select([channel], [], [], LOOK_S)[0]:
                 if os.getppid() != parent:
                     os._exit(0)
-            task, (events,) = receive(channel)
-            tasks.put((task, events))
+            task, descriptors = receive(channel)
+            if isinstance(task, Task) and len(descriptors) != 1:
+                raise ValueError("a task without its events")
+            tasks.put((task, descriptors))
     except (EOFError, OSError):
         os._exit(0)
     except BaseException:  # noqa: BLE001  such as a message without its descriptor, where there are too many already
@@ -117,17 +130,20 @@ def _listen(channel: socket.socket, tasks: queue.SimpleQueue[tuple[Task, int]], 
         os._exit(1)
 
 
-def _answer(task: Task, events: int) -> SegmentInfo | Exception | None:
+def _answer(task: Work, descriptors: list[int]) -> SegmentInfo | Merged | Exception | None:
     """What came of a task; an error is an answer, too."""
     try:
-        return _write(task, events)
+        if isinstance(task, MergeTask):
+            return merge_segments(task.sources, task.path, task.properties)
+        return _write(task, *descriptors)
     except (EsdbError, OSError, MemoryError) as error:
         return error.with_traceback(None)
     except Exception as error:  # noqa: BLE001  the parent is told, and where it came from stands in its log
         traceback.print_exc(file=sys.stderr)
         return SealingFailedError(f"writing a segment failed: {error!r}", path=str(task.path))
     finally:
-        os.close(events)
+        for each in descriptors:
+            os.close(each)
 
 
 def _write(task: Task, events: int) -> SegmentInfo | None:

@@ -6,7 +6,7 @@ a manifest that is rebuilt takes one or the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
@@ -15,12 +15,16 @@ from pathlib import Path
 import pyarrow as pa
 
 import esformat
+from aggregator.engine.seal.process import SealingProcess
+from aggregator.errors import SealingFailedError
 from aggregator.model import ProducerEntry, SegmentInfo, newest_notes
 from aggregator.storage.files.layout import Layout, make_directory
 from aggregator.storage.files.modes import settle_file
 from aggregator.storage.segments.file import (
+    Merged,
     ahead_of_rows,
     file_checksum,
+    merge_segments,
     segment_properties,
     stored_facts,
     stored_producers,
@@ -30,6 +34,7 @@ from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.signature import merged_signature
 from aggregator.storage.state.state import PRODUCER_WINDOW, Partition, Topic
 from aggregator.storage.state.tombstones import Hidden, without_hidden
+from esformat.parts import SharedFile
 
 
 class Stopped(esformat.ClosedError):
@@ -62,12 +67,27 @@ class FirstError:
 class Rewriter:
     """Makes new segment files. Safe to share between threads."""
 
-    def __init__(self, layout: Layout, pool: SegmentPool, take_number: Callable[[], int]) -> None:
-        self._layout, self._pool, self._take_number = layout, pool, take_number
-        self.stopping = False
+    def __init__(
+        self,
+        layout: Layout,
+        pool: SegmentPool,
+        take_number: Callable[[], int],
+        process: SealingProcess | None = None,
+    ) -> None:
+        """process: merges local files, so that nothing else waits for Python's lock meanwhile; None: they are merged
+        here.
+        """
+        self._layout, self._pool, self._take_number, self._process = layout, pool, take_number, process
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Give up what is being written, soon."""
+        self._stopping = True
+        if self._process is not None:
+            self._process.give_up()
 
     def _progress(self, _done: int, _total: int) -> None:
-        if self.stopping:
+        if self._stopping:
             raise Stopped("the catalog is being closed", path=str(self._layout.root))
 
     def merge(self, topic: Topic, partition: Partition, group: Sequence[SegmentInfo]) -> SegmentInfo:
@@ -90,26 +110,19 @@ class Rewriter:
             signature=merged_signature([s.signature for s in group]),
         )
         with self._making(number, topic, group) as out:
-            from esformat import tools  # here: slow to import
+            made = self._merged(group, out, self._properties(topic, partition, info, group))
+        return replace(info, **made._asdict())
 
-            made = tools.merge(
-                [self._pool.source(segment) for segment in group],
-                out,
-                templates=True,
-                properties=self._properties(topic, partition, info, group),
-                progress=self._progress,
-            )
-            size_bytes, checksum = out.stat().st_size, file_checksum(out)
-            with esformat.open(out, cache_bytes=0) as merged:
-                min_ahead, max_ahead = ahead_of_rows(merged)
-        return replace(
-            info,
-            rows=made.statistics.events,
-            size_bytes=size_bytes,
-            checksum=checksum,
-            min_ahead=min_ahead,
-            max_ahead=max_ahead,
-        )
+    def _merged(self, group: Sequence[SegmentInfo], out: Path, properties: Mapping[str, str]) -> Merged:
+        self._progress(0, 0)
+        sources = [self._pool.source(segment) for segment in group]
+        if self._process is None or not all(isinstance(source, SharedFile) for source in sources):
+            return merge_segments(sources, out, properties, self._progress)
+        try:
+            return self._process.merge(out, [source.name for source in sources], properties)
+        except SealingFailedError:
+            self._progress(0, 0)  # which may be why
+            raise
 
     def without(
         self, topic: Topic, partition: Partition, segment: SegmentInfo, spaces: Sequence[bytes]

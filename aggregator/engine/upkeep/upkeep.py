@@ -12,6 +12,7 @@ from threading import Lock
 from aggregator.base.reports import CompactionReport, Removed, RetentionReport
 from aggregator.engine.ingest.quota import Quota
 from aggregator.engine.seal.compaction import MergeLimits, merge_limits, merges_due, merges_possible
+from aggregator.engine.seal.process import SealingProcess
 from aggregator.engine.seal.sealer import NOT_THE_DATA, Sealer
 from aggregator.engine.upkeep.ages import Ages
 from aggregator.engine.upkeep.erasure import Erasures
@@ -47,13 +48,21 @@ _UNLIMITED = Retention()
 class Upkeep:
     """Keeps a catalog within its bounds and its segments few. Safe to share between threads."""
 
-    def __init__(self, storage: Storage, quota: Quota, sealer: Sealer, streams: StreamIndex) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        quota: Quota,
+        sealer: Sealer,
+        streams: StreamIndex,
+        merging: SealingProcess | None = None,
+    ) -> None:
+        """merging: the process in which segments are merged; None: they are merged in threads."""
         self._state, self._manifest, self._log, self._sealer = storage.state, storage.manifest, storage.log, sealer
         self._layout, self._budget, self._limits = storage.layout, storage.budget, storage.limits
         self._clock, self._quota, self._reserve = storage.clock, quota, storage.reserve
         self._fan_in = storage.tuning.fan_in
         self.removal = Removal(storage, quota, streams)
-        self._rewriter = Rewriter(storage.layout, storage.pool, sealer.take_number)
+        self._rewriter = Rewriter(storage.layout, storage.pool, sealer.take_number, merging)
         self.erasures = Erasures(storage, sealer, self._rewriter, self.removal, streams)
         self.topics = Topics(storage, sealer, self.removal, quota)
         self._retaining = Lock()
@@ -72,7 +81,8 @@ class Upkeep:
 
     def stop(self) -> None:
         """Give up what is being rewritten, or parted, soon."""
-        self._rewriter.stopping = self._sealer.stopping = self.tier.stopping = True
+        self._sealer.stopping = self.tier.stopping = True
+        self._rewriter.stop()
 
     # ------------------------------------------------------------ retention
 

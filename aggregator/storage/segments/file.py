@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -98,6 +98,34 @@ def write_segment(
         checksum=file_checksum(path), level=level, created_us=now_us, signature=spans.signature,
         min_ahead=min_ahead, max_ahead=max_ahead,
     )  # fmt: skip
+
+
+class Merged(NamedTuple):
+    """What there is to say of a segment that was made of others."""
+
+    rows: int
+    size_bytes: int
+    checksum: int
+    min_ahead: int
+    max_ahead: int
+
+
+def merge_segments(
+    sources: Sequence[str | esformat.Source],
+    out: Path,
+    properties: Mapping[str, str],
+    progress: Callable[[int, int], None] | None = None,
+) -> Merged:
+    """Write the events of several segments of one schema into one. progress: as `esformat.tools.merge` has it.
+
+    Raises as that does; then there is no file.
+    """
+    from esformat import tools  # here: slow to import
+
+    made = tools.merge(list(sources), out, templates=True, properties=dict(properties), progress=progress)
+    with esformat.open(out, cache_bytes=0) as merged:
+        ahead = ahead_of_rows(merged)
+    return Merged(made.statistics.events, out.stat().st_size, file_checksum(out), *ahead)
 
 
 def segment_properties(

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pyarrow as pa
 import pytest
@@ -22,7 +24,7 @@ from aggregator.errors import InvalidRequestError, SealingFailedError
 from aggregator.model import ProducerEntry, SchemaInfo, TopicInfo
 from aggregator.policy import Retention, Roll
 from aggregator.storage.files.layout import Layout
-from aggregator.storage.segments.file import arrow_schema, write_segment
+from aggregator.storage.segments.file import arrow_schema, merge_segments, write_segment
 from esformat.parts import make_schema
 
 PATIENCE_S = 60
@@ -176,6 +178,72 @@ def test_nobody_gets_one_unasked(tmp_path):
         assert catalog._backend.sealing_process is None
     with pytest.raises(InvalidRequestError, match="sealing must be thread or process, not 'fork'"):
         aggregator.open(tmp_path / "data", sealing="fork")
+
+
+def written(layout, process, count):
+    """Files of some events each, as a topic's segments are."""
+    given = facts()
+    for number in range(count):
+        table = events(given["schema"].schema, 40 + number)
+        process.write_segment(layout.segment(120 + number), table.to_batches(), **given | {"number": 120 + number})
+    return [str(layout.segment(120 + number)) for number in range(count)]
+
+
+def test_the_same_merge(process, tmp_path):
+    """Byte for byte, and the same facts, as when a thread merges; what fails leaves nothing and ends nothing."""
+    writer, layout = process
+    sources, properties = written(layout, writer, 3), {"name": "value"}
+    here = merge_segments(sources, tmp_path / "a.esdb", properties)
+    there = writer.merge(layout.segment(130), sources, properties)
+    assert there == here
+    assert layout.segment(130).read_bytes() == (tmp_path / "a.esdb").read_bytes()
+    pid = writer.pid
+    with pytest.raises(FileNotFoundError):
+        writer.merge(layout.segment(131), [*sources, str(tmp_path / "gone.esdb")], properties)
+    (tmp_path / "broken.esdb").write_bytes(b"no segment" * 99)
+    with pytest.raises(esformat.CorruptSegmentError):
+        writer.merge(layout.segment(131), [*sources, str(tmp_path / "broken.esdb")], properties)
+    assert not layout.segment(131).exists()
+    assert writer.pid == pid
+
+
+def test_given_up(tmp_path):
+    """A merge that nobody wants any more ends at once, is told of, and leaves nothing."""
+    layout = Layout(tmp_path)
+    with closing(SealingProcess(layout)) as process:
+        sources = written(layout, process, 2)
+        os.kill(process.pid, signal.SIGSTOP)  # or it would be done too soon
+        with ThreadPoolExecutor(1) as pool:
+            merging = pool.submit(process.merge, layout.segment(130), sources, {})
+            time.sleep(0.1)
+            stopped = process.pid
+            process.give_up()
+            os.kill(stopped, signal.SIGCONT)
+            with pytest.raises(SealingFailedError, match="ended"):
+                merging.result(PATIENCE_S)
+        assert not layout.segment(130).exists()
+        assert process.merge(layout.segment(130), sources, {}).rows == 81
+
+
+@pytest.mark.parametrize("sealing", ["thread", "process"])
+def test_merged_in_another_process(tmp_path, sealing):
+    """A catalog that seals in a process merges in another one, begun when there is something to merge."""
+    with aggregator.open(tmp_path / "data", sealing=sealing) as catalog:
+        merging = catalog._backend.merging_process
+        assert merging is None or merging.pid is None
+        topic = catalog.create_topic("t")
+        for number in range(3):
+            topic.append([{"space": f"s{row}", "timestamp": 10 * row + number} for row in range(50)])
+            catalog.seal()
+        assert catalog.compact().merged == 3
+        assert (merging is not None and merging.pid not in (None, catalog._backend.sealing_process.pid)) == (
+            sealing == "process"
+        )
+        assert topic.stats()["segments"] == 1
+        assert topic.scan().count() == 150
+        assert catalog.verify() == []
+    assert merging is None or merging.pid is None
+    assert list((tmp_path / "data").glob("staging/*")) == []
 
 
 @long
