@@ -185,7 +185,7 @@ class WriterEngine:
             sweep(layout, PREFIX)
             if self._sealing == "process":
                 self.sealing_process = SealingProcess(layout)
-                self.merging_process = SealingProcess(layout, begin=False)  # one that seals is never in the middle
+                self.merging_process = SealingProcess(layout, begin=False, called="merging")
                 undoing.callback(self._end_processes)
             self._begin(undoing)
             undoing.pop_all()

@@ -52,9 +52,11 @@ _PROGRAM = (
 class SealingProcess:
     """Writes segments in another process, one at a time. Safe to share between threads; close it."""
 
-    def __init__(self, layout: Layout, *, begin: bool = True) -> None:
-        """begin: now; else when there is something to write, as where the system gives no process now."""
-        self._layout = layout
+    def __init__(self, layout: Layout, *, begin: bool = True, called: str = "sealing") -> None:
+        """begin: now; else when there is something to write, as where the system gives no process now. called: what its
+        command says that it is for.
+        """
+        self._layout, self._called = layout, called
         self._folder = staging(layout) / f"{PREFIX}{secrets.token_hex(8)}"
         self._lock = Lock()
         self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
@@ -162,7 +164,7 @@ class SealingProcess:
         with its:
             try:
                 modules = json.dumps([path for path in sys.path if isinstance(path, str)])
-                command = [sys.executable, "-P", "-c", _PROGRAM, str(its.fileno()), modules, "sealing"]
+                command = [sys.executable, "-P", "-c", _PROGRAM, str(its.fileno()), modules, self._called]
                 process = subprocess.Popen(  # noqa: S603  this interpreter, and nothing that anybody gave
                     [*command, str(self._layout.root)],
                     pass_fds=[its.fileno()],

@@ -70,6 +70,7 @@ class Upkeep:
         self._looked: dict[int, tuple[object, ...]] = {}  # topic -> what was so when nothing was due to merge
         self._look_after = 0.0
         self._unmergeable: set[int] = set()  # segments of which merging failed for a reason of their own
+        self._ended: frozenset[int] = frozenset()  # segments whose merging ended the process last
         self._merging = FirstError()  # of when it was looked at last
         self.ages = Ages(storage.state, storage.manifest, storage.clock)
         self.tier = Tier(storage, self.removal, self.ages)
@@ -309,7 +310,11 @@ class Upkeep:
             yield
         except (*NOT_THE_DATA, SegmentMissingError, MemoryError):
             raise
-        except Exception as error:  # noqa: BLE001  it is told as a problem, and keeps nothing else
+        except Exception as error:
+            numbers = frozenset(one.number for one in group)
+            if getattr(error, "ended", False) and self._ended != numbers:
+                self._ended = numbers  # the second time it is taken for the fault of the segments
+                raise
             damaged = [one for one in group if self._is_damaged(one)]
             for one in damaged or group:
                 self._unmergeable.add(one.number)

@@ -246,6 +246,40 @@ def test_merged_in_another_process(tmp_path, sealing):
     assert list((tmp_path / "data").glob("staging/*")) == []
 
 
+def test_killed_while_it_merges(tmp_path):
+    """Once is no fault of the segments: they are merged the next time. Those of the second time are passed over."""
+    with aggregator.open(tmp_path / "data", sealing="process") as catalog, ThreadPoolExecutor(1) as pool:
+        merging = catalog._backend.merging_process
+        topic = catalog.create_topic("t", retention={"segments": 1 << 30})  # merges wait until they are asked for
+
+        def more():
+            for number in range(2):
+                topic.append([{"space": f"s{row}", "timestamp": 2 * row + number} for row in range(50)])
+                catalog.seal()
+
+        def killed():
+            os.kill(merging.pid, signal.SIGSTOP)  # or it would be done too soon
+            compacting = pool.submit(catalog.compact)
+            time.sleep(0.3)
+            os.kill(merging.pid, signal.SIGKILL)
+            return compacting.exception(PATIENCE_S)
+
+        more()
+        assert catalog.compact().merged == 2
+        more()
+        assert isinstance(killed(), SealingFailedError)
+        assert catalog.problems() == []
+        assert catalog.compact().merged == 3
+        assert topic.stats()["segments"] == 1
+        more()
+        group = topic.stats()["segments"]
+        assert isinstance(killed(), SealingFailedError)
+        merging._running = merging._start()  # as the next merge would
+        assert killed() is None
+        assert len(catalog.problems()) == group
+        assert topic.scan().count() == 300
+
+
 @long
 def test_a_message_without_its_events(tmp_path):
     """A process that cannot take the events in ends, and its parent is told; it does not leave it waiting."""
