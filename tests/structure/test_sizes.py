@@ -1,44 +1,30 @@
-"""How long a function may be, and how much a package shows whoever opens it.
-
-A longer function does several things, each of which deserves a name. In a fuller folder nobody finds where to begin.
-"""
+"""Files of real and of made events stay as small beside Parquet's as they were."""
 
 from __future__ import annotations
 
-import ast
+import os
 from pathlib import Path
 
 import pytest
-from sources import tree_of
+from effort import long
 
-pytestmark = pytest.mark.xdist_group("sources")  # with others that read all of them
+from benchmarks import sizes
 
-ROOT = Path(__file__).parents[2]
-MOST_LINES = 60
-MOST_FOLDERS = 12
-MOST_FILES = 10
-PYTHONS = "__pycache__"
-
-
-def test_no_function_is_longer_than_a_screen() -> None:
-    long = [
-        f"{file.relative_to(ROOT)}:{node.lineno} {node.name}: {lines} lines"
-        for package in ("esformat", "aggregator")
-        for file in sorted((ROOT / package).rglob("*.py"))
-        for node in ast.walk(tree_of(file))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > MOST_LINES
-    ]
-    assert not long
+GIVEN = Path(os.environ.get("ESFORMAT_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
+MOST = {
+    "web log, real": 0.84,
+    "reviews as JSON, real": sizes.BAR,
+    "system log, made": 0.68,
+    "orders as nested JSON, made": 0.64,
+}
 
 
-@pytest.mark.parametrize("package", ["esformat", "aggregator"])
-def test_a_package_shows_few_folders_and_files(package: str) -> None:
-    """Directly in it, without what Python puts there, also where a folder was that is gone."""
-    seen = [path for path in (ROOT / package).iterdir() if path.name != PYTHONS]
-    folders = sorted(
-        path.name for path in seen if path.is_dir() and any(each.name != PYTHONS for each in path.iterdir())
-    )
-    files = sorted(path.name for path in seen if path.is_file())
-    assert len(folders) <= MOST_FOLDERS, folders
-    assert len(files) <= MOST_FILES, files
+@long
+@pytest.mark.parametrize("name", MOST)
+def test_files_stay_small(name):
+    """What a change of how columns are stored costs is seen at once, not with the next `make bench`."""
+    try:
+        found = sizes.measure(sizes.SETS[name](GIVEN))
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    assert found["ours"] <= MOST[name] * found["theirs"]
