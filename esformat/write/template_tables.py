@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from esformat.format.templates import Template, TemplateTable, Variable
+from esformat.format.templates import Kind, Template, TemplateTable, Variable
 from esformat.write.variables import STRING, Column, Part, as_numbers, column_of
 
 LEAST_ROWS = 8
@@ -54,9 +54,15 @@ class Tables:
         """All templates, the strictest first; the last takes any row. None where that is the only one."""
         first = len(self._skeletons) - self._rest
         made = [*self._templates(range(first)), *self._templates(range(first, len(self._skeletons)))]
-        useful = dict.fromkeys(each for each in made if any(each.literals) or not self._is_text(each))
+        clear = filter(self._is_clear, made)
+        useful = dict.fromkeys(each for each in clear if any(each.literals) or not self._is_text(each))
         whole = Template((b"", b""), (len(self._variables),))
         return TemplateTable((*self._variables, STRING), (*useful, whole)) if useful else None
+
+    def _is_clear(self, template: Template) -> bool:
+        """Whether something tells where each text ends: words of a line may touch, as `" "x` does."""
+        texts = (self._variables[slot].kind in (Kind.STRING, Kind.ENUM) for slot in template.slots[:-1])
+        return all(literal or not text for text, literal in zip(texts, template.literals[1:], strict=False))
 
     def _is_text(self, template: Template) -> bool:
         """Whether a template has nothing but strings."""

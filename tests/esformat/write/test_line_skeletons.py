@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 from effort import ALL, examples
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import esformat
@@ -135,6 +135,7 @@ words = st.sampled_from(
 )
 
 
+@example([b"a a", b'" "x y"'], 32)  # of which two words touch
 @examples(200)
 @given(st.lists(st.lists(words, max_size=6).map(b" ".join), max_size=12), st.integers(1, 40))
 def test_any_lines(lines, times):
