@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -191,37 +190,50 @@ class TextForm(Enum):
 class Values:
     """Values that rows name by their places; where there is a null, it is the first one."""
 
+    __slots__ = ("_edges_and_data", "_listed", "_make", "_make_list", "_views", "_whole")
+
     def __init__(
         self,
         array: pa.Array | Callable[[], pa.Array],
         listed: Callable[[], list[Any]] | None = None,
     ) -> None:
-        """Or what gives the array when it is asked for. listed: gives the values as Python objects without it."""
-        self._made, self._make_list = array, listed
+        """Or what gives the array when it is asked for. listed: gives the values as Python objects without it.
+
+        Two threads that ask at once may both make it, and either is good: a lock could be left behind in a fork.
+        """
+        self._make, self._make_list = array, listed
+        self._whole: pa.Array | None = None if callable(array) else array
+        self._edges_and_data: tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]] | None = None
+        self._listed: list[Any] | None = None
         self._views: tuple[npt.NDArray[Any], list[pa.Buffer]] | None = None
 
-    @cached_property
+    @property
     def _array(self) -> pa.Array:
-        return self._made() if callable(self._made) else self._made
+        if self._whole is None:
+            self._whole = self._make()
+        return self._whole
 
-    @cached_property
+    @property
     def _text(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]] | None:
         """Edges and bytes of text or binary; None for values of other types."""
-        array = self._array
-        if not len(array) or not (pt.is_string(array.type) or pt.is_binary(array.type)):
-            return None
-        _, offsets, data = array.buffers()
-        edges = np.frombuffer(offsets, np.int32, len(array) + 1, 4 * array.offset)
-        return edges, np.frombuffer(data or b"", np.uint8)
+        if self._edges_and_data is None:
+            array = self._array
+            if not len(array) or not (pt.is_string(array.type) or pt.is_binary(array.type)):
+                return None
+            _, offsets, data = array.buffers()
+            edges = np.frombuffer(offsets, np.int32, len(array) + 1, 4 * array.offset)
+            self._edges_and_data = edges, np.frombuffer(data or b"", np.uint8)
+        return self._edges_and_data
 
     def __len__(self) -> int:
         return len(self._array)
 
-    @cached_property
+    @property
     def listed(self) -> list[Any]:
         """The values as Python objects."""
-        listed: list[Any] = self._array.to_pylist() if self._make_list is None else self._make_list()
-        return listed
+        if self._listed is None:
+            self._listed = self._array.to_pylist() if self._make_list is None else self._make_list()
+        return self._listed
 
     def taken(self, codes: npt.NDArray[np.integer[Any]], form: TextForm) -> pa.Array:
         """The values of rows, text in some form. Raises CorruptSegmentError for a code without a value."""
