@@ -70,7 +70,13 @@ def _works(directory: Path) -> dict[str, tuple[Callable[[], object], int]]:
         with esformat.create(directory / "again.esdb", indexes=_INDEXES, threads=1) as writer:
             writer.add_table(table)
 
+    def open_and_ask() -> None:
+        for space in asked:
+            with esformat.open(path) as segment:
+                list(segment.find(space).scan())
+
     return {
+        "file opened, history of a space: one": (open_and_ask, HISTORIES),
         "history of a space: one": (lambda: [list(warm.find(space).scan()) for space in asked], HISTORIES),
         "newest 10 of a space: one": (
             lambda: [list(warm.find(space).scan(reverse=True, limit=10)) for space in asked],

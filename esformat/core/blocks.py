@@ -178,7 +178,12 @@ class Chunks:
                 raise CorruptSegmentError("the head of a column node breaks the format", offset=self.offset)
             shape: cython.int = view[at]
             short: cython.bint = end - at <= LIGHT_BYTES and shape != _STRINGS and shape != _TEMPLATES
-            pieces.append(bytes(view[at:end]) if short or shape == _CODES else None)
+            light: cython.bint = short or shape == _CODES
+            pieces.append(
+                PyBytes_FromStringAndSize(cython.cast(cython.p_char, cython.address(view[at])), end - at)
+                if light
+                else None
+            )
         self.kept_light_pieces = pieces
         return pieces
 

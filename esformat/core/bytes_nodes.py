@@ -14,7 +14,7 @@ import cython
 from cython.cimports.cpython import array
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.esformat.core.packs import PackHead, end_of_strings, end_of_texts, fill_numbers, read_pack_head
-from cython.cimports.libc.string import memcpy, memmove
+from cython.cimports.libc.string import memcpy, memmove, memset
 
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
 
@@ -47,21 +47,21 @@ def end_of_front_coded(body: cython.const[cython.uchar][::1], at: cython.Py_ssiz
 
 
 def read_values(
-    body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, plain: Any, framed: Any
+    body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, plain: Any, framed: Any, slack: cython.Py_ssize_t = 0
 ) -> tuple[Any, bytes, int]:
     """The node of `count` values at a byte of a body, none of which may be null.
 
     plain, framed: decompressors without and with the dictionary. Gives the edges of the values, an array of int64,
-    their bytes, of which value i has edges[i] to edges[i + 1], and the byte after the node. The caller bounds `count`.
-    Raises CorruptSegmentError, UnsupportedVersionError.
+    their bytes, of which value i has edges[i] to edges[i + 1], and the byte after the node; `slack` zeros follow the
+    bytes. The caller bounds `count`. Raises CorruptSegmentError, UnsupportedVersionError.
     """
     view: cython.const[cython.uchar][::1] = body
     size: cython.Py_ssize_t = view.shape[0]
-    if at < 0 or count < 0 or at > size - 4:
+    if at < 0 or count < 0 or slack < 0 or at > size - 4:
         raise CorruptSegmentError("a column node is cut short")
     data: cython.p_const_uchar = cython.address(view[0])
     if data[at] != _FRONT_CODED:
-        return _read_whole(body, view, at, count, plain, framed)
+        return _read_whole(body, view, at, count, plain, framed, slack)
     if data[at + 1] or data[at + 2] or data[at + 3]:
         raise CorruptSegmentError("the head of a front-coded node breaks the format")
     head = cython.declare(PackHead)
@@ -69,49 +69,58 @@ def read_values(
         raise CorruptSegmentError("the header of packed numbers breaks the format, or they are cut short")
     if head.end > size - 4:
         raise CorruptSegmentError("a column node is cut short")
+    edges, rest, end = cython.cast(tuple, _read_whole(body, view, head.end, count, plain, framed, _SLACK))
     shared: array.array = array.clone(_LONGS, count, False)
     fill_numbers(body, data, cython.address(head), count, plain, 0, shared.data.as_longlongs, count)
-    edges, rest, end = cython.cast(tuple, _read_whole(body, view, head.end, count, plain, framed))
-    return edges, _with_beginnings(shared.data.as_longlongs, edges, rest), end
+    return edges, _with_beginnings(shared.data.as_longlongs, edges, rest, slack), end
 
 
 @cython.cfunc
-def _with_beginnings(shared: cython.p_longlong, made: array.array, rest: bytes) -> bytes:
+def _with_beginnings(shared: cython.p_longlong, made: array.array, rest: bytes, slack: cython.Py_ssize_t) -> bytes:
     """Texts with what they share with the one before; `made`, the edges in `rest` of what follows in each, become
-    theirs.
+    theirs. _SLACK bytes follow what `rest` holds, and `slack` zeros what is made.
     """
     edges: cython.p_longlong = made.data.as_longlongs
     count: cython.Py_ssize_t = len(made) - 1
     i: cython.Py_ssize_t
-    size: cython.longlong = 0
     total: cython.longlong = 0
-    if edges[count] != len(rest):
-        raise CorruptSegmentError("the frames of texts have another size")
-    for i in range(count):  # no sum overflows: each is within bounds before the next is added
-        if not 0 <= shared[i] <= size:
-            raise CorruptSegmentError("a text shares more than the one before has")
-        size = shared[i] + edges[i + 1] - edges[i]
-        total += size
-        if total > _MOST:
-            raise CorruptSegmentError("the lengths of a block's values are out of bounds")
-    texts: bytes = PyBytes_FromStringAndSize(cython.NULL, total + _SLACK)
+    most: cython.longlong = 0
+    for i in range(count):  # no sum overflows: one of numbers that are out of bounds is not used
+        most |= shared[i]
+        total += shared[i]
+    if not 0 <= most <= _MOST:
+        raise CorruptSegmentError("a text shares more than the one before has")
+    total += edges[count]
+    if total > _MOST:
+        raise CorruptSegmentError("the lengths of a block's values are out of bounds")
+    texts: bytes = PyBytes_FromStringAndSize(cython.NULL, total + max(slack, _SLACK))
     source: cython.p_char = PyBytes_AS_STRING(rest)
-    out: cython.p_char = PyBytes_AS_STRING(texts)
-    before: cython.p_char = out
-    far: cython.longlong = len(rest) - _SLACK
-    begin: cython.longlong = 0  # of what follows in the next text, which is overwritten after it was read
-    for i in range(count):  # what is shared was written before, and the sums above are those of these sizes
-        size = edges[i + 1] - begin
-        _copy(out, before, shared[i])
-        if begin <= far:
-            _copy(out + shared[i], source + begin, size)
-        else:
-            memcpy(out + shared[i], source + begin, size)
-        begin = edges[i + 1]
+    begin: cython.p_char = PyBytes_AS_STRING(texts)
+    out: cython.p_char = begin
+    before: cython.p_char = begin
+    like: cython.p_char = begin  # a text whose first `alike` bytes are those of the one before: what was written long
+    alike: cython.longlong = 0  # ago is read sooner than what was written just now
+    size: cython.longlong = 0
+    follows: cython.longlong
+    at: cython.longlong = 0  # of what follows in the next text: its edge is overwritten after it was read
+    for i in range(count):  # all of them end within `total`, whatever the sizes in between
+        if shared[i] > size:
+            raise CorruptSegmentError("a text shares more than the one before has")
+        follows = edges[i + 1] - at
+        at = edges[i + 1]
+        if shared[i] > alike:
+            like = before
+        alike = shared[i]
+        _copy(out, like, alike)
+        _copy(out + alike, source + at - follows, follows)
         before = out
-        out += shared[i] + size
-        edges[i + 1] = edges[i] + shared[i] + size
-    return texts[:total]
+        size = shared[i] + follows
+        out += size
+        edges[i + 1] = out - begin
+    if slack < _SLACK:
+        return texts[:total] + bytes(slack)
+    memset(begin + total, 0, slack)
+    return texts
 
 
 @cython.cfunc
@@ -132,6 +141,7 @@ def _read_whole(
     count: cython.Py_ssize_t,
     plain: object,
     framed: object,
+    slack: cython.Py_ssize_t,
 ) -> tuple[Any, bytes, int]:
     """The same of a node whose values do not share beginnings. At least four bytes of it are there."""
     size: cython.Py_ssize_t = view.shape[0]
@@ -147,8 +157,9 @@ def _read_whole(
     head = cython.declare(PackHead)
     if not read_pack_head(data, size, at + 4, count, cython.address(head)):
         raise CorruptSegmentError("the header of packed numbers breaks the format, or they are cut short")
-    edges: array.array = array.clone(_LONGS, count + 1, False)
-    _read_edges(body, data, cython.address(head), count, plain, edges.data.as_longlongs)
+    made: array.array = array.clone(_LONGS, count + 1, False)
+    edges: cython.p_longlong = made.data.as_longlongs
+    _read_edges(body, data, cython.address(head), count, plain, edges)
     at = head.end
     frames: cython.Py_ssize_t = (count + rows - 1) // rows
     if at > size - 2:
@@ -159,17 +170,42 @@ def _read_whole(
         raise UnsupportedVersionError(f"unknown codec {codec}", hint="read the file with a newer esformat")
     if width != 2 and width != 4:
         raise CorruptSegmentError(f"a frame table has entries of {width} bytes")
-    if frames > (size - at - 2) // width:
+    at += 2
+    if frames > (size - at) // width:
         raise CorruptSegmentError("a frame table is cut short")
-    table: list[int] = _entries(data + at + 2, frames, width)
-    at += 2 + width * frames
-    end: cython.Py_ssize_t = at + sum(table)
+    table: cython.p_const_uchar = data + at
+    at += width * frames
+    end: cython.Py_ssize_t = at
+    i: cython.Py_ssize_t
+    plainly: cython.bint = codec == _UNCOMPRESSED or not edges[count]  # nothing is never compressed
+    for i in range(frames):
+        stored: cython.Py_ssize_t = _entry(table, width, i)
+        plainly &= stored == edges[min((i + 1) * rows, count)] - edges[i * rows]
+        end += stored
     if end > size:
         raise CorruptSegmentError("frames reach beyond their block")
-    sizes: list[int] = [
-        edges.data.as_longlongs[min((i + 1) * rows, count)] - edges.data.as_longlongs[i * rows] for i in range(frames)
-    ]
-    return edges, _frames(framed if flags & _DICTIONARY else plain, codec, body[at:end], table, sizes), end
+    if plainly:
+        text: bytes = PyBytes_FromStringAndSize(cython.NULL, end - at + slack)
+        memcpy(PyBytes_AS_STRING(text), data + at, end - at)
+        memset(PyBytes_AS_STRING(text) + (end - at), 0, slack)
+        return made, text, end
+    lengths: list[int] = [_entry(table, width, i) for i in range(frames)]
+    sizes: list[int] = [edges[min((i + 1) * rows, count)] - edges[i * rows] for i in range(frames)]
+    text = _frames(framed if flags & _DICTIONARY else plain, codec, body[at:end], lengths, sizes)
+    if len(text) != edges[count]:
+        raise CorruptSegmentError("the frames of texts have another size")
+    return made, text + bytes(slack), end
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _entry(table: cython.p_const_uchar, width: cython.Py_ssize_t, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """A number of a frame table, whose entries take 2 or 4 bytes."""
+    at: cython.p_const_uchar = table + width * i
+    if width == 2:
+        return at[0] | at[1] << 8
+    return at[0] | at[1] << 8 | at[2] << 16 | cython.cast(cython.Py_ssize_t, at[3]) << 24
 
 
 def front_coded(
@@ -220,31 +256,19 @@ def _read_edges(
     """Where each value begins, and the last ends, from their packed lengths."""
     i: cython.Py_ssize_t
     total: cython.longlong = 0
+    most: cython.longlong = 0
     edges[0] = 0
     fill_numbers(body, data, head, count, plain, 0, edges + 1, count)
-    for i in range(1, count + 1):  # no sum overflows: each is within bounds before the next is added
-        if edges[i] < 0 or edges[i] > _MOST:
-            raise CorruptSegmentError("a stored length is out of bounds")
+    for i in range(1, count + 1):
+        most |= edges[i]
+    if not 0 <= most <= _MOST:
+        raise CorruptSegmentError("a stored length is out of bounds")
+    for i in range(1, count + 1):  # no sum overflows: a count is below 2^32
         total += edges[i]
-        if total > _MOST:
-            raise CorruptSegmentError("the lengths of a block's values are out of bounds")
         edges[i] = total
+    if total > _MOST:
+        raise CorruptSegmentError("the lengths of a block's values are out of bounds")
     return 0
-
-
-@cython.cfunc
-def _entries(table: cython.p_const_uchar, frames: cython.Py_ssize_t, width: cython.Py_ssize_t) -> list[int]:
-    """The numbers of a frame table."""
-    i: cython.Py_ssize_t
-    entries: list[int] = []
-    number: cython.ulonglong
-    for i in range(frames):
-        number = table[width * i] | table[width * i + 1] << 8
-        if width == 4:
-            number |= cython.cast(cython.ulonglong, table[4 * i + 2]) << 16
-            number |= cython.cast(cython.ulonglong, table[4 * i + 3]) << 24
-        entries.append(number)
-    return entries
 
 
 @cython.cfunc
@@ -257,9 +281,6 @@ def _frames(decompressor: object, codec: cython.int, stored: Any, table: list[in
     pieces: list[bytes] = []
     at: cython.Py_ssize_t = 0
     for length, size in zip(table, sizes, strict=True):
-        if length == size and (codec == _UNCOMPRESSED or not size):  # the decompressor refuses other lengths
-            pieces.append(bytes(stored[at : at + length]))
-        else:
-            pieces.append(decompressor.decompress(codec, stored[at : at + length], size))
+        pieces.append(decompressor.decompress(codec, stored[at : at + length], size))
         at += length
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

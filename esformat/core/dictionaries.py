@@ -9,12 +9,14 @@ writes them.
 from typing import Any
 
 import cython
+from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
 from cython.cimports.esformat.core.packs import end_of_strings
 
 from esformat.errors import CorruptSegmentError
 
 _ENTRY_BYTES = cython.declare(cython.Py_ssize_t, 12)
 _TEMPLATES_BYTES = cython.declare(cython.Py_ssize_t, 8)
+_NOTHING = cython.declare(object, memoryview(b""))
 
 
 @cython.cclass
@@ -35,7 +37,7 @@ class StoredColumn:
     """Room for what is decoded of it."""
 
     def __cinit__(self) -> None:
-        self.made = {}
+        self.made, self.node, self.stored_templates = {}, _NOTHING, _NOTHING
 
 
 @cython.cfunc
@@ -83,7 +85,7 @@ def read_columns(
         at += _ENTRY_BYTES
         if entry.column >= columns or zstd_bytes > size - at or entry.count > most_values:
             raise CorruptSegmentError("a dictionary block breaks the format", offset=offset)
-        entry.zstd = bytes(body[at : at + zstd_bytes])
+        entry.zstd = PyBytes_FromStringAndSize(cython.cast(cython.p_char, data + at), zstd_bytes)
         at = end = at + zstd_bytes
         if entry.count:
             end = end_of_strings(data, size, at, entry.count)
@@ -91,13 +93,13 @@ def read_columns(
                 end = end_of_values(body, at, entry.count, entry.column)
             if not at <= end <= size:
                 raise CorruptSegmentError("a dictionary block breaks the format", offset=offset)
-        entry.node = body[at:end]
+            entry.node = body[at:end]
         at = end
         if entry.template_count:
             if size - at < _TEMPLATES_BYTES or _u32(data + at) > size - at - _TEMPLATES_BYTES:
                 raise CorruptSegmentError("the templates of a column are cut short", offset=offset)
             end = at + _TEMPLATES_BYTES + _u32(data + at)
-        entry.stored_templates = body[at:end]
+            entry.stored_templates = body[at:end]
         at = end
         found.append(entry)
     if at != size:

@@ -173,5 +173,7 @@ def _compare(data: cython.p_char, begin: cython.longlong, middle: cython.longlon
 
 def read_keys(body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, plain: Any, framed: Any) -> tuple[Keys, int]:
     """The node of `count` keys at a byte of a body, as `read_values` reads it; also the byte after it."""
-    edges, data, end = read_values(body, at, count, plain, framed)
-    return Keys(edges, data), end
+    edges, data, end = cython.cast(tuple, read_values(body, at, count, plain, framed))
+    keys: Keys = Keys.__new__(Keys)
+    keys.edges, keys.data, keys._count = edges, data, count  # the edges ascend to the end of the data
+    return keys, end

@@ -12,6 +12,7 @@ import cython
 from cython.cimports.cpython import array
 from cython.cimports.cpython.dict import PyDict_GetItem
 from cython.cimports.cpython.object import PyTypeObject
+from cython.cimports.cpython.pythread import PyThread_get_thread_ident
 from cython.cimports.cpython.ref import PyObject
 from cython.cimports.esformat.core.blocks import Chunks
 from cython.cimports.esformat.core.caches import Shelf
@@ -207,7 +208,7 @@ class Opened:
     """The first space of each leaf."""
     _leaves: Shelf
     _data: Shelf
-    _mine: object
+    _contexts: dict[Any, Any]
     _threads: object
     _leaf: Leaf  # None, or the one that was asked for last, as `find` and the scan after it need the same
     _leaf_number: cython.Py_ssize_t
@@ -215,15 +216,10 @@ class Opened:
     _codes_dictionary: cython.Py_ssize_t
     _codes_place: cython.Py_ssize_t
 
-    def __cinit__(self) -> None:
-        self._leaves, self._data = Shelf(), Shelf()
-
-    def use(self, name: str, leaves: Shelf, blocks: Shelf, mine: Any, threads: Any) -> None:
-        """Begin with these shelves. name: of the file. mine: of each thread, an attribute `contexts`: by number of a
-        dictionary. threads: the same of all segments, an attribute `own`.
-        """
-        self.name, self.named, self.everywhere = name, NamedErrors(name), {}
-        self._leaves, self._data, self._mine, self._threads = leaves, blocks, mine, threads
+    def use(self, name: str, leaves: Shelf, blocks: Shelf, threads: Any) -> None:
+        """Begin with these shelves. name: of the file. threads: of each thread, an attribute `own` for all segments."""
+        self.name, self.named, self.everywhere, self._contexts = name, NamedErrors(name), {}, {}
+        self._leaves, self._data, self._threads = leaves, blocks, threads
 
     def forget(self) -> None:
         """Let go of what lies beside the shelves."""
@@ -254,7 +250,7 @@ class Opened:
         if leaf is None or self._leaf_number != number:
             leaf = self._leaves._find((0, number))
             if leaf is None:
-                leaf = self._missing_leaf(number)
+                leaf = self._missing_leaf(number, keys)
             self._leaf, self._leaf_number = leaf, number
         return self.with_keys(leaf) if keys and leaf.spaces is None else leaf
 
@@ -274,12 +270,11 @@ class Opened:
 
     def contexts(self, dictionary: int) -> Any:
         """For each column, what this thread decodes it with in blocks that name a dictionary number."""
-        try:
-            return self._mine.contexts[dictionary]
-        except (AttributeError, KeyError):
-            made = self._missing_contexts(dictionary)
-            self._mine.__dict__.setdefault("contexts", {})[dictionary] = made
-            return made
+        key = (PyThread_get_thread_ident(), dictionary)  # of a thread that ended, the next one may take what it left
+        found = self._contexts.get(key)
+        if found is None:
+            found = self._contexts[key] = self._missing_contexts(dictionary)
+        return found
 
     @cython.ccall
     def value_codes(self, dictionary: cython.Py_ssize_t, place: cython.Py_ssize_t) -> dict[Any, int]:

@@ -1,10 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""What opening a segment reads besides its metadata: the entries of the footer, and the root of the directory.
+"""What opening a segment reads besides its metadata: the trailer, the entries of the footer, the root of the directory.
 
-An entry of the footer is: u8 kind, u8 copy, u16 ordinal, and a handle, which is: u64 offset, u32 length, u32 check.
-`esformat/format/footer.py` writes them. A root's body is: the node of each leaf's first space; in packs one after
-another, of each leaf: runs, rows, blocks, offset of its first data block, its own offset, length and check, smallest
-timestamp, and how far the largest lies above it. `esformat/format/directory.py` writes it.
+The trailer is: u64 opening offset, the footer's handle, u16 major and u16 minor version, u32 zero, u64 xxh3-64 of what
+comes before, u64 magic; `esformat/format/layout.py` writes it. An entry of the footer is: u8 kind, u8 copy, u16
+ordinal, and a handle, which is: u64 offset, u32 length, u32 check; `esformat/format/footer.py` writes them. A root's
+body is: the node of each leaf's first space; in packs one after another, of each leaf: runs, rows, blocks, offset of
+its first data block, its own offset, length and check, smallest timestamp, and how far the largest lies above it;
+`esformat/format/directory.py` writes it.
 """
 
 import array as arrays
@@ -14,18 +16,23 @@ from typing import Any
 import cython
 from cython.cimports.cpython import array
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
+from cython.cimports.cpython.object import PyTypeObject
+from cython.cimports.cpython.ref import PyObject
 from cython.cimports.esformat.core.keys import Keys
 from cython.cimports.esformat.core.leaves import Leaf
 from cython.cimports.esformat.core.packs import PackHead, fill_numbers, number_of_bits, read_pack_head, whole_words
+from cython.cimports.libc.string import memcmp
 
 from esformat.core.keys import read_keys
-from esformat.core.numbers import read_edges
-from esformat.errors import CorruptSegmentError
+from esformat.errors import CorruptSegmentError, UnsupportedVersionError
 
 LEAST_BLOCK_BYTES = 24
 MOST_BLOCK_BYTES = 1 << 30
 """Stored bytes of one block, with its frame."""
 HEADER_BYTES = 16
+TRAILER_BYTES = 48
+TRAILER_MAGIC = b"\x1a\n\rBDSE\x89"
+MAJOR_VERSION = 1
 MOST_FILE_ROWS = 1 << 60
 """What sums of the rows of a file may reach."""
 
@@ -33,18 +40,24 @@ _LEAST = cython.declare(cython.ulonglong, LEAST_BLOCK_BYTES)
 _MOST = cython.declare(cython.ulonglong, MOST_BLOCK_BYTES)
 _HEADER = cython.declare(cython.ulonglong, HEADER_BYTES)
 _ENTRY = cython.declare(cython.Py_ssize_t, 20)
+_TRAILER = cython.declare(cython.Py_ssize_t, TRAILER_BYTES)
+_CHECKED = cython.declare(cython.Py_ssize_t, 32)  # bytes of the trailer before its checksum
+_MAGIC = cython.declare(bytes, TRAILER_MAGIC)
+_MAGIC_BYTES = cython.declare(cython.Py_ssize_t, 8)
 _METADATA = cython.declare(cython.int, 1)  # kinds of blocks
 _DIRECTORY_ROOT = cython.declare(cython.int, 4)
 _FILTER = cython.declare(cython.int, 8)
 _DICTIONARY = cython.declare(cython.int, 9)
 _COLUMNS = cython.declare(cython.Py_ssize_t, 9)
-_RUNS = cython.declare(cython.Py_ssize_t, 0)
+_ROWS = cython.declare(cython.Py_ssize_t, 1)
+_BLOCKS = cython.declare(cython.Py_ssize_t, 2)
 _DATA_OFFSET = cython.declare(cython.Py_ssize_t, 3)
 _OFFSET = cython.declare(cython.Py_ssize_t, 4)
 _LENGTH = cython.declare(cython.Py_ssize_t, 5)
 _CHECK = cython.declare(cython.Py_ssize_t, 6)
 _LOW = cython.declare(cython.Py_ssize_t, 7)
 _SPAN = cython.declare(cython.Py_ssize_t, 8)
+_MOST_ROWS = cython.declare(cython.longlong, MOST_FILE_ROWS)
 _LONGS = cython.declare(array.array, arrays.array("q"))
 
 
@@ -56,15 +69,69 @@ def _u32(data: cython.p_const_uchar) -> cython.ulonglong:
 
 
 @cython.cfunc
-def _tuple_of(made: Any, offset: Any, length: Any, check: Any) -> object:
-    """A handle: an instance of a class of named tuples."""
-    return tuple.__new__(made, (offset, length, check))
+@cython.inline
+@cython.exceptval(check=False)
+def _u64(data: cython.p_const_uchar) -> cython.ulonglong:
+    return _u32(data) | _u32(data + 4) << 32
+
+
+@cython.cfunc
+def _handle(made: type, offset: object, length: object, check: object) -> object:
+    """A handle: an instance of a class of named tuples, made quicker than by calling the class."""
+    if not issubclass(made, tuple):
+        raise TypeError("handles are named tuples")
+    fields: tuple[tuple[Any, Any, Any]] = ((offset, length, check),)
+    plain: cython.pointer(PyTypeObject) = cython.cast(cython.pointer(PyTypeObject), tuple)
+    return plain.tp_new(made, cython.cast(cython.pointer(PyObject), fields), cython.NULL)
 
 
 def check_block_length(length: Any, offset: Any) -> None:
     """Refuse a block length that no writer makes. Raises CorruptSegmentError."""
     if not LEAST_BLOCK_BYTES <= length <= MOST_BLOCK_BYTES:
         raise CorruptSegmentError(f"block length {length} is out of bounds", offset=offset)
+
+
+def check_version(major: int) -> None:
+    """Refuse files of another major version. Raises UnsupportedVersionError."""
+    if major != MAJOR_VERSION:
+        raise UnsupportedVersionError(
+            f"the file has format version {major}, this reader knows {MAJOR_VERSION}",
+            hint="read it with a release of esformat that supports it",
+        )
+
+
+def read_trailer(tail: Any, file_size: cython.longlong, checksum: Any, made: Any) -> tuple[int, Any]:
+    """The opening offset and the footer's handle from the last bytes of a file of `file_size` bytes.
+
+    checksum: of bytes. made: the class of handles, named tuples. Raises CorruptSegmentError (not the end of a segment,
+    damaged) or UnsupportedVersionError.
+    """
+    view: cython.const[cython.uchar][::1] = tail
+    size: cython.Py_ssize_t = view.shape[0]
+    at: cython.longlong = file_size - TRAILER_BYTES
+    if size < _TRAILER or at < HEADER_BYTES:
+        raise CorruptSegmentError(
+            f"the file is too short for a segment: {file_size} bytes", hint="it may be cut off; restore it"
+        )
+    data: cython.p_const_uchar = cython.address(view[size - _TRAILER])
+    if memcmp(data + _TRAILER - _MAGIC_BYTES, cython.cast(cython.p_const_uchar, _MAGIC), _MAGIC_BYTES):
+        raise CorruptSegmentError(
+            "no segment trailer at the end: not an .esdb file, or cut off", offset=at, hint="restore it from a copy"
+        )
+    if _u64(data + _CHECKED) != cython.cast(
+        cython.ulonglong, checksum(PyBytes_FromStringAndSize(cython.cast(cython.p_char, data), _CHECKED))
+    ):
+        raise CorruptSegmentError("the trailer's checksum does not match", offset=at, hint="restore it from a copy")
+    check_version(data[24] | data[25] << 8)
+    if _u32(data + 28):
+        raise CorruptSegmentError(f"reserved trailer field is {_u32(data + 28)}, not 0", offset=at + 28)
+    opening: cython.ulonglong = _u64(data)
+    footer: cython.ulonglong = _u64(data + 8)
+    length: cython.ulonglong = _u32(data + 16)
+    end: cython.ulonglong = at
+    if length > end or footer != end - length or not _HEADER <= opening <= footer:
+        raise CorruptSegmentError("the trailer does not fit the file's size", offset=at, hint="it may be cut off")
+    return opening, _handle(made, footer, length, _u32(data + 20))
 
 
 def read_entries(body: Any, count: cython.Py_ssize_t, offset: cython.ulonglong, made: Any) -> dict[Any, Any]:
@@ -87,13 +154,13 @@ def read_entries(body: Any, count: cython.Py_ssize_t, offset: cython.ulonglong, 
         if copy > 1 or order <= last:
             raise CorruptSegmentError("the entries of the footer are not in order", offset=offset)
         last = order
-        at: cython.ulonglong = _u32(data + 4) | _u32(data + 8) << 32
+        at: cython.ulonglong = _u64(data + 4)
         length: cython.ulonglong = _u32(data + 12)
         if not _LEAST <= length <= _MOST:
             check_block_length(length, at)
         if not _HEADER <= at <= offset or length > offset - at:
             raise CorruptSegmentError("the footer points outside the file", offset=offset)
-        table[kind, ordinal, copy] = _tuple_of(made, at, length, _u32(data + 16))
+        table[kind, ordinal, copy] = _handle(made, at, length, _u32(data + 16))
         data += _ENTRY
     for kind, name in ((_METADATA, "metadata"), (_DIRECTORY_ROOT, "directory_root")):
         if (kind, 0, 0) not in table:
@@ -109,12 +176,13 @@ def check_opening(table: dict[Any, Any], start: cython.ulonglong) -> None:
     first: cython.ulonglong = 0xFFFF_FFFF_FFFF_FFFF
     fits: cython.bint = True
     for key, handle in table.items():
-        kind, _, copy = key
-        offset: cython.ulonglong = handle[0]
+        kind: cython.int = cython.cast(tuple, key)[0]
+        copy: cython.int = cython.cast(tuple, key)[2]
+        offset: cython.ulonglong = cython.cast(tuple, handle)[0]
         if offset < start:
-            fits = fits and (copy or kind not in (_DICTIONARY, _DIRECTORY_ROOT, _METADATA))
+            fits &= copy != 0 or (kind != _DICTIONARY and kind != _DIRECTORY_ROOT and kind != _METADATA)
         else:
-            fits = fits and not copy and kind != _FILTER
+            fits &= not copy and kind != _FILTER
             first = min(first, offset)
     if not fits or first != start:
         raise CorruptSegmentError(f"the opening offset {start} is not where the blocks for opening begin")
@@ -169,11 +237,7 @@ class Root:
                 self._decoded[column] = self._numbers(column, plain)
         if place != size:
             raise self._contradiction()
-        try:
-            self.rows, place = read_edges(body, self._head(_RUNS).end, count, MOST_FILE_ROWS, plain)
-            self.blocks, place = read_edges(body, place, count, MOST_FILE_ROWS, plain)
-        except CorruptSegmentError:
-            raise self._contradiction() from None
+        self.rows, self.blocks = self._sums(_ROWS, plain), self._sums(_BLOCKS, plain)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -188,6 +252,22 @@ class Root:
         view: cython.const[cython.uchar][::1] = self._body
         data: cython.p_const_uchar = cython.address(view[0])
         fill_numbers(self._body, data, self._head(column), self._count, plain, 0, made.data.as_longlongs, self._count)
+        return made
+
+    @cython.cfunc
+    def _sums(self, column: cython.Py_ssize_t, plain: object) -> array.array:
+        """The sums of the counts of a column, from 0 on. Raises CorruptSegmentError."""
+        made: array.array = array.clone(_LONGS, self._count + 1, False)
+        view: cython.const[cython.uchar][::1] = self._body
+        sums: cython.p_longlong = made.data.as_longlongs
+        data: cython.p_const_uchar = cython.address(view[0])
+        sums[0] = 0
+        fill_numbers(self._body, data, self._head(column), self._count, plain, 0, sums + 1, self._count)
+        i: cython.Py_ssize_t
+        for i in range(1, self._count + 1):
+            if not 1 <= sums[i] <= _MOST_ROWS - sums[i - 1]:
+                raise self._contradiction()
+            sums[i] += sums[i - 1]
         return made
 
     @cython.cfunc
@@ -269,7 +349,7 @@ class Root:
             raise self._contradiction()
         if not LEAST_BLOCK_BYTES <= length <= MOST_BLOCK_BYTES:
             check_block_length(length, offset)
-        return _tuple_of(self._made, offset, length, self._number(data, _CHECK, leaf)), data_offset
+        return _handle(self._made, offset, length, self._number(data, _CHECK, leaf)), data_offset
 
     def handle(self, leaf: cython.Py_ssize_t) -> Any:
         """Where a leaf lies. Raises CorruptSegmentError, IndexError."""

@@ -124,7 +124,7 @@ def _read_texts(
     body: object, at: cython.pointer(cython.Py_ssize_t), count: cython.Py_ssize_t, plain: object, memory: list[bytes]
 ) -> bytes:
     """The edges of the texts of a node as the memory of an int32 array; their bytes go to the end of `memory`."""
-    found, text, end = cython.cast(tuple, read_values(body, at[0], count, plain, plain))
+    found, text, end = cython.cast(tuple, read_values(body, at[0], count, plain, plain, SLACK_BYTES))
     edges: array.array = found
     edge: cython.p_longlong = edges.data.as_longlongs
     made: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * count + 4)
@@ -132,7 +132,7 @@ def _read_texts(
     i: cython.Py_ssize_t
     for i in range(count + 1):  # which ascend to at most 2^31 - 1
         out[i] = cython.cast(cython.int, edge[i])
-    memory.append(cython.cast(bytes, text) + bytes(SLACK_BYTES))
+    memory.append(text)
     at[0] = end
     return made
 
@@ -271,10 +271,13 @@ class Templates:
                     own += 1
             self._list_steps(t, begin)
         self._own_first[self.count] = cython.cast(cython.int, own)
+        value: cython.p_int = self._value
+        longest: cython.int
         for v in range(self.variables):
-            self._longest[v] = _longest(self._kind[v], self._parameter[v])
+            longest = _longest(self._kind[v], self._parameter[v])
             for s in range(self._value_first[v], self._value_first[v + 1]):
-                self._longest[v] = max(self._longest[v], self._value[s + 1] - self._value[s])
+                longest = max(longest, value[s + 1] - value[s])
+            self._longest[v] = longest
         for t in range(self.count):
             self._measure(t)
         return None

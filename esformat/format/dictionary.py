@@ -171,8 +171,8 @@ def context_of(column: ColumnDictionary, plain: Decompressor) -> DecodeContext:
     """What the nodes of a column are decoded with. Raises CorruptSegmentError."""
     zstd = zstd_of(column)
     values = None if column.values is None else with_null(column.values)
-    templates = None if column.templates is None else column.templates.compiled
-    return DecodeContext(plain, Decompressor(zstd) if zstd else plain, values, decode_templates=templates)
+    templates = None if column.templates is None else column.templates.compiled()
+    return DecodeContext(plain, Decompressor(zstd) if zstd else plain, values, templates)
 
 
 def zstd_of(column: ColumnDictionary | StoredDictionary) -> zstandard.ZstdCompressionDict | None:

@@ -92,14 +92,23 @@ def open_leaf(
     """
     try:
         leaf = Leaf(block.body, block.count, first_row, first_block, data_offset, context.plain)
-        if keys:
-            leaf.open_keys(context.plain, context.framed)
     except CorruptSegmentError as error:
         error.offset = block.offset
         raise
-    for length in (leaf.least_block_bytes, leaf.most_block_bytes):
-        check_length(length, block.offset)
+    if keys:
+        open_keys(leaf, block.offset, context)
+    check_length(leaf.least_block_bytes, block.offset)
+    check_length(leaf.most_block_bytes, block.offset)
     return leaf
+
+
+def open_keys(leaf: Leaf, offset: int, context: DecodeContext) -> None:
+    """Decode the keys of a leaf, whose block lies at `offset`. Raises CorruptSegmentError."""
+    try:
+        leaf.open_keys(context.plain, context.framed)
+    except CorruptSegmentError as error:
+        error.offset = offset
+        raise
 
 
 def block_handle(leaf: Leaf, block: int) -> BlockHandle:

@@ -10,13 +10,13 @@ import struct
 from typing import NamedTuple, Self
 
 from esformat.core import blocks, bytes_nodes, leaves, roots
-from esformat.errors import CorruptSegmentError, UnsupportedVersionError
+from esformat.errors import CorruptSegmentError
 from esformat.format.checksum import checksum64
 
 HEADER_MAGIC = b"\x89ESDB\r\n\x1a"  # like PNG's: shows text-mode and 7-bit damage at the first byte
-TRAILER_MAGIC = b"\x1a\n\rBDSE\x89"
+TRAILER_MAGIC = roots.TRAILER_MAGIC
 BLOCK_MAGIC = b"ESBK"
-MAJOR_VERSION = 1
+MAJOR_VERSION = roots.MAJOR_VERSION
 MINOR_VERSION = 0
 
 MAX_BLOCK_BYTES = roots.MOST_BLOCK_BYTES
@@ -66,18 +66,9 @@ def check_header(buf: bytes) -> None:
     magic, major, _minor, reserved = _HEADER.unpack_from(buf)
     if magic != HEADER_MAGIC:
         raise CorruptSegmentError("not an .esdb file: its first 8 bytes are not the format's magic", offset=0)
-    check_version(major)
+    roots.check_version(major)
     if reserved:
         raise CorruptSegmentError(f"reserved header field is {reserved}, not 0", offset=12)
-
-
-def check_version(major: int) -> None:
-    """Refuse files of another major version."""
-    if major != MAJOR_VERSION:
-        raise UnsupportedVersionError(
-            f"the file has format version {major}, this reader knows {MAJOR_VERSION}",
-            hint="read it with a release of esformat that supports it",
-        )
 
 
 _HANDLE = struct.Struct(
@@ -104,13 +95,6 @@ class BlockHandle(NamedTuple):
     def encode(self) -> bytes:
         """The handle's bytes."""
         return _HANDLE.pack(self.offset, self.length, self.check)
-
-    @classmethod
-    def decode(cls, buf: bytes | memoryview, at: int) -> Self:
-        """Read the handle at byte `at` of `buf`. Raises CorruptSegmentError if it is cut short."""
-        if len(buf) - at < HANDLE_BYTES:
-            raise CorruptSegmentError("block handle is cut short")
-        return cls(*_HANDLE.unpack_from(buf, at))
 
 
 _TRAILER = struct.Struct(
@@ -146,23 +130,4 @@ class Trailer(NamedTuple):
 
         Raises CorruptSegmentError (not the end of a segment, damaged) or UnsupportedVersionError.
         """
-        at = file_size - TRAILER_BYTES
-        if len(buf) < TRAILER_BYTES or at < HEADER_BYTES:
-            raise CorruptSegmentError(
-                f"the file is too short for a segment: {file_size} bytes", hint="it may be cut off; restore it"
-            )
-        stored = bytes(buf[-TRAILER_BYTES:])
-        opening, handle, major, _minor, reserved, check, magic = _TRAILER.unpack(stored)
-        if magic != TRAILER_MAGIC:
-            raise CorruptSegmentError(
-                "no segment trailer at the end: not an .esdb file, or cut off", offset=at, hint="restore it from a copy"
-            )
-        if check != checksum64(stored[:_TRAILER_CHECKED]):
-            raise CorruptSegmentError("the trailer's checksum does not match", offset=at, hint="restore it from a copy")
-        check_version(major)
-        if reserved:
-            raise CorruptSegmentError(f"reserved trailer field is {reserved}, not 0", offset=at + 28)
-        footer = BlockHandle.decode(handle, 0)
-        if footer.end != at or not HEADER_BYTES <= opening <= footer.offset:
-            raise CorruptSegmentError("the trailer does not fit the file's size", offset=at, hint="it may be cut off")
-        return cls(opening, footer)
+        return cls(*roots.read_trailer(buf, file_size, checksum64, BlockHandle))

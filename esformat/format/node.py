@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -75,39 +75,48 @@ class EncodeContext:
     raws: Sequence[int] = ()
 
 
+class Stored(Protocol):
+    """A column's values and templates, decoded when somebody asks for them."""
+
+    def shared_values(self) -> Values | None:
+        """The values by code, the null of code 0 first; None for a column without codes."""
+        ...
+
+    def shared_templates(self, context: DecodeContext) -> Templates | None:
+        """The templates by code, from 1 on; None for a column without them."""
+        ...
+
+
 class DecodeContext:
     """What decoding takes: decompressors without and with the block's dictionary, a column's values and templates."""
 
-    __slots__ = ("_decode_templates", "_decode_values", "_templates", "_values", "framed", "plain")
+    __slots__ = ("_stored", "_templates", "_values", "framed", "plain")
 
     def __init__(
         self,
         plain: Decompressor,
         framed: Decompressor,
         values: pa.Array | None = None,
-        decode_values: Callable[[], Values | None] | None = None,
-        decode_templates: Callable[[], Templates | None] | None = None,
+        templates: Templates | None = None,
+        stored: Stored | None = None,
     ) -> None:
-        """`decode_values`, `decode_templates`: give the values and the templates when they are first asked for."""
-        self.plain, self.framed = plain, framed
+        """stored: gives those values and templates that are not given here."""
+        self.plain, self.framed, self._stored = plain, framed, stored
         self._values = None if values is None else Values(values)
-        self._decode_values = decode_values
-        self._templates: Templates | None = None
-        self._decode_templates = decode_templates
+        self._templates = templates
 
     @property
     def values(self) -> Values | None:
-        """The values by code, the null of code 0 first; None for a column without codes."""
-        if self._decode_values is not None:
-            self._values = self._decode_values()
-            self._decode_values = None
+        """The values by code, the null of code 0 first; None for a column without codes. Raises CorruptSegmentError."""
+        if self._values is None and self._stored is not None:
+            self._values = self._stored.shared_values()
         return self._values
 
     @property
     def templates(self) -> Templates | None:
         """The templates by code, from 1 on; None for a column without them. Raises CorruptSegmentError."""
-        if self._templates is None and self._decode_templates is not None:
-            self._templates = self._decode_templates()
+        if self._templates is None and self._stored is not None:
+            self._templates = self._stored.shared_templates(self)
         return self._templates
 
 

@@ -18,11 +18,14 @@ import pyarrow as pa
 from esformat.core.templates import MOST_SLOTS as MOST_SLOTS  # a limit of the format
 from esformat.core.templates import MOST_TEMPLATES, Templates, read_templates
 from esformat.errors import CorruptSegmentError
+from esformat.format.codec import Codec, make_compressor
 from esformat.format.encoding import encode_texts
 from esformat.format.node import DecodeContext, EncodeContext
 from esformat.format.packing import encode_ints
 
 MAX_TEMPLATES = MAX_VARIABLES = MOST_TEMPLATES
+_FEW_BYTES = 1 << 10  # of texts: what compressing them saves is not worth what decompressing takes of a first question
+_RAW = EncodeContext(make_compressor(Codec.NONE), make_compressor(Codec.NONE))
 
 _HEAD = struct.Struct(
     "<"
@@ -102,13 +105,18 @@ class TemplateTable:
         body = b"".join(
             [
                 *(encode_ints(_array(column), plain) for column in numbers),
-                encode_texts(pa.array(values, pa.binary()), context),
+                _encode_texts(values, context),
                 encode_ints(_array([len(template.slots) for template in self.templates]), plain),
                 encode_ints(_array([slot for template in self.templates for slot in template.slots]), plain),
-                encode_texts(pa.array(literals, pa.binary()), context),
+                _encode_texts(literals, context),
             ]
         )
         return _HEAD.pack(len(body), len(variables)) + body
+
+
+def _encode_texts(texts: list[bytes], context: EncodeContext) -> bytes:
+    few = sum(map(len, texts)) <= _FEW_BYTES
+    return encode_texts(pa.array(texts, pa.binary()), _RAW if few else context)
 
 
 def _array(numbers: list[int]) -> I64:

@@ -92,7 +92,7 @@ def locate(target: Any) -> Place:
         return _in_filesystem(target[0], os.fsdecode(target[1]))
     if not isinstance(target, _PATHS):
         raise UsageError(f"cannot open {target!r}", hint="give a path, a URI, (filesystem, path) or a Source of bytes")
-    path = os.fsdecode(target)
+    path = target if type(target) is str else os.fsdecode(target)
     if "\0" in path:
         raise UsageError(f"no file can be called {path!r}", hint="its name has a NUL in it")
     if ":" not in path or not isinstance(target, str):  # as URIs have

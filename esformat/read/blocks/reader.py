@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from functools import partial
 from threading import local
 from typing import Any
 
@@ -12,15 +11,16 @@ import pyarrow as pa
 from esformat.core.caches import Budgets, Cache
 from esformat.core.leaves import BlockSlice, Leaf, open_data_blocks
 from esformat.core.opened import Opened
+from esformat.core.roots import read_trailer
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.format.checksum import checksum64
 from esformat.format.codec import Decompressor
 from esformat.format.data_block import I64, DataBlock
 from esformat.format.dictionary import ColumnDictionary, StoredDictionary, open_dictionary, zstd_of
-from esformat.format.directory import open_leaf, open_root
+from esformat.format.directory import open_keys, open_leaf, open_root
 from esformat.format.footer import Key, check_opening, decode_footer
 from esformat.format.frame import Block, decode_block
-from esformat.format.layout import HEADER_BYTES, HEADER_MAGIC, TRAILER_MAGIC, BlockHandle, BlockKind, Trailer
+from esformat.format.layout import HEADER_BYTES, HEADER_MAGIC, TRAILER_MAGIC, BlockHandle, BlockKind
 from esformat.format.metadata import Metadata, Statistics
 from esformat.format.node import DecodeContext
 from esformat.format.postings import IndexRoot, Page, Posting, decode_chunk
@@ -36,6 +36,10 @@ SHARED_CACHE = Budgets.of(CACHE_BYTES)
 READ_GAP_BYTES = 16 << 10
 """Blocks that lie no further apart are read together, gap included: a leaf between two of them, or a pruned block."""
 MANY_QUESTIONS = 1000  # to indexes are remembered, so that what answers them is kept when they are asked again
+_FOOTER, _METADATA, _ROOT, _LEAF, _DICTIONARY = map(  # opening looks them up more often than an enumeration is quick
+    int,
+    (BlockKind.FOOTER, BlockKind.METADATA, BlockKind.DIRECTORY_ROOT, BlockKind.DIRECTORY, BlockKind.DICTIONARY),
+)
 _threads = local()  # of each, the decompressor that it uses for all segments
 
 
@@ -47,17 +51,20 @@ class _Tail:
     def __init__(self, source: Source) -> None:
         first = max(0, source.size - OPENING_BYTES)
         data = source.read_at(first, source.size - first)
-        if _is_foreign(source, data):
+        try:
+            opening, footer = read_trailer(data, source.size, checksum64, BlockHandle)
+        except CorruptSegmentError:
+            if not _is_foreign(source, data):
+                raise
             raise CorruptSegmentError(
                 "this is not a segment: it neither begins nor ends as an .esdb file does",
                 offset=0,
                 hint="`esdb write` makes one of CSV, JSON lines, Parquet and Arrow, `esdb convert` of a Go ESDB file",
-            )
-        opening, footer = Trailer.decode(data, source.size)
+            ) from None
         if footer.offset < first:  # a long one: all that is missing comes with it
             data, first = _longer(source, data, first, opening)
         self._hold(data, first)
-        self.table = decode_footer(self.block(footer, BlockKind.FOOTER))
+        self.table = decode_footer(self.block(footer, _FOOTER))
         check_opening(self.table, opening)
         data, first = _longer(source, data, first, opening)
         self._hold(data[opening - first :], opening)
@@ -96,16 +103,14 @@ class Reader(Opened):
         self.size = source.size
         self._tables = Cache(budgets.tables, holds_last=True)  # a leaf serves `find` and the scan after it
         self._blocks = Cache(budgets.blocks)
-        self.use(source.name, self._tables.shelf, self._blocks.shelf, local(), _threads)
+        self.use(source.name, self._tables.shelf, self._blocks.shelf, _threads)
         tail = _Tail(source)
         self.table: dict[Key, BlockHandle] = tail.table
         self.opening_bytes = self.size - tail.first
         """What opening read: the footer and the blocks before it, compressed."""
-        self.metadata = Metadata.decode(tail.block(self.table[BlockKind.METADATA, 0, 0], BlockKind.METADATA))
+        self.metadata = Metadata.decode(tail.block(self.table[_METADATA, 0, 0], _METADATA))
         if self.metadata.statistics is None:
-            raise CorruptSegmentError(
-                "the metadata has no statistics", offset=self.table[BlockKind.METADATA, 0, 0].offset
-            )
+            raise CorruptSegmentError("the metadata has no statistics", offset=self.table[_METADATA, 0, 0].offset)
         self.statistics: Statistics = self.metadata.statistics
         self.schema = self.metadata.schema
         self.fields = self.schema.fields
@@ -119,9 +124,7 @@ class Reader(Opened):
         self.shown_type = bytes if self.schema.binary_keys else str
         self.checks = Checks(self.name, self.schema)
         self._asked: set[Hashable] = set()
-        self.root = open_root(
-            tail.block(self.table[BlockKind.DIRECTORY_ROOT, 0, 0], BlockKind.DIRECTORY_ROOT), self.own(), self.name
-        )
+        self.root = open_root(tail.block(self.table[_ROOT, 0, 0], _ROOT), self.own(), self.name)
         self.first_spaces = self.root.first_keys
         if self.root.rows[-1] != self.statistics.events or self.root.blocks[-1] != self.statistics.data_blocks:
             raise CorruptSegmentError("the directory and the statistics disagree about the number of events")
@@ -170,9 +173,7 @@ class Reader(Opened):
         for column in self._stored_dictionary(number) if number else ():
             zstd = zstd_of(column)
             framed = Decompressor(zstd) if zstd else own.plain
-            values = column.shared_values if column.count else None
-            templates = partial(column.shared_templates, own) if column.template_count else None
-            contexts[column.column] = DecodeContext(own.plain, framed, decode_values=values, decode_templates=templates)
+            contexts[column.column] = DecodeContext(own.plain, framed, stored=column)
         return contexts
 
     def places_in_templates(self, dictionary: int, place: int, texts: Sequence[bytes]) -> Places:
@@ -191,7 +192,7 @@ class Reader(Opened):
 
     def coded_places(self) -> set[int]:
         """The columns whose values the first dictionary lists. Raises CorruptSegmentError."""
-        if (BlockKind.DICTIONARY, 1, 0) not in self.table:
+        if (_DICTIONARY, 1, 0) not in self.table:
             return set()
         return {column.column for column in self._stored_dictionary(1) if column.count}
 
@@ -211,7 +212,7 @@ class Reader(Opened):
         context = self.own()
         failure: CorruptSegmentError | None = None
         for copy in (0, 1):
-            key = (BlockKind.DICTIONARY, number, copy)
+            key = (_DICTIONARY, number, copy)
             if key in self.table:
                 try:
                     return open_dictionary(self._small_block(key), self.fields, context)
@@ -219,38 +220,31 @@ class Reader(Opened):
                     failure = error
         raise failure or CorruptSegmentError(f"the file has no dictionary {number}", path=self.name)
 
-    def _missing_leaf(self, number: int) -> Leaf:
-        return self._tables.get((0, number), lambda: self._read_leaf(number))
+    def _missing_leaf(self, number: int, keys: bool) -> Leaf:
+        return self._tables.get((0, number), lambda: self._read_leaf(number, keys))
+
+    def _read_leaf(self, number: int, keys: bool) -> Leaf:
+        root, own = self.root, self.own()
+        handle, data_offset = root.place(number)
+        block = self.read(handle, _LEAF)
+        with self.named:
+            leaf = open_leaf(block, root.rows[number], root.blocks[number], data_offset, own, keys=keys)
+            self._check_leaf(number, leaf, block.offset)
+        return leaf
 
     def with_keys(self, leaf: Leaf) -> Leaf:
         """The same leaf with the keys of its runs."""
         if leaf.spaces is None:
             number, own = self.root.leaf_of_row(leaf.first_row), self.own()
+            offset = self.root.handle(number).offset
             with self.named:
-                try:
-                    leaf.open_keys(own.plain, own.framed)
-                    self._check_leaf(number, leaf)
-                except CorruptSegmentError as error:
-                    error.offset = self.root.handle(number).offset
-                    raise
+                open_keys(leaf, offset, own)
+                self._check_leaf(number, leaf, offset)
         return leaf
 
-    def _check_leaf(self, number: int, leaf: Leaf) -> None:
+    def _check_leaf(self, number: int, leaf: Leaf, offset: int) -> None:
         if not self.root.describes(number, leaf):
-            raise CorruptSegmentError("a directory leaf and the root disagree")
-
-    def _read_leaf(self, number: int) -> Leaf:
-        root = self.root
-        handle, data_offset = root.place(number)
-        block = self.read(handle, BlockKind.DIRECTORY)
-        with self.named:
-            leaf = open_leaf(block, root.rows[number], root.blocks[number], data_offset, self.own(), keys=False)
-            try:
-                self._check_leaf(number, leaf)
-            except CorruptSegmentError as error:
-                error.offset = block.offset
-                raise
-        return leaf
+            raise CorruptSegmentError("a directory leaf and the root disagree", offset=offset)
 
     def index_root(self, place: int) -> IndexRoot:
         """The root of the index on a column."""

@@ -70,6 +70,9 @@ def test_front_coded_texts_come_back(texts):
     assert (_texts_of(read), read[2]) == (texts, len(body) - 1)
     assert end_of_front_coded(body, 2, len(texts)) == len(body) - 1
     assert read_esdb.read_texts(read_esdb.Cursor(node), len(texts)) == texts
+    for slack in (5, 32):
+        edges, data, _ = read_values(body, 2, len(texts), PLAIN, PLAIN, slack)
+        assert (data, edges) == (b"".join(texts) + bytes(slack), read[0])
     if len(texts) > 3 and all(text.startswith(b"user-") for text in texts):
         shared, ends, rest = front_coded(np.cumsum([0, *map(len, texts)]), b"".join(texts))
         assert min(list(shared)[1:]) >= 5

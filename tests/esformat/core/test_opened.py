@@ -70,13 +70,13 @@ class Held(Opened):
 
     def __init__(self, codes: bytes = bytes(10), base: int = 0, groupings: Any = (b"", b"g")) -> None:
         self.blocks_shelf = Shelf()
-        self.use("a.esdb", Shelf(), self.blocks_shelf, SimpleNamespace(), SimpleNamespace())
+        self.use("a.esdb", Shelf(), self.blocks_shelf, SimpleNamespace())
         self.positions, self.shown_type, self.announce, self.direct = {"type": 0}, str, None, True
         self.stored = [block_of(codes[a:b], base) for a, b in itertools.pairwise(BLOCKS)]
         self.leaves = [leaf_of([(b"s", grouping) for grouping in groupings], [3, 7][-len(groupings) :])]
         self.read: list[int] = []
 
-    def _missing_leaf(self, number: int) -> Any:
+    def _missing_leaf(self, number: int, keys: bool) -> Any:
         return self.leaves[number]
 
     def _missing_block(self, leaf: Any, number: int) -> Any:

@@ -32,7 +32,7 @@ def found(table, values, text):
     templates = table.compiled()
     context = column_context(ColumnDictionary(0, b"", None, table), Codec.NONE, None, None)
     (stored,) = encode_templated(pa.array(values, pa.binary()), [0, len(values)], context)
-    read = DecodeContext(PLAIN, PLAIN, decode_templates=lambda: templates)
+    read = DecodeContext(PLAIN, PLAIN, templates=templates)
     if stored[:1] != b"\x08":
         return None
     node = TemplateNode(memoryview(stored), 0, len(values), read)

@@ -43,7 +43,7 @@ WHOLE = TemplateTable((Variable(Kind.STRING),), (Template((b"", b""), (0,)),))
 
 
 def _reading(table):
-    return DecodeContext(OWN.plain, OWN.plain, decode_templates=table.compiled)
+    return DecodeContext(OWN.plain, OWN.plain, templates=table.compiled())
 
 
 def _writing(table):
@@ -61,6 +61,16 @@ def test_tables(table, after):
     cursor = read_esdb.Cursor(stored)
     read = read_esdb.read_templates(cursor, len(table.templates))
     assert [tuple(template.literals) for template in read.templates] == [each.literals for each in table.templates]
+
+
+@pytest.mark.parametrize(("size", "compressed"), [(1000, False), (1100, True)])
+def test_few_texts_are_stored_as_they_are(size, compressed):
+    """A first question need not decompress them."""
+    zstd = make_compressor(Codec.ZSTD)
+    table = TemplateTable((), (Template((b"x" * size,)),))
+    stored = table.encode(EncodeContext(zstd, zstd))
+    assert (len(stored) < size) == compressed
+    assert table_of(decode_templates(memoryview(stored), 1, OWN)) == table
 
 
 @examples(150)
@@ -112,7 +122,7 @@ def test_any_byte_may_be_wrong(data):
 
 def _read_ours(stored, templates, node, count):
     made = decode_templates(memoryview(stored), templates, OWN)
-    context = DecodeContext(OWN.plain, OWN.plain, decode_templates=lambda: made)
+    context = DecodeContext(OWN.plain, OWN.plain, templates=made)
     return decode_node(memoryview(node), 0, count, pa.binary(), context)[0].to_pylist()
 
 
