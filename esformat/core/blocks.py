@@ -13,12 +13,16 @@ from typing import Any
 import cython
 from cython.cimports.cpython import array
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cython.cimports.cpython.memoryview import PyMemoryView_FromObject
 from cython.cimports.esformat.core.packs import PackHead, fill_numbers, read_pack_head
 from cython.cimports.libc.string import memcmp
 
 from esformat.core.numbers import Pack, read_pack
 from esformat.errors import ChecksumMismatchError, CorruptSegmentError
 
+LEAST_BLOCK_BYTES = 24
+MOST_BLOCK_BYTES = 1 << 30
+"""Stored bytes of one block, with its frame."""
 MOST_ROWS = 1 << 16
 """Of a data block."""
 LIGHT_BYTES = 16 << 10
@@ -58,16 +62,24 @@ class Block:
     """The block's place in the file, for messages."""
 
 
-def open_block(stored: Any, computed: cython.ulonglong, kind: cython.int, check: Any, offset: cython.longlong) -> Block:
-    """The block whose stored bytes are exactly `stored`, a memoryview, and whose checksum was computed from them.
+def check_block_length(length: Any, offset: Any) -> None:
+    """Refuse a block length that no writer makes. Raises CorruptSegmentError."""
+    if not LEAST_BLOCK_BYTES <= length <= MOST_BLOCK_BYTES:
+        raise CorruptSegmentError(f"block length {length} is out of bounds", offset=offset)
 
-    kind: the one that is expected. check: the low 32 bits of the checksum, as a handle has them; None without a handle.
-    Raises ChecksumMismatchError or CorruptSegmentError.
+
+def open_block(stored: Any, checksum: Any, kind: cython.int, check: Any, offset: cython.longlong) -> Block:
+    """The block whose stored bytes are exactly `stored`.
+
+    checksum: of bytes. kind: the one that is expected. check: the low 32 bits of the checksum, as a handle has them;
+    None without a handle. Raises ChecksumMismatchError or CorruptSegmentError.
     """
-    view: cython.const[cython.uchar][::1] = stored
+    whole = PyMemoryView_FromObject(stored)
+    view: cython.const[cython.uchar][::1] = whole
     size: cython.Py_ssize_t = view.shape[0]
     if size < _FRAME + _CHECK:
         raise CorruptSegmentError(f"block is cut short: {size} bytes", offset=offset)
+    computed: cython.ulonglong = checksum(whole[: size - _CHECK])
     data: cython.p_const_uchar = cython.address(view[0])
     found: cython.ulonglong = _number(data + size - _CHECK, 8)
     if computed != found:
@@ -87,7 +99,7 @@ def open_block(stored: Any, computed: cython.ulonglong, kind: cython.int, check:
         raise CorruptSegmentError(f"block is of kind {data[4]}, expected {kind}", offset=offset)
     block: Block = Block.__new__(Block)
     block.kind, block.dictionary, block.count = kind, data[6] | data[7] << 8, _number(data + 12, 4)
-    block.body, block.offset = stored[_FRAME : size - _CHECK], offset
+    block.body, block.offset = whole[_FRAME : size - _CHECK], offset
     return block
 
 

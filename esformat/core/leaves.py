@@ -14,7 +14,7 @@ import cython
 from cython.cimports.cpython import array
 from cython.cimports.esformat.core.packs import FRONT_CODED, PackHead, end_of_texts, fill_numbers, read_pack_head
 
-from esformat.core.blocks import open_block
+from esformat.core.blocks import LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES, check_block_length, open_block
 from esformat.core.keys import read_keys
 from esformat.errors import CorruptSegmentError
 
@@ -23,8 +23,9 @@ MOST_RUNS = 1 << 17
 _MOST = cython.declare(cython.longlong, 1 << 61)  # rows, or bytes: no sum of two overflows
 _LARGEST = cython.declare(cython.longlong, (1 << 63) - 1)
 _LEAST = cython.declare(cython.longlong, -_LARGEST - 1)
+_LEAST_BYTES = cython.declare(cython.longlong, LEAST_BLOCK_BYTES)
+_MOST_BYTES = cython.declare(cython.longlong, MOST_BLOCK_BYTES)
 _DATA = cython.declare(cython.int, 2)  # the kind of data blocks
-_CHECK_BYTES = cython.declare(cython.Py_ssize_t, 8)
 _COLUMNS = cython.declare(cython.Py_ssize_t, 5)
 _LONGS = cython.declare(array.array, arrays.array("q"))
 
@@ -57,8 +58,6 @@ class Leaf:
     has_groupings: bool
     size_bytes: int
     """What it takes in memory."""
-    least_block_bytes: int
-    most_block_bytes: int
 
     def __init__(
         self,
@@ -141,10 +140,9 @@ class Leaf:
             _read_pack(body, view, head.end, count, cython.address(head), plain, columns[column])
         i: cython.Py_ssize_t
         high: cython.longlong
-        self.least_block_bytes = self.most_block_bytes = columns[1][0]
         for i in range(count):
-            self.least_block_bytes = min(self.least_block_bytes, columns[1][i])
-            self.most_block_bytes = max(self.most_block_bytes, columns[1][i])
+            if not _LEAST_BYTES <= columns[1][i] <= _MOST_BYTES:
+                check_block_length(columns[1][i], None)
             high = cython.cast(  # modulo 2^64, as it was written
                 cython.longlong,
                 cython.cast(cython.ulonglong, columns[3][i]) + cython.cast(cython.ulonglong, columns[4][i]),
@@ -167,7 +165,7 @@ class Leaf:
     def open_data_block(
         self, number: cython.Py_ssize_t, stored: Any, checksum: Any, made: Any, columns: cython.Py_ssize_t
     ) -> Any:
-        """The leaf's block of that number, whose stored bytes are exactly `stored`, a memoryview.
+        """The leaf's block of that number, whose stored bytes are exactly `stored`.
 
         checksum: of bytes. made: the class of what is made of it. columns: as many as the schema has.
         Raises ChecksumMismatchError, CorruptSegmentError.
@@ -177,7 +175,7 @@ class Leaf:
         offset: cython.longlong = self.block_offsets.data.as_longlongs[number]
         rows: cython.p_longlong = self.block_rows.data.as_longlongs
         check: cython.longlong = self.block_checks.data.as_longlongs[number]
-        block = open_block(stored, checksum(stored[:-_CHECK_BYTES]), _DATA, check, offset)
+        block = open_block(stored, checksum, _DATA, check, offset)
         if block.count != rows[number + 1] - rows[number]:
             raise CorruptSegmentError("a data block and its directory leaf disagree about its rows", offset=offset)
         opened = made(block, columns)

@@ -23,12 +23,10 @@ from cython.cimports.esformat.core.leaves import Leaf
 from cython.cimports.esformat.core.packs import PackHead, fill_numbers, number_of_bits, read_pack_head, whole_words
 from cython.cimports.libc.string import memcmp
 
+from esformat.core.blocks import LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES, check_block_length
 from esformat.core.keys import read_keys
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
 
-LEAST_BLOCK_BYTES = 24
-MOST_BLOCK_BYTES = 1 << 30
-"""Stored bytes of one block, with its frame."""
 HEADER_BYTES = 16
 TRAILER_BYTES = 48
 TRAILER_MAGIC = b"\x1a\n\rBDSE\x89"
@@ -83,12 +81,6 @@ def _handle(made: type, offset: object, length: object, check: object) -> object
     fields: tuple[tuple[Any, Any, Any]] = ((offset, length, check),)
     plain: cython.pointer(PyTypeObject) = cython.cast(cython.pointer(PyTypeObject), tuple)
     return plain.tp_new(made, cython.cast(cython.pointer(PyObject), fields), cython.NULL)
-
-
-def check_block_length(length: Any, offset: Any) -> None:
-    """Refuse a block length that no writer makes. Raises CorruptSegmentError."""
-    if not LEAST_BLOCK_BYTES <= length <= MOST_BLOCK_BYTES:
-        raise CorruptSegmentError(f"block length {length} is out of bounds", offset=offset)
 
 
 def check_version(major: int) -> None:

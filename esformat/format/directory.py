@@ -21,7 +21,7 @@ from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Codec, make_compressor
 from esformat.format.data_block import Runs, encode_runs_of_keys
 from esformat.format.encoding import encode_texts
-from esformat.format.frame import Block, check_length, encode_block
+from esformat.format.frame import Block, encode_block
 from esformat.format.layout import BlockHandle, BlockKind
 from esformat.format.node import DecodeContext, EncodeContext
 from esformat.format.packing import encode_ints
@@ -97,8 +97,6 @@ def open_leaf(
         raise
     if keys:
         open_keys(leaf, block.offset, context)
-    check_length(leaf.least_block_bytes, block.offset)
-    check_length(leaf.most_block_bytes, block.offset)
     return leaf
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from esformat.core.blocks import Block, open_block
-from esformat.core.roots import check_block_length as check_length
+from esformat.core.blocks import check_block_length as check_length
 from esformat.errors import InvalidEventError
 from esformat.format.checksum import SHORT_MASK, checksum64
 from esformat.format.layout import BLOCK_MAGIC, MAX_BLOCK_BYTES, BlockHandle, BlockKind
@@ -49,5 +49,4 @@ def decode_block(stored: bytes | memoryview, kind: int, check: int | None, offse
     blocks are read without a handle); `offset` the block's place in the file, for messages.
     Raises ChecksumMismatchError or CorruptSegmentError.
     """
-    view = memoryview(stored)
-    return open_block(view, checksum64(view[:-8]), kind, check, offset)
+    return open_block(stored, checksum64, kind, check, offset)

@@ -19,7 +19,7 @@ BLOCK_MAGIC = b"ESBK"
 MAJOR_VERSION = roots.MAJOR_VERSION
 MINOR_VERSION = 0
 
-MAX_BLOCK_BYTES = roots.MOST_BLOCK_BYTES
+MAX_BLOCK_BYTES = blocks.MOST_BLOCK_BYTES
 MAX_FRAME_BYTES = bytes_nodes.MAX_FRAME_BYTES  # uncompressed, of one frame: an event's payload, or many small ones
 LEAST_FRAME_BYTES, MOST_FRAME_BYTES = 512, 1 << 20  # what a writer may be asked to compress together
 MAX_ELEMENTS = (1 << 28) - 1  # of all lists of a node: as numbers they take what a frame may take

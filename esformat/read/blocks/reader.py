@@ -144,10 +144,11 @@ class Reader(Opened):
 
     def read(self, handle: BlockHandle, kind: int) -> Block:
         """One verified block. Raises CorruptSegmentError, ChecksumMismatchError, ClosedError."""
+        offset, length, check = handle
         try:
-            if handle.end > self.size:
-                raise CorruptSegmentError("a block reaches beyond the end of the file", offset=handle.offset)
-            return decode_block(self.source.read_at(handle.offset, handle.length), kind, handle.check, handle.offset)
+            if offset + length > self.size:
+                raise CorruptSegmentError("a block reaches beyond the end of the file", offset=offset)
+            return decode_block(self.source.read_at(offset, length), kind, check, offset)
         except EsdbError as error:
             raise explained(error, self.source) from None
 
@@ -316,7 +317,7 @@ class Reader(Opened):
         offset = leaf.block_offsets[number]
         length = leaf.block_offsets[number + 1] - offset
         try:
-            stored = memoryview(self.source.read_at(offset, length))
+            stored = self.source.read_at(offset, length)
             opened: DataBlock = leaf.open_data_block(number, stored, checksum64, DataBlock, len(self.fields))
             return opened
         except EsdbError as error:
