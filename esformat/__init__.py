@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from esformat.read.segment import open_segment as open
     from esformat.read.space import Space
     from esformat.tools.verification import Problem, Report, verify
+    from esformat.write.known_templates import KnownTemplates
     from esformat.write.writer import Writer, create
 else:
     __getattr__, __dir__ = lazily(
@@ -47,6 +48,7 @@ else:
             "esformat.io.source": "BytesSource CountingSource FileSource Source",
             "esformat.read.space": "Space",
             "esformat.tools.verification": "Problem Report verify",
+            "esformat.write.known_templates": "KnownTemplates",
             "esformat.write.writer": "Writer create",
         },
     )
@@ -67,6 +69,7 @@ __all__ = [
     "Event",
     "FileSource",
     "InvalidEventError",
+    "KnownTemplates",
     "PayloadField",
     "PayloadFields",
     "Problem",

@@ -9,8 +9,6 @@ from threading import Lock
 from aggregator.errors import OverloadedError
 
 MIN_RETRY_S, MAX_RETRY_S = 0.05, 5.0
-LEISURELY_BYTES_S = 10e6
-"""Where no more comes in, sealing may take its time; at several times that it would take the processor from appends."""
 PATIENCE = 4
 """`Retry-After` as a fraction of the time since memory was last freed."""
 
@@ -33,12 +31,6 @@ class Budget:
     def is_at_ease(self) -> bool:
         """Whether half is free: then there is time for what can wait."""
         return self.held_bytes <= self.limit_bytes // 2
-
-    def has_time_for(self, size_bytes: int) -> bool:
-        """Whether events that are sealed next may be stored better than they have to be: whether half is free, and they
-        came in slowly since others were sealed.
-        """
-        return self.is_at_ease and size_bytes <= LEISURELY_BYTES_S * (time.monotonic() - self._freed_at)
 
     def reserve(self, size_bytes: int) -> None:
         """Take so many bytes. Raises OverloadedError, at once, where they would pass the limit."""

@@ -28,6 +28,7 @@ from esformat.write.block_encoder import (
     row_bytes,
     wants_codes,
 )
+from esformat.write.known_templates import KnownTemplates
 from esformat.write.rows import OrderedRows, SortKey
 from esformat.write.template_choice import choose_dictionary
 
@@ -54,8 +55,9 @@ class FormatChoice:
         frame_bytes: int | None = None,
         *,
         templates: bool = False,
+        known: KnownTemplates | None = None,
     ) -> None:
-        self._schema = schema
+        self._schema, self._known = schema, known
         self._codec, self._level, self._frame_bytes, self._templates = codec, level, frame_bytes, templates
         self._fields = dict(enumerate(schema.fields))
         sampled = [field.name for field in schema.fields if is_bytes(field.type)] if codec is Codec.ZSTD else []
@@ -67,7 +69,7 @@ class FormatChoice:
 
     def copy(self) -> FormatChoice:
         """What is known now, whatever comes."""
-        return copy.deepcopy(self)
+        return copy.deepcopy(self, {id(self._known): self._known})
 
     def see(self, table: pa.Table) -> None:
         """Take notice of the next events, a checked table."""
@@ -117,7 +119,14 @@ class FormatChoice:
                 total = self._sample.column_bytes[field.name]
                 sample = ordered[field.name]
                 made = choose_dictionary(
-                    place, sample, total, self._codec, self._level, self._frame_bytes, templates=self._templates
+                    place,
+                    sample,
+                    total,
+                    self._codec,
+                    self._level,
+                    self._frame_bytes,
+                    templates=self._templates,
+                    known=None if self._known is None else self._known.of(field.name),
                 )
                 if made is not None:
                     chosen[place] = made

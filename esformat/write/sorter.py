@@ -23,6 +23,7 @@ from esformat.io.temp_file import SpillFile
 from esformat.write.allocators import release_unused
 from esformat.write.block_encoder import slice_rows
 from esformat.write.format_choice import FormatChoice
+from esformat.write.known_templates import KnownTemplates
 from esformat.write.memory import COLUMN_OVERHEAD, ROW_OVERHEAD, Budget
 from esformat.write.merge import RunMerge
 from esformat.write.rows import OrderedRows, SortKey
@@ -58,16 +59,25 @@ class EventSorter:
     """Takes checked tables of one schema; `finish` writes the segment. Raises OSError for what disks refuse."""
 
     def __init__(
-        self, sink: BinaryIO, metadata: Metadata, codec: Codec, budget: Budget, threads: int, temp_dir: Path
+        self,
+        sink: BinaryIO,
+        metadata: Metadata,
+        codec: Codec,
+        budget: Budget,
+        threads: int,
+        temp_dir: Path,
+        known: KnownTemplates | None = None,
     ) -> None:
-        """`sink`: an empty file. Events are written to it before all are there only if it can be read and cut, too."""
+        """`sink`: an empty file. Events are written to it before all are there only if it can be read and cut, too.
+        known: of files that were written before.
+        """
         self._sink = sink
         self._metadata, self._codec = metadata, codec
         self._schema = metadata.schema
         self._budget, self._threads, self._temp_dir = budget, threads, temp_dir
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="esformat-encode")
         self._choice = FormatChoice(
-            self._schema, codec, metadata.level, metadata.frame_bytes, templates=metadata.templates
+            self._schema, codec, metadata.level, metadata.frame_bytes, templates=metadata.templates, known=known
         )
         self._tables: list[pa.Table] = []
         self._held_bytes = 0

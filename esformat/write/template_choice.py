@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import pyarrow as pa
 import pyarrow.types as pt
 
@@ -13,6 +15,7 @@ from esformat.format.encoding import encode_runs
 from esformat.format.node import EncodeContext
 from esformat.format.packing import best_raw
 from esformat.format.templates import Kind, TemplateTable
+from esformat.write.known_templates import KnownColumn, used_part
 from esformat.write.skeletons import find_templates
 from esformat.write.templated import Matched, encode_templated
 from esformat.write.zstd_dictionary import MIN_SAMPLED_BYTES, train_on
@@ -33,20 +36,19 @@ def choose_dictionary(
     frame_bytes: int | None = None,
     *,
     templates: bool = False,
+    known: KnownColumn | None = None,
 ) -> ColumnDictionary | None:
     """What nodes of a column of `byte_count` bytes in all refer to; None where nothing pays for itself.
 
-    `sample`: rows of the column in segment order, many short runs of them.
+    `sample`: rows of the column in segment order, many short runs of them. known: of earlier files; it learns of this.
     """
     zstd = train_on(sample, byte_count, codec, level, frame_bytes)
     without = ColumnDictionary(place, zstd)
     if templates and may_have_templates(sample.type) and codec is Codec.ZSTD and byte_count >= MIN_SAMPLED_BYTES:
-        scale = byte_count / max(1, len(bytes_of(sample)[1]))
-        table = find_templates(sample.cast(pa.binary()).drop_null().to_pylist(), scale)
-        if table is not None:
-            chosen = _with_templates(without, table, sample, byte_count, level, frame_bytes)
-            if chosen is not None:
-                return chosen
+        trial = _Trial(without, sample, byte_count, level, frame_bytes)
+        chosen = trial.looked_for() if known is None else trial.known(known)
+        if chosen is not None:
+            return chosen
     return without if zstd else None
 
 
@@ -55,29 +57,77 @@ def may_have_templates(kind: pa.DataType) -> bool:
     return bool(pt.is_binary(kind) or pt.is_string(kind))
 
 
-def _with_templates(
-    without: ColumnDictionary,
-    table: TemplateTable,
-    sample: pa.Array,
-    byte_count: int,
-    level: int | None,
-    frame_bytes: int | None,
-) -> ColumnDictionary | None:
-    """The same with templates; None where they save too little."""
-    sampled = max(1, len(bytes_of(sample)[1]))
-    bounds = [*range(0, len(sample), SAMPLED_BLOCK_ROWS), len(sample)]
-    plain_bytes = sum(map(len, encode_runs(sample, bounds, column_context(without, Codec.ZSTD, level, frame_bytes))))
-    first = column_context(ColumnDictionary(without.column, b"", None, table), Codec.ZSTD, level, frame_bytes)
-    strings = _leftover(sample, first)
-    share = len(bytes_of(strings)[1]) / sampled
-    zstd = train_on(strings, int(share * byte_count), Codec.ZSTD, level, frame_bytes) if len(strings) else b""
-    chosen = ColumnDictionary(without.column, zstd, None, table)
-    context = column_context(chosen, Codec.ZSTD, level, frame_bytes, raws=variable_raws(sample, first))
-    made_bytes = sum(map(len, encode_templated(sample, bounds, context)))
-    table_bytes = len(table.encode(dictionary_context(Codec.ZSTD, level))) * 2 * sampled / byte_count
-    if table_bytes * MOST_TABLE_SHARE > plain_bytes:
-        return None
-    return chosen if (made_bytes + table_bytes) * LEAST_SAVED <= plain_bytes * (LEAST_SAVED - 1) else None
+class _Trial:
+    """Templates of one column, tried on a sample beside storing it without."""
+
+    def __init__(
+        self,
+        without: ColumnDictionary,
+        sample: pa.Array,
+        byte_count: int,
+        level: int | None,
+        frame_bytes: int | None,
+    ) -> None:
+        self._without, self._sample, self._byte_count = without, sample, byte_count
+        self._level, self._frame_bytes = level, frame_bytes
+        self._sampled = max(1, len(bytes_of(sample)[1]))
+        self._bounds = [*range(0, len(sample), SAMPLED_BLOCK_ROWS), len(sample)]
+
+    def looked_for(self) -> ColumnDictionary | None:
+        """Those that are found; None where they save too little."""
+        found = self._found()
+        return None if found is None else found[0]
+
+    def known(self, known: KnownColumn) -> ColumnDictionary | None:
+        """Those of an earlier file where they do as well here as there, else those that are found."""
+        fitting = None if known.table is None else self._tried(self._used_part(known.table))
+        if fitting is not None and known.fits(fitting[1]):
+            return fitting[0]
+        if not known.may_look(self._byte_count):
+            return None if fitting is None else fitting[0]
+        found = self._found()
+        if found is None:
+            known.note(None)
+            return None
+        known.note(found[0].templates, found[1])
+        return found[0]
+
+    def _found(self) -> tuple[ColumnDictionary, float] | None:
+        rows = self._sample.cast(pa.binary()).drop_null().to_pylist()
+        return self._tried(find_templates(rows, self._byte_count / self._sampled))
+
+    def _used_part(self, table: TemplateTable) -> TemplateTable | None:
+        used = used_part(table, _matched(self._sample, self._context(b"", table)))
+        return used if len(used.templates) > 1 else None  # the last one takes anything
+
+    def _context(self, zstd: bytes, table: TemplateTable | None, raws: list[int] | None = None) -> EncodeContext:
+        dictionary = ColumnDictionary(self._without.column, zstd, None, table)
+        return column_context(dictionary, Codec.ZSTD, self._level, self._frame_bytes, raws=raws)
+
+    @cached_property
+    def _plain_bytes(self) -> int:
+        """What the sample takes without templates."""
+        return sum(map(len, encode_runs(self._sample, self._bounds, self._context(self._without.zstd, None))))
+
+    def _tried(self, table: TemplateTable | None) -> tuple[ColumnDictionary, float] | None:
+        """The column with these templates, and what share of the bytes they leave; None where they save too little."""
+        if table is None:
+            return None
+        first = self._context(b"", table)
+        strings = _leftover(self._sample, first)
+        share = len(bytes_of(strings)[1]) / self._sampled
+        left_bytes = int(share * self._byte_count)
+        zstd = train_on(strings, left_bytes, Codec.ZSTD, self._level, self._frame_bytes) if len(strings) else b""
+        context = self._context(zstd, table, variable_raws(self._sample, first))
+        made_bytes = sum(map(len, encode_templated(self._sample, self._bounds, context)))
+        encoded = table.encode(dictionary_context(Codec.ZSTD, self._level))
+        table_bytes = len(encoded) * 2 * self._sampled / self._byte_count
+        stored = made_bytes + table_bytes
+        if table_bytes * MOST_TABLE_SHARE > self._plain_bytes or stored * LEAST_SAVED > self._plain_bytes * (
+            LEAST_SAVED - 1
+        ):
+            return None
+        return ColumnDictionary(self._without.column, zstd, None, table), stored / self._plain_bytes
 
 
 def _leftover(sample: pa.Array, context: EncodeContext) -> pa.Array:

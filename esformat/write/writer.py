@@ -19,6 +19,7 @@ from esformat.io.location import Options, Target, located, publication_of
 from esformat.io.publish import naming
 from esformat.write.file_writer import FileWriter
 from esformat.write.intake import EventRows, check_table
+from esformat.write.known_templates import KnownTemplates
 from esformat.write.memory import Budget
 from esformat.write.sorter import EventSorter
 from esformat.write.table_pieces import pieces_of
@@ -34,6 +35,7 @@ class WriteOptions:
     properties: dict[str, str]
     frame_bytes: int | None
     templates: bool
+    known: KnownTemplates | None
     threads: int
     budget: Budget
     temp_dir: Path | None
@@ -48,7 +50,7 @@ def create(
     codec: str = "zstd",
     level: int | None = None,
     frame_bytes: int | None = None,
-    templates: bool | None = None,
+    templates: bool | KnownTemplates | None = None,
     properties: Mapping[str, str] | None = None,
     overwrite: bool = False,
     threads: int | None = None,
@@ -67,7 +69,9 @@ def create(
     frame_bytes: how many bytes of text or binary values are compressed together, about; 4 KiB by default, which suits
         lookups of single events. Searches through all payloads want 32 KiB or 64 KiB.
     templates: whether JSON objects and log lines may be stored as templates and variables: a third to a half smaller;
-        lookups of a few events take a quarter longer. By default with codec "zstd", and only with it.
+        lookups of a few events take a quarter longer. By default with codec "zstd", and only with it. `KnownTemplates`
+        that are given to several writers in turn: those of an earlier file are taken where they fit, as looking for
+        them is much of the work for small files. The bytes then depend on the files before.
     properties: text by name, kept in the file.
     overwrite: replace an existing file, atomically; otherwise it is an error.
     threads: how many encode at a time; by default one per processor. The bytes are the same for any number.
@@ -88,7 +92,8 @@ def create(
     if isinstance(indexes, str):
         raise UsageError(f"indexes must be a list of column names, not the text {indexes!r}")
     _check_encoding(codec, level, frame_bytes, threads)
-    templates = may_use_templates(codec, templates)
+    known = templates if isinstance(templates, KnownTemplates) else None
+    templates = may_use_templates(codec, True if isinstance(templates, KnownTemplates) else templates)
     if schema is not None and not isinstance(schema, pa.Schema):
         raise UsageError(f"schema must be a pyarrow.Schema, not {type(schema).__name__}")
     indexes = tuple(indexes)
@@ -96,9 +101,11 @@ def create(
     workers = min(os.cpu_count() or 1, 8) if threads is None else threads
     budget, place = Budget.of(memory), _directory(temp_dir)
     kept = check_properties(properties)
-    options = WriteOptions(codec_from_name(codec), level, codec, kept, frame_bytes, templates, workers, budget, place)
-    known = None if schema is None else make_schema(schema, indexes, binary_keys=keys == "binary")
-    return Writer(path, known, indexes, keys == "binary", options, overwrite=overwrite)
+    options = WriteOptions(
+        codec_from_name(codec), level, codec, kept, frame_bytes, templates, known, workers, budget, place
+    )
+    fields = None if schema is None else make_schema(schema, indexes, binary_keys=keys == "binary")
+    return Writer(path, fields, indexes, keys == "binary", options, overwrite=overwrite)
 
 
 def _directory(temp_dir: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None) -> Path | None:
@@ -259,7 +266,13 @@ class Writer(FileWriter):
                 templates=options.templates,
             )
             self._sorter = EventSorter(
-                self._publication.file, metadata, options.codec, options.budget, options.threads, self._temp_dir
+                self._publication.file,
+                metadata,
+                options.codec,
+                options.budget,
+                options.threads,
+                self._temp_dir,
+                options.known,
             )
         return self._sorter
 

@@ -12,9 +12,9 @@ import esformat
 NAMES = [
     "BytesSource", "ChecksumMismatchError", "ClosedError", "Collection", "CollectionScan", "CollectionSpace",
     "CorruptSegmentError", "CountingSource", "Counts", "EsdbError", "Event", "FileSource", "InvalidEventError",
-    "PayloadField", "PayloadFields", "Problem", "Report", "Scan", "Segment", "SegmentChangedError", "Source", "Space",
-    "SpaceNotFoundError", "UnknownIndexError", "UnsupportedVersionError", "UsageError", "Writer", "__version__",
-    "create", "open", "open_many", "set_cache_bytes", "verify",
+    "KnownTemplates", "PayloadField", "PayloadFields", "Problem", "Report", "Scan", "Segment", "SegmentChangedError",
+    "Source", "Space", "SpaceNotFoundError", "UnknownIndexError", "UnsupportedVersionError", "UsageError", "Writer",
+    "__version__", "create", "open", "open_many", "set_cache_bytes", "verify",
 ]  # fmt: skip
 
 SCAN = "*, grouping=None, start=None, end=None, reverse=False, limit=None, columns=None"

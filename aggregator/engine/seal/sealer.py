@@ -37,7 +37,7 @@ from aggregator.storage.manifest import Edit
 from aggregator.storage.memtable.memtable import Unsealed
 from aggregator.storage.memtable.piece import Piece
 from aggregator.storage.parts import Storage
-from aggregator.storage.segments.file import write_segment
+from aggregator.storage.segments.file import TopicTemplates, write_segment
 from aggregator.storage.state.state import Partition, Topic
 from aggregator.storage.state.tombstones import Hidden, hidden_in
 from esformat import ClosedError
@@ -48,8 +48,8 @@ NOT_THE_DATA = (OSError, ClosedError, ManifestFailedError, LogFailedError)
 MOST_ENDS = 2
 """So often in succession this process may end while it seals the same events; then another process seals them."""
 
-LEAST_TEMPLATED_BYTES = 8 << 20
-"""Of fewer events no templates are looked for before they are merged: that takes as long as to write them."""
+LEAST_TEMPLATED_BYTES = 1 << 20
+"""Fewer events have no templates before they are merged: choosing them takes longer than writing."""
 MOST_SHRINKS = 4.0
 """Segments that are smaller still count as if they were not: what comes next may not be."""
 
@@ -84,6 +84,7 @@ class Sealer:
         self._layout, self._budget, self._kept_bytes, self._clock = storage.layout, storage.budget, kept_bytes, clock
         self._sealed_bytes = storage.tuning.sealed_bytes
         self._next_segment, self._write_segment = next_segment, write
+        self._write_here = partial(_write_here, TopicTemplates())
         self._lock = Lock()
         self._releasing = Lock()
         self.seals = 0
@@ -249,7 +250,7 @@ class Sealer:
         def write(
             pieces: Sequence[Piece], schemas: Iterable[SchemaInfo], by: _Write | None = self._write_segment
         ) -> list[SegmentInfo]:
-            return self._write(topic, partition, pieces, schemas, producers, threads, by=by or _write_here)
+            return self._write(topic, partition, pieces, schemas, producers, threads, by=by or self._write_here)
 
         number = partition.number
         if POSSIBLE and self._marks.times_ended(number, frozen.pieces[0].first_index) >= MOST_ENDS:
@@ -317,7 +318,7 @@ class Sealer:
         info = SchemaInfo(0, topic.info.number, 0, make_schema(pa.schema([]), (), binary_keys=topic.binary_keys))
         plain = plain_piece(info)
         assert plain is not None
-        by = self._write_segment or _write_here
+        by = self._write_segment or self._write_here
         try:
             self._discard(self._write(topic, partition, [plain], [info], (), 1, by=by))
         except Exception:  # noqa: BLE001  the first error is told
@@ -338,7 +339,7 @@ class Sealer:
         numbers: list[int] = []
         hidden = hidden_in(topic.tombstones, partition.number)
         size_bytes = sum(piece.size_bytes for piece in pieces)
-        templates = size_bytes >= LEAST_TEMPLATED_BYTES and self._budget.has_time_for(size_bytes)
+        templates = size_bytes >= LEAST_TEMPLATED_BYTES
         try:
             for schema, batches in families(pieces, schemas):
                 number = self.take_number()
@@ -380,11 +381,22 @@ class Sealer:
 
 
 def _write_here(
-    path: Path, batches: Sequence[pa.RecordBatch], *, schema: SchemaInfo, hidden: Hidden, **facts: Any
+    known: TopicTemplates,
+    path: Path,
+    batches: Sequence[pa.RecordBatch],
+    *,
+    topic: TopicInfo,
+    schema: SchemaInfo,
+    hidden: Hidden,
+    templates: bool,
+    **facts: Any,
 ) -> SegmentInfo | None:
-    """Write a segment in this process."""
+    """Write a segment in this process. known: templates of earlier ones."""
     table = sealing_table(batches, schema.schema, hidden)
-    return write_segment(path, [table], schema=schema, **facts) if len(table) else None
+    if not len(table):
+        return None
+    chosen = known.of(topic, schema) if templates else False
+    return write_segment(path, [table], topic=topic, schema=schema, templates=chosen, **facts)
 
 
 def _producers_to_keep(partition: Partition, end: int) -> list[ProducerEntry]:

@@ -28,7 +28,7 @@ import pyarrow as pa
 from aggregator.engine.seal.table import sealing_table
 from aggregator.errors import SealingFailedError
 from aggregator.model import ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
-from aggregator.storage.segments.file import Merged, merge_segments, write_segment
+from aggregator.storage.segments.file import Merged, TopicTemplates, merge_segments, write_segment
 from aggregator.storage.state.tombstones import Hidden
 from esformat import EsdbError
 
@@ -37,6 +37,7 @@ NICE = 5
 LOOK_S = 1.0
 """How often it looks whether its parent is still there: a process that was forked from that may hold the socket."""
 _LENGTH = struct.Struct("<Q")
+_known = TopicTemplates()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ def _write(task: Task, events: int) -> SegmentInfo | None:
     return write_segment(
         task.path, [table], number=task.number, topic=task.topic, partition=task.partition, schema=task.schema,
         producers=task.producers, now_us=task.now_us, threads=task.threads,
-        templates=task.templates,
+        templates=_known.of(task.topic, task.schema) if task.templates else False,
     )  # fmt: skip
 
 

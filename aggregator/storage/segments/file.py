@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +26,10 @@ from esformat.parts import EventSchema, make_schema
 PROPERTY = "aggregator"
 STREAM_FRAME_BYTES = 64 << 10
 """Records of streams are searched more often than looked up: docs/decisions/0030-frames-of-streams.md."""
+LEAST_SEARCHED_BYTES = 8 << 20
+"""Of a column with fewer no templates are looked for: that takes as long as to write them."""
+MOST_KNOWN = 256
+"""Topics, or schemas of them, whose templates are remembered."""
 _READ_BYTES = 1 << 20
 
 
@@ -51,12 +57,12 @@ def write_segment(
     now_us: int,
     threads: int | None = None,
     replaces: Sequence[int] = (),
-    templates: bool = False,
+    templates: bool | esformat.KnownTemplates = False,
 ) -> SegmentInfo:
     """Write events to a segment that is complete, synced and under its name when this returns.
 
-    replaces: segments that the events come from. templates: whether text may be stored by them, a third smaller for a
-    third more work.
+    replaces: segments that the events come from. templates: whether text may be stored by them, as `esformat.create`
+    has it: a third smaller.
 
     tables: the events, with the columns of `arrow_schema`, in the order of their record indexes.
     Raises OSError, esformat.UsageError if the file exists; then there is no file.
@@ -98,6 +104,25 @@ def write_segment(
         checksum=file_checksum(path), level=level, created_us=now_us, signature=spans.signature,
         min_ahead=min_ahead, max_ahead=max_ahead,
     )  # fmt: skip
+
+
+class TopicTemplates:
+    """The templates of each topic's segments, for those that are sealed next. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[int, int], esformat.KnownTemplates] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, topic: TopicInfo, schema: SchemaInfo) -> esformat.KnownTemplates:
+        """Those of segments of one schema; forgotten where many others were asked for since."""
+        key = topic.number, schema.number
+        with self._lock:
+            known = self._known.get(key) or esformat.KnownTemplates(LEAST_SEARCHED_BYTES)
+            self._known[key] = known
+            self._known.move_to_end(key)
+            if len(self._known) > MOST_KNOWN:
+                self._known.popitem(last=False)
+        return known
 
 
 class Merged(NamedTuple):

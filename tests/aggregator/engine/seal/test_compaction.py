@@ -19,6 +19,7 @@ import esformat
 from aggregator.engine.seal.compaction import MAX_SEGMENT_BYTES, MergeLimits, merge_limits, merges_due, merges_possible
 from aggregator.model import SegmentInfo
 from aggregator.policy import Limits, Retention
+from esformat.format.layout import BlockKind
 
 ROOT = Path(__file__).parents[4]
 DAY_US = 86_400_000_000
@@ -190,28 +191,21 @@ def test_text_is_understood_from_the_first_merge_on(root, tmp_path):
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("sealing", ["thread", "process"])
-def test_text_is_understood_where_there_is_time(root, monkeypatch, sealing):
-    """Many events have templates when they are sealed, unless they came in too fast, or unsealed events take more than
-    half of their memory.
-    """
-    monkeypatch.setattr("aggregator.engine.seal.sealer.LEAST_TEMPLATED_BYTES", 1 << 20)
-    texts = [f'{{"url":"/product/{n * n % 9973}","ms":{n * 31 % 5000}}}'.encode() for n in range(20_000)]
-    events = pa.table({"space": ["s"] * len(texts), "timestamp": range(len(texts)), "data": texts})
-    found = {}
-    for memory_bytes, topics, leisurely in ((64 << 20, 1, 1e12), (4 << 20, 2, 1e12), (65 << 20, 1, 1e3)):
-        monkeypatch.setattr("aggregator.base.memory_budget.LEISURELY_BYTES_S", leisurely)
-        with aggregator.open(
-            root / str(memory_bytes), limits={"memory_bytes": memory_bytes}, sealing=sealing
-        ) as catalog:
-            for number in range(topics):
-                catalog.create_topic(f"t{number}").append(events)
-            assert (catalog.stats()["memory"]["unsealed"] > memory_bytes // 2) == (topics == 2)
-            catalog.seal()  # one topic after the other
-            for path in root.joinpath(str(memory_bytes)).rglob("*.esdb"):
-                with esformat.open(path) as segment:
-                    found.setdefault(memory_bytes >> 20, set()).add(segment.info()["templates"])
-            assert catalog.topic("t0").scan().to_table().column("data").to_pylist() == texts
-    assert found == {64: {True}, 4: {False, True}, 65: {False}}
+def test_text_is_understood_when_it_is_sealed(root, sealing):
+    """Many events have templates at once; fewer have those of a segment of the topic before them; few have none."""
+    texts = [b'{"url":"/product/%d","ms":%d,"who":"somebody"}' % (n * n % 9973, n * 31 % 5000) for n in range(200_000)]
+    found = []
+    with aggregator.open(root, sealing=sealing) as catalog:
+        for name, count in (("other", 40_000), ("t", 200_000), ("t", 40_000), ("t", 100)):
+            topic = catalog.topic(name) if name in catalog.topics() else catalog.create_topic(name)
+            topic.append(pa.table({"space": ["s"] * count, "timestamp": range(count), "data": texts[:count]}))
+            catalog.seal()
+            with esformat.open(max(root.rglob("*.esdb"), key=lambda path: path.stat().st_mtime_ns)) as segment:
+                reader = segment._reader
+                held = reader.dictionary(1) if (BlockKind.DICTIONARY, 1, 0) in reader.table else []
+                found.append(any(column.templates is not None for column in held))
+        assert catalog.topic("t").scan().count() == 240_100
+    assert found == [False, True, True, False]
 
 
 def test_by_itself(root):
