@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from threading import local
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ from esformat.format.layout import HEADER_BYTES, HEADER_MAGIC, TRAILER_MAGIC, Bl
 from esformat.format.metadata import Metadata, Statistics
 from esformat.format.node import DecodeContext
 from esformat.format.postings import IndexRoot, Page, Posting, decode_chunk
+from esformat.format.schema import EventSchema
 from esformat.format.template_search import Places, TemplateTexts
 from esformat.io.source import ClosedSource, Source, explained
 from esformat.read.ask.question import Checks
@@ -33,6 +34,8 @@ OPENING_BYTES = 32 << 10
 CACHE_BYTES = 256 << 20
 """How much all open segments together keep of what questions decoded, unless one is given a cache of its own."""
 SHARED_CACHE = Budgets.of(CACHE_BYTES)
+REMEMBERED_BYTES, MOST_REMEMBERED_BYTES = 4 << 20, 64 << 10
+"""Of dictionaries of closed files, all together; and of the bytes that one of them came with."""
 READ_GAP_BYTES = 16 << 10
 """Blocks that lie no further apart are read together, gap included: a leaf between two of them, or a pruned block."""
 MANY_QUESTIONS = 1000  # to indexes are remembered, so that what answers them is kept when they are asked again
@@ -77,6 +80,30 @@ class _Tail:
         """A verified block that does not begin before `first`."""
         at = handle.offset - self.first
         return decode_block(self._data[at : at + handle.length], kind, handle.check, handle.offset)
+
+
+class _Remembered(NamedTuple):
+    """A dictionary block of a file that was closed."""
+
+    schema: EventSchema
+    body: bytes
+    columns: list[StoredDictionary]
+
+    def fits(self, schema: EventSchema, body: memoryview) -> bool:
+        """Whether a file with that schema has the same one."""
+        return (self.schema is schema or self.schema == schema) and self.body == body.tobytes()
+
+
+_remembered = Cache(REMEMBERED_BYTES)  # by the handles of their blocks: the same files are opened again and again
+
+
+def _remember(handle: BlockHandle, schema: EventSchema, body: memoryview, columns: list[StoredDictionary]) -> None:
+    """Keep a dictionary and its templates for those who open the file again."""
+    size = len(body.obj) + len(body)  # type: ignore[arg-type]  # bytes
+    for column in columns:
+        column.made.pop("values", None)  # whoever holds them goes on
+        size += sum(map(len, column.made["templates"].memory)) if "templates" in column.made else 0
+    _remembered.keep(handle, _Remembered(schema, body.tobytes(), columns), size)
 
 
 def _longer(source: Source, data: bytes, first: int, wanted: int) -> tuple[bytes, int]:
@@ -134,10 +161,16 @@ class Reader(Opened):
         self.pages = Cache(budgets.pages)
         """Rows that were read as a page, decoded."""
         self._dictionaries: dict[int, list[StoredDictionary]] = {}
+        self._remembers = budgets is SHARED_CACHE and budgets.tables.has_any
+        self._dictionary_bodies: dict[int, memoryview] = {}  # of those to remember
 
     def close(self) -> None:
         """Let go of the source; reads that are under way end well, later ones raise ClosedError."""
         self.source, self.announce = ClosedSource(self.source), None
+        for number, columns in list(self._dictionaries.items()):
+            body = self._dictionary_bodies.pop(number, None)
+            if body is not None:
+                _remember(self.table[_DICTIONARY, number, 0], self.schema, body, columns)
         self.forget()
         for cache in (self._tables, self._blocks, self.frames, self.pages):
             cache.close()
@@ -210,13 +243,19 @@ class Reader(Opened):
         return found
 
     def _read_dictionary(self, number: int) -> list[StoredDictionary]:
-        context = self.own()
         failure: CorruptSegmentError | None = None
         for copy in (0, 1):
             key = (_DICTIONARY, number, copy)
             if key in self.table:
                 try:
-                    return open_dictionary(self._small_block(key), self.fields, context)
+                    block = self._small_block(key)
+                    known: _Remembered | None = _remembered.find(self.table[key]) if self._remembers else None
+                    if known is not None and known.fits(self.schema, block.body):
+                        return known.columns
+                    columns = open_dictionary(block, self.fields, self.own())
+                    if self._remembers and not copy and len(block.body.obj) <= MOST_REMEMBERED_BYTES:  # type: ignore[arg-type]
+                        self._dictionary_bodies[number] = block.body
+                    return columns
                 except CorruptSegmentError as error:
                     failure = error
         raise failure or CorruptSegmentError(f"the file has no dictionary {number}", path=self.name)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from event_model import event_facts
 
 import esformat
 from esformat.errors import ChecksumMismatchError, CorruptSegmentError
+from esformat.format import dictionary
 from esformat.format.footer import decode_footer, encode_footer
 from esformat.format.frame import Block, decode_block, encode_block, handle_of
 from esformat.format.layout import TRAILER_BYTES, BlockHandle, BlockKind, Trailer
+from esformat.read.blocks import reader as reader_module
 from esformat.write.builder import SegmentBuilder
 
 Key = tuple[int, int, int]
@@ -193,3 +197,74 @@ def test_file_of_another_writer_s_spare(tmp_path, stored):
     path.write_bytes(stored + stored)
     with pytest.raises(CorruptSegmentError), esformat.open(path) as segment:
         list(segment.scan())
+
+
+def shaped(path: Path, first: int, names: tuple[str, ...] = ("ann", "bob"), rows: int = 3000) -> Path:
+    """A file with templates."""
+    values = [
+        b'{"who":"%s","number":%d,"of":"things that are counted"}' % (names[n % len(names)].encode(), first + n * n)
+        for n in range(rows)
+    ]
+    with esformat.create(path, overwrite=True) as writer:
+        writer.add_table(pa.table({"space": ["s"] * rows, "timestamp": range(rows), "data": values}))
+    return path
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """How often templates were decoded."""
+    seen = []
+    decode = dictionary.decode_templates
+    monkeypatch.setattr(dictionary, "decode_templates", lambda *of: seen.append(of) or decode(*of))
+    return seen
+
+
+def test_a_file_that_is_opened_again(tmp_path, decoded):
+    """What was decoded of its dictionary is there; of another one in its place, or where nothing is kept, it is not."""
+    path = shaped(tmp_path / "a.esdb", 0)
+    events = []
+    for _ in range(3):
+        with esformat.open(path) as segment:
+            events.append([event.data for event in segment["s"].scan()])
+    assert (events[0] == events[1] == events[2], len(decoded)) == (True, 1)
+    shaped(path, 0, ("ann", "bib"))
+    with esformat.open(path) as segment:
+        assert [event.data[:13] for event in segment["s"].scan(limit=2)] == [b'{"who":"ann",', b'{"who":"bib",']
+    assert len(decoded) == 2
+    with esformat.open(path, cache_bytes=0) as segment:
+        assert len(list(segment["s"].scan(limit=2))) == 2
+    assert len(decoded) == 3
+
+
+def test_what_only_looks_like_the_dictionary_that_is_remembered(tmp_path, decoded):
+    """Its bytes tell, and the columns of the file."""
+    path = shaped(tmp_path / "a.esdb", 0, ("cid", "dan"))
+    with esformat.open(path) as segment:
+        assert len(list(segment["s"].scan(limit=2))) == 2
+        reader = segment._reader
+    handle = reader.table[BlockKind.DICTIONARY, 1, 0]
+    known = reader_module._remembered.find(handle)
+    assert known.fits(reader.schema, memoryview(known.body))
+    assert not known.fits(reader.schema, memoryview(known.body + b"\0"))
+    assert not known.fits(replace(reader.schema, binary_keys=True), memoryview(known.body))
+    assert len(decoded) == 1
+
+
+def test_a_long_dictionary_is_not_remembered(tmp_path, monkeypatch, decoded):
+    """Nor is one that came with many bytes."""
+    monkeypatch.setattr(reader_module, "MOST_REMEMBERED_BYTES", 100)
+    path = shaped(tmp_path / "a.esdb", 0, ("eve", "fay"))
+    for _ in range(2):
+        with esformat.open(path) as segment:
+            assert len(list(segment["s"].scan(limit=2))) == 2
+    assert len(decoded) == 2
+
+
+def test_the_spare_dictionary_is_not_remembered(tmp_path, decoded):
+    """It has another place."""
+    path = shaped(tmp_path / "a.esdb", 0, ("gus", "hal"))
+    path.write_bytes(flipped(path.read_bytes(), footer_of(path.read_bytes())[BlockKind.DICTIONARY, 1, 0]))
+    for _ in range(2):
+        with esformat.open(path) as segment:
+            assert len(list(segment["s"].scan(limit=2))) == 2
+    assert len(decoded) == 2
