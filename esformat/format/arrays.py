@@ -190,7 +190,7 @@ class TextForm(Enum):
 class Values:
     """Values that rows name by their places; where there is a null, it is the first one."""
 
-    __slots__ = ("_edges_and_data", "_listed", "_make", "_make_list", "_views", "_whole")
+    __slots__ = ("_edges_and_data", "_listed", "_make", "_make_list", "_views", "_whole", "_without_null")
 
     def __init__(
         self,
@@ -205,6 +205,7 @@ class Values:
         self._whole: pa.Array | None = None if callable(array) else array
         self._edges_and_data: tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]] | None = None
         self._listed: list[Any] | None = None
+        self._without_null: pa.Array | None = None
         self._views: tuple[npt.NDArray[Any], list[pa.Buffer]] | None = None
 
     @property
@@ -273,10 +274,12 @@ class Values:
     def _take_dictionary(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Array:
         """The same as codes of a dictionary without null: an engine looks at each of its values once."""
         first = 1 if self._array.null_count else 0
+        if self._without_null is None:
+            self._without_null = self._array.slice(first)
         taken = pa.allocate_buffer(4 * len(codes))
         np.subtract(codes, first, out=np.frombuffer(taken, np.int32), dtype=np.int32, casting="unsafe")
         indices = pa.Array.from_buffers(pa.int32(), len(codes), [self._valid(codes), taken])
-        return pa.DictionaryArray.from_arrays(indices, self._array.slice(first), safe=False)
+        return pa.DictionaryArray.from_arrays(indices, self._without_null, safe=False)
 
     def _valid(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Buffer | None:
         if self._array.null_count and len(codes) and not codes.min():  # none is negative

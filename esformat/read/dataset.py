@@ -378,6 +378,9 @@ class EventScanner:
             return
         for batch in self._events.batches(self._bounds, self._names, lazily=lazily):
             for part in self._projected(batch):
+                if 0 < len(part) <= self._batch_size:
+                    yield part
+                    continue
                 for at in range(0, len(part), self._batch_size):
                     yield part.slice(at, self._batch_size)
 

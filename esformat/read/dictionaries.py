@@ -39,6 +39,10 @@ def in_dictionaries(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
 def in_forms_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The same rows, each column in the form of the schema's."""
     for batch in batches:
-        fields = [schema.field(name) for name in batch.schema.names]
-        columns = [in_form_of(batch.column(field.name), field.type) for field in fields]
-        yield pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+        given = batch.schema
+        fields = [schema.field(name) for name in given.names]
+        if list(given) == fields:
+            yield batch
+        else:
+            columns = [in_form_of(column, field.type) for column, field in zip(batch.columns, fields, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

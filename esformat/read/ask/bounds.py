@@ -160,8 +160,11 @@ class _Evaluation:
 
     def comparison(self, name: str, operator: str, value: Any) -> Bounds:
         """What a comparison says, as `bounded_by_all` is given it."""
-        if self._named(name) is None:
+        column = self._named(name)
+        if column is None:
             return self._unknown()
+        if operator == "=" and column.plain is not None and value is not None:  # most ask for one: without Arrow
+            return {name: Domain(frozenset([column.plain(value)]))}
         field, kind = Field((name,)), self._schema.arrow.field(name).type
         if operator == "IN":
             return self._listed(field, pa.array(value, kind))
