@@ -240,10 +240,10 @@ class Values:
         """The values of rows, text in some form. Raises CorruptSegmentError for a code without a value."""
         if form is TextForm.PLAIN or self._text is None:
             return self.take(codes)
-        least = int(codes.min()) if len(codes) else 0
-        if least < 0 or (len(codes) and int(codes.max()) >= len(self)):
+        least, most = (int(codes.min()), int(codes.max())) if len(codes) else (0, -1)
+        if least < 0 or most >= len(self):
             raise CorruptSegmentError("a code has no value in the column's dictionary")
-        return self.take_views(codes) if form is TextForm.VIEWS else self._take_dictionary(codes)
+        return self.take_views(codes) if form is TextForm.VIEWS else self._take_dictionary(codes, least)
 
     def take(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Array:
         """The values of rows. Raises CorruptSegmentError for a code without a value."""
@@ -271,14 +271,17 @@ class Values:
         views.take(codes, out=np.frombuffer(taken, views.dtype), mode="clip")
         return pa.Array.from_buffers(kind, len(codes), [self._valid(codes), taken, *texts])
 
-    def _take_dictionary(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Array:
-        """The same as codes of a dictionary without null: an engine looks at each of its values once."""
+    def _take_dictionary(self, codes: npt.NDArray[np.integer[Any]], least: int) -> pa.Array:
+        """The same as codes of a dictionary without null, `least` the smallest: an engine looks at each of its values
+        once.
+        """
         first = 1 if self._array.null_count else 0
         if self._without_null is None:
             self._without_null = self._array.slice(first)
         taken = pa.allocate_buffer(4 * len(codes))
         np.subtract(codes, first, out=np.frombuffer(taken, np.int32), dtype=np.int32, casting="unsafe")
-        indices = pa.Array.from_buffers(pa.int32(), len(codes), [self._valid(codes), taken])
+        valid = None if least >= first else self._valid(codes)
+        indices = pa.Array.from_buffers(pa.int32(), len(codes), [valid, taken])
         return pa.DictionaryArray.from_arrays(indices, self._without_null, safe=False)
 
     def _valid(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Buffer | None:

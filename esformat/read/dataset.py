@@ -8,6 +8,7 @@ filter to what they hold, so an answer never depends on how much of a filter was
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from itertools import chain, islice
 from typing import Any, Protocol
 
@@ -309,9 +310,11 @@ class EventScanner:
             needed |= set(self.projected_schema.names)
         return [name for name in names if name in needed] or list(ROWS_ALONE)
 
-    def within(self, bounds: Bounds) -> None:
-        """Leave only rows within bounds that `EventDataset.exact_bounds` gave."""
-        self._bounds = meet(self._bounds, bounds)
+    def within(self, bounds: Bounds) -> EventScanner:
+        """The same for rows within bounds that `EventDataset.exact_bounds` gave."""
+        made = copy(self)
+        made._bounds = meet(self._bounds, bounds)
+        return made
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as record batches, in order, read as they are consumed."""

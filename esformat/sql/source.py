@@ -15,6 +15,7 @@ from duckdb._sources.nodes import Binary, Col, In, Lit, Node
 from duckdb._sources.pyarrow import PyArrowDatasetSource
 from duckdb._sources.to_arrow import to_arrow
 
+MANY_SCANNERS = 100
 Comparison = tuple[str, str, Any]
 """A column, an operator and a constant; of IN a list."""
 
@@ -24,6 +25,11 @@ class EventSource(PyArrowDatasetSource):
 
     _last: tuple[Node, Any] | None = None
     """What was found of a predicate last: DuckDB shows each twice, when it plans and when it asks."""
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(obj)
+        self._scanners: dict[tuple[int, ...] | None, Any] = {}
+        """Of all rows, by columns: the same statement is asked again and again."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """All events. DuckDB takes what has this for something to scan."""
@@ -42,11 +48,16 @@ class EventSource(PyArrowDatasetSource):
         schema = self.declared_schema()
         found = [(predicate, self._bounds(predicate)) for predicate in filters]
         others = [to_arrow(predicate, schema) for predicate, bounds in found if bounds is None]
-        names = None if columns is None else [schema.names[number] for number in columns]
-        scanner = self.obj.scanner(names, reduce(and_, others) if others else None)
+        asked = None if columns is None else tuple(columns)
+        scanner = None if others else self._scanners.get(asked)
+        if scanner is None:
+            names = None if asked is None else [schema.names[number] for number in asked]
+            scanner = self.obj.scanner(names, reduce(and_, others) if others else None)
+            if not others and len(self._scanners) < MANY_SCANNERS:
+                self._scanners[asked] = scanner
         for _, bounds in found:
-            scanner.within(bounds or {})
-        return scanner.__arrow_c_stream__(), names is not None
+            scanner = scanner.within(bounds) if bounds else scanner
+        return scanner.__arrow_c_stream__(), asked is not None
 
     def _bounds(self, predicate: Node) -> Any:
         """The bounds that a predicate says, where it says no more and events are given by them exactly."""
