@@ -62,10 +62,10 @@ class Block:
     """The block's place in the file, for messages."""
 
 
-def check_block_length(length: Any, offset: Any) -> None:
-    """Refuse a block length that no writer makes. Raises CorruptSegmentError."""
+def check_block_length(length: Any, offset: Any, path: Any = None) -> None:
+    """Refuse a block length that no writer makes. path: of the file, for the error. Raises CorruptSegmentError."""
     if not LEAST_BLOCK_BYTES <= length <= MOST_BLOCK_BYTES:
-        raise CorruptSegmentError(f"block length {length} is out of bounds", offset=offset)
+        raise CorruptSegmentError(f"block length {length} is out of bounds", offset=offset, path=path)
 
 
 def open_block(stored: Any, checksum: Any, kind: cython.int, check: Any, offset: cython.longlong) -> Block:

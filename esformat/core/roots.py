@@ -340,7 +340,7 @@ class Root:
         if data_offset < 1 or offset < 1:
             raise self._contradiction()
         if not LEAST_BLOCK_BYTES <= length <= MOST_BLOCK_BYTES:
-            check_block_length(length, offset)
+            check_block_length(length, offset, self._name)
         return _handle(self._made, offset, length, self._number(data, _CHECK, leaf)), data_offset
 
     def handle(self, leaf: cython.Py_ssize_t) -> Any:

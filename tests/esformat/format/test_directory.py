@@ -421,4 +421,4 @@ def test_roots_that_contradict_themselves(entry, ask):
     stored = encode_root([entry], WRITE)
     with pytest.raises(CorruptSegmentError) as caught:
         ask(open_root(decode_block(stored, BlockKind.DIRECTORY_ROOT, None, 77), READ, "a file"))
-    assert caught.value.offset in (77, 206)
+    assert (caught.value.offset in (77, 206), caught.value.path) == (True, "a file")
