@@ -8,7 +8,6 @@ filter to what they hold, so an answer never depends on how much of a filter was
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
 from itertools import chain, islice
 from typing import Any, Protocol
 
@@ -312,7 +311,8 @@ class EventScanner:
 
     def within(self, bounds: Bounds) -> EventScanner:
         """The same for rows within bounds that `EventDataset.exact_bounds` gave."""
-        made = copy(self)
+        made: EventScanner = EventScanner.__new__(EventScanner)
+        made.__dict__ |= self.__dict__  # `copy` takes ten times as long
         made._bounds = meet(self._bounds, bounds)
         return made
 

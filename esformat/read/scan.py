@@ -81,6 +81,8 @@ class Scan(ScanRows, Answer):
 
     def with_texts(self, form: TextForm) -> Scan:
         """The same, text in some form where that is less work; other batches may have it in plain arrays."""
+        if form is self._texts:
+            return self
         scan = self.__copy__()
         scan._texts = form
         return scan

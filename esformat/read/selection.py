@@ -27,6 +27,7 @@ SHORT_ROWS = 1024
 MANY_SPACES = 64
 """Of so many, rows are listed rather than stretches."""
 MOST_LISTED_ROWS = 1 << 22
+ONE_SPACE = {"space"}
 
 
 def gives_exactly(bounds: Bounds) -> bool:
@@ -51,6 +52,10 @@ def select(
     lazily: read block by block, for those who may stop early; otherwise many blocks at once and ahead.
     rows: only rows [first, last) of the segment. listed: only these rows, ascending. threads: that decode.
     """
+    if listed is None and rows is None and not lazily and bounds.keys() == ONE_SPACE:  # most ask for that alone
+        run = _short_run(reader, Query(columns=tuple(columns)), bounds["space"])
+        if run is not None:
+            return run
     if admits_nothing(bounds):
         return Scan(reader, Query(columns=tuple(columns)), lambda: (), span=(0, 0))
     times = bounds.get("timestamp", Domain()).hull(lambda moment: moment + 1)

@@ -78,6 +78,8 @@ def admits_nothing(bounds: Bounds) -> bool:
 
 def meet(one: Bounds, two: Bounds) -> Bounds:
     """Bounds that an event is within if it is within both."""
+    if not one or not two:
+        return one or two
     both = {name: domain.meet(two[name]) if name in two else domain for name, domain in one.items()}
     met = {**two, **both}
     return NOTHING if admits_nothing(met) else met
