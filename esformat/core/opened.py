@@ -23,6 +23,8 @@ from esformat.errors import CorruptSegmentError, EsdbError
 
 MANY_PARTS = 100
 """Lists of columns, and conditions, that are remembered as checked."""
+MANY_CONTEXTS = 100
+"""Of threads and dictionaries, that are remembered."""
 MOST_RUN_ROWS = 8192
 """Of a run that is read block by block; a longer one many blocks at a time."""
 _MOST_ROWS = (1 << 63) - 1
@@ -273,6 +275,8 @@ class Opened:
         key = (PyThread_get_thread_ident(), dictionary)  # of a thread that ended, the next one may take what it left
         found = self._contexts.get(key)
         if found is None:
+            if len(self._contexts) >= MANY_CONTEXTS:  # of threads that are no more; those that work hold theirs
+                self._contexts.clear()
             found = self._contexts[key] = self._missing_contexts(dictionary)
         return found
 

@@ -41,8 +41,11 @@ class KnownColumn:
         return True
 
     def may_look(self, byte_count: int) -> bool:
-        """Whether to look for templates of a column of that size."""
+        """Whether to look for templates of a column of that size; where not, what is known is forgotten, as it did not
+        fit.
+        """
         if byte_count < self.least_bytes:
+            self.table = None
             return False
         if self.table is None and self.files < self.pause:
             self.files += 1
@@ -64,6 +67,11 @@ class KnownTemplates:
         """least_bytes: of a column; of fewer no templates are looked for, as that takes as long as to write them."""
         self._least_bytes = least_bytes
         self._columns: dict[str, KnownColumn] = {}
+
+    @property
+    def any_known(self) -> bool:
+        """Whether an earlier file had templates that the last one could use."""
+        return any(column.table is not None for column in list(self._columns.values()))
 
     def of(self, name: str) -> KnownColumn:
         """What is known of a column."""

@@ -83,8 +83,10 @@ class _Trial:
         fitting = None if known.table is None else self._tried(self._used_part(known.table))
         if fitting is not None and known.fits(fitting[1]):
             return fitting[0]
+        if fitting is not None and self._byte_count < known.least_bytes:
+            return fitting[0]
         if not known.may_look(self._byte_count):
-            return None if fitting is None else fitting[0]
+            return None
         found = self._found()
         if found is None:
             known.note(None)

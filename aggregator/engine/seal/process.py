@@ -83,7 +83,6 @@ class SealingProcess:
         now_us: int,
         threads: int | None = None,
         hidden: Hidden | None = None,
-        templates: bool = False,
     ) -> SegmentInfo | None:
         """As `segment_file.write_segment`, from batches of schemas of one family; None where every event is hidden.
 
@@ -92,7 +91,7 @@ class SealingProcess:
         given = tuple(producers)
 
         def ask(staged: Path) -> Any:
-            task = Task(staged, number, topic, partition, schema, given, now_us, threads, hidden or {}, templates)
+            task = Task(staged, number, topic, partition, schema, given, now_us, threads, hidden or {})
             with _shared(batches) as events:
                 return self._ask(task, events)
 

@@ -48,8 +48,6 @@ NOT_THE_DATA = (OSError, ClosedError, ManifestFailedError, LogFailedError)
 MOST_ENDS = 2
 """So often in succession this process may end while it seals the same events; then another process seals them."""
 
-LEAST_TEMPLATED_BYTES = 1 << 20
-"""Fewer events have no templates before they are merged: choosing them takes longer than writing."""
 MOST_SHRINKS = 4.0
 """Segments that are smaller still count as if they were not: what comes next may not be."""
 
@@ -338,8 +336,6 @@ class Sealer:
         written: list[SegmentInfo] = []
         numbers: list[int] = []
         hidden = hidden_in(topic.tombstones, partition.number)
-        size_bytes = sum(piece.size_bytes for piece in pieces)
-        templates = size_bytes >= LEAST_TEMPLATED_BYTES
         try:
             for schema, batches in families(pieces, schemas):
                 number = self.take_number()
@@ -347,7 +343,7 @@ class Sealer:
                 info = by(
                     self._layout.segment(number), batches, number=number, topic=topic.info,
                     partition=(partition.number, partition.name), schema=schema, producers=producers,
-                    now_us=self._clock(), threads=threads, hidden=hidden, templates=templates,
+                    now_us=self._clock(), threads=threads, hidden=hidden,
                 )  # fmt: skip
                 written.extend([] if info is None else [info])  # all of it was erased before it was sealed
         except BaseException:
@@ -388,15 +384,14 @@ def _write_here(
     topic: TopicInfo,
     schema: SchemaInfo,
     hidden: Hidden,
-    templates: bool,
     **facts: Any,
 ) -> SegmentInfo | None:
     """Write a segment in this process. known: templates of earlier ones."""
     table = sealing_table(batches, schema.schema, hidden)
     if not len(table):
         return None
-    chosen = known.of(topic, schema) if templates else False
-    return write_segment(path, [table], topic=topic, schema=schema, templates=chosen, **facts)
+    templates = known.of(topic, schema, table.nbytes)
+    return write_segment(path, [table], topic=topic, schema=schema, templates=templates, **facts)
 
 
 def _producers_to_keep(partition: Partition, end: int) -> list[ProducerEntry]:

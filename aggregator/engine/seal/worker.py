@@ -53,7 +53,6 @@ class Task:
     now_us: int
     threads: int | None
     hidden: Hidden
-    templates: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +155,7 @@ def _write(task: Task, events: int) -> SegmentInfo | None:
     return write_segment(
         task.path, [table], number=task.number, topic=task.topic, partition=task.partition, schema=task.schema,
         producers=task.producers, now_us=task.now_us, threads=task.threads,
-        templates=_known.of(task.topic, task.schema) if task.templates else False,
+        templates=_known.of(task.topic, task.schema, table.nbytes),
     )  # fmt: skip
 
 

@@ -26,8 +26,10 @@ from esformat.parts import EventSchema, make_schema
 PROPERTY = "aggregator"
 STREAM_FRAME_BYTES = 64 << 10
 """Records of streams are searched more often than looked up: docs/decisions/0030-frames-of-streams.md."""
-LEAST_SEARCHED_BYTES = 8 << 20
-"""Of a column with fewer no templates are looked for: that takes as long as to write them."""
+LEAST_TEMPLATED_BYTES, LEAST_SEARCHED_BYTES = 1 << 20, 8 << 20
+"""Fewer bytes of events have no templates before they are merged, and up to the second number only known ones: choosing
+them, and looking for them, takes as long as writing. A merge looks for those of segments that were written without.
+"""
 MOST_KNOWN = 256
 """Topics, or schemas of them, whose templates are remembered."""
 _READ_BYTES = 1 << 20
@@ -113,16 +115,20 @@ class TopicTemplates:
         self._known: OrderedDict[tuple[int, int], esformat.KnownTemplates] = OrderedDict()
         self._lock = Lock()
 
-    def of(self, topic: TopicInfo, schema: SchemaInfo) -> esformat.KnownTemplates:
-        """Those of segments of one schema; forgotten where many others were asked for since."""
+    def of(self, topic: TopicInfo, schema: SchemaInfo, size_bytes: int) -> esformat.KnownTemplates | bool:
+        """What to write events of so many bytes with: the templates of segments of their schema, which are forgotten
+        where many others were asked for since; False where they are better written without.
+        """
+        if size_bytes < LEAST_TEMPLATED_BYTES:
+            return False
         key = topic.number, schema.number
         with self._lock:
-            known = self._known.get(key) or esformat.KnownTemplates(LEAST_SEARCHED_BYTES)
+            known = self._known.get(key) or esformat.KnownTemplates(LEAST_TEMPLATED_BYTES)
             self._known[key] = known
             self._known.move_to_end(key)
             if len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
-        return known
+        return known if size_bytes >= LEAST_SEARCHED_BYTES or known.any_known else False
 
 
 class Merged(NamedTuple):

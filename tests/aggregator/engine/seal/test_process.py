@@ -24,7 +24,7 @@ from aggregator.errors import InvalidRequestError, SealingFailedError
 from aggregator.model import ProducerEntry, SchemaInfo, TopicInfo
 from aggregator.policy import Retention, Roll
 from aggregator.storage.files.layout import Layout
-from aggregator.storage.segments.file import arrow_schema, merge_segments, write_segment
+from aggregator.storage.segments.file import LEAST_SEARCHED_BYTES, arrow_schema, merge_segments, write_segment
 from esformat.parts import make_schema
 
 PATIENCE_S = 60
@@ -63,11 +63,12 @@ def events(schema, count):
 
 
 def test_the_same_file(process, tmp_path):
-    """Byte for byte, and the same facts, as when a thread writes it."""
+    """Byte for byte, and the same facts, as when a thread writes it; of so many events with templates."""
     writer, layout = process
     given = facts()
     table = events(given["schema"].schema, 5000)
-    here = write_segment(tmp_path / "0" / "a.esdb", [table], **given)
+    assert table.nbytes > LEAST_SEARCHED_BYTES
+    here = write_segment(tmp_path / "0" / "a.esdb", [table], templates=True, **given)
     there = writer.write_segment(layout.segment(7), table.to_batches(), **given)
     assert there == here
     assert layout.segment(7).read_bytes() == (tmp_path / "0" / "a.esdb").read_bytes()
@@ -286,7 +287,7 @@ def test_a_message_without_its_events(tmp_path):
     writer = SealingProcess(Layout(tmp_path))
     (process, channel), task = writer._running, facts()
     del task["producers"]
-    send(channel, Task(path=tmp_path / "a.esdb", producers=(), threads=None, hidden={}, templates=False, **task))
+    send(channel, Task(path=tmp_path / "a.esdb", producers=(), threads=None, hidden={}, **task))
     assert process.wait(PATIENCE_S) == 1
     table = events(task["schema"].schema, 10)
     with pytest.raises(SealingFailedError, match="ended with status 1"):
