@@ -15,7 +15,7 @@ from esformat.format.templates import Kind, Template, TemplateTable
 from esformat.write.templated import Matched
 
 MOST_FILES = 64
-"""After so many files templates are looked for anew: what later events have in common, none of the first ones knew."""
+"""After so many files new templates are looked for: later events may have other things in common."""
 MOST_WORSE = 1.15
 """So many times the share that they left of the file they were found for, templates may leave of another one."""
 MOST_PAUSE = 32

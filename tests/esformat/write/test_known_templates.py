@@ -89,7 +89,7 @@ def test_files_of_one_kind(looks):
 
 
 def test_files_of_another_kind(looks):
-    """What fits worse than it did is looked for anew, unless the file is small."""
+    """New templates are looked for where the known ones fit worse, unless the file is small."""
     other = pa.array([b"GET /%d HTTP/1.1 %d ms from 10.0.0.%d" % (n * n, n % 97, n % 251) for n in range(3000)])
     known = KnownColumn(least_bytes=1 << 20)
     assert _chosen(_sample(0), known, 100 << 10) is None
