@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from aggregator.errors import CorruptManifestError, ManifestFailedError, UnknownVersionError
@@ -20,10 +21,13 @@ RECOVER = "open the catalog for writing: that brings back what segments, log and
 REBUILD = "run `aggregator rebuild-manifest` on the catalog"
 
 
-def migrations() -> list[tuple[int, str]]:
-    """Every migration: its number, its SQL; in order. A released one is never edited."""
+@cache
+def migrations() -> tuple[tuple[int, str], ...]:
+    """Every migration: its number, its SQL; in order. A released one is never edited. Read once: a process that has
+    become another user since may not be able to.
+    """
     scripts = sorted(Path(__file__).with_name("migrations").glob("*.sql"))
-    return [(int(script.stem), script.read_text("utf-8")) for script in scripts]
+    return tuple((int(script.stem), script.read_text("utf-8")) for script in scripts)
 
 
 @contextmanager
