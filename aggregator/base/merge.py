@@ -23,6 +23,8 @@ PLACE = "number of the partition"
 _HIGHEST = 2**63 - 1
 _FEW_ROWS = 1 << 12
 """So many rows of several sources are given together: one each would cost as much as thousands."""
+_SLOTS = 4
+"""Record indexes that span so many times as many as they are, or fewer, are put into order without comparing them."""
 I64 = npt.NDArray[np.int64]
 
 
@@ -208,6 +210,21 @@ def sort_order(keys: I64, partitions: I64 | None, indexes: I64, *, reverse: bool
         return None
     if keys is indexes:
         order = np.argsort(keys, kind="stable")  # quick where they are almost in order, as they are
+    elif partitions is not None:
+        order = np.lexsort((indexes, partitions, keys))
     else:
-        order = np.lexsort((indexes, keys) if partitions is None else (indexes, partitions, keys))
+        order = _by_index(indexes)
+        order = order[np.argsort(keys[order], kind="stable")]  # in which the times are almost in order, too
     return order[::-1] if reverse else order
+
+
+def _by_index(indexes: I64) -> I64:
+    """Row numbers by record index. Where those lie close together, each is put into its place."""
+    low = int(indexes.min())
+    slots = int(indexes.max()) - low + 1
+    if slots > _SLOTS * len(indexes):
+        return np.argsort(indexes, kind="stable")
+    rows = np.full(slots, -1, np.int64)
+    rows[indexes - low] = np.arange(len(indexes))
+    order: I64 = rows[rows >= 0]
+    return order if len(order) == len(indexes) else np.argsort(indexes, kind="stable")

@@ -2,7 +2,7 @@
 
 A scan puts a window of a segment into order, and holds it until its reader has taken it. Each window takes a share of
 what is left of the budget: a scan alone reads in large windows, and many slow readers together hold little more than
-the budget.
+the budget. Windows that are merged with one another take equal shares: the answer comes no faster than the smallest.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from threading import BoundedSemaphore, Lock
 
 WINDOWS_BYTES = 64 << 20
 """Of all windows together, beyond the least for each."""
-SHARE = 4
-"""A window takes one part in so many of what is left."""
+SHARE = 2
+"""A window takes one part in so many of what is left: blocks that lie across windows are decoded for each of them."""
 LEAST_BYTES = 2 << 20
 """A window that finds nothing left is made all the same, of so many bytes: slow readers keep nobody waiting."""
 LEAST_OF_SPACE_BYTES = 128 << 10
@@ -27,9 +27,9 @@ MADE_AT_ONCE = max(2, os.cpu_count() or 1)
 class Window:
     """The share of one window. bytes: how large it may be."""
 
-    def __init__(self, budget: WindowBudget, least_bytes: int) -> None:
+    def __init__(self, budget: WindowBudget, least_bytes: int, merged: int) -> None:
         self._budget = budget
-        self.bytes = budget.take(least_bytes)
+        self.bytes = budget.take(least_bytes, merged)
         self._held = self.bytes
 
     def keep(self, size_bytes: int) -> None:
@@ -53,10 +53,11 @@ class WindowBudget:
         self._places = BoundedSemaphore(MADE_AT_ONCE)
         self._lock = Lock()
 
-    def take(self, least_bytes: int) -> int:
+    def take(self, least_bytes: int, merged: int) -> int:
         """Take a share, and give its bytes."""
         with self._lock:
-            share = max(least_bytes, (self.limit_bytes - self.held_bytes) // SHARE)
+            left = self.limit_bytes - self.held_bytes
+            share = max(least_bytes, min(left // SHARE, self.limit_bytes // (merged + 1)))
             self.held_bytes += share
             return share
 
@@ -85,9 +86,9 @@ class WindowBudget:
                 self.waiting -= 1
 
     @contextmanager
-    def window(self, least_bytes: int = LEAST_BYTES) -> Iterator[Window]:
-        """A share for as long as the block lasts."""
-        window = Window(self, least_bytes)
+    def window(self, least_bytes: int = LEAST_BYTES, merged: int = 1) -> Iterator[Window]:
+        """A share for as long as the block lasts. merged: so many windows are merged with one another."""
+        window = Window(self, least_bytes, merged)
         try:
             yield window
         finally:

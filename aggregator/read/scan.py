@@ -292,7 +292,8 @@ class Scan(Answer):
         """segments: those that can hold answers to the question. unordered: their rows may come in any order."""
         pool = self._pool
         names = dict(snapshot.partitions)
-        views = {number: View(question, target, hidden_in(snapshot.tombstones, number)) for number in names}
+        merged = len({info.partition for info in segments})
+        views = {number: View(question, target, hidden_in(snapshot.tombstones, number), merged) for number in names}
         kept = frozenset(target.names) if unordered else None
         begin_ahead(pool, segments, question)
         for info in segments:

@@ -24,7 +24,7 @@ from aggregator.storage.segments.row_indexes import rows_near
 from esformat import UsageError, parts
 
 I64 = npt.NDArray[np.int64]
-WINDOW_ROWS = 1 << 17
+WINDOW_ROWS = 1 << 18
 """Rows of a segment that are put into order together at most; how many bytes they may have, `window_budget` says."""
 FIRST_WINDOW_ROWS = 1 << 12
 """A limit of no more may end reading soon: windows begin with about twice the rows that are asked for."""
@@ -32,8 +32,10 @@ LEAST_WINDOW_ROWS = 16
 """No window is meant to have fewer."""
 LAZILY = 1 << 62
 """A limit that no segment reaches: it makes a scan read block by block."""
-FEW_KEPT_ROWS = 1 << 17
+FEW_KEPT_ROWS = 1 << 18
 """What is kept of a segment is put into order at once, and not window by window, where it is no more than this."""
+TOLD_ROWS = 1 << 14
+"""So many rows that were kept tell how many there are."""
 UNPACKED = 4
 """Rows take about so many times as much memory as on disk: a guess, for the first window of a segment."""
 GROWTH = 8
@@ -88,15 +90,23 @@ def segment_batches(
         else:
             yield from _in_windows(pool, info, view, read, owner.num_events)
         return
+    rows = info.rows
+    row_bytes: float | None = None
     if keep is not None and question.limit is None:
-        with pool.windows.window() as window:
+        scan = _scan(owner, question, columns, question.start, question.end)
+        with pool.windows.window(merged=view.partitions) as window:
             with unpaused(), pool.windows.making():
-                few, whole = _up_to(read(question.start, question.end), window.bytes, FEW_KEPT_ROWS)
+                kept = _kept(scan, view, partition, keep)
+                few, whole = _up_to(kept, window.bytes, FEW_KEPT_ROWS, lambda: scan.looked_at / info.rows)
+                if not whole:
+                    count = sum(map(len, few))
+                    rows = _rows_kept(info, question, count, scan.looked_at)
+                    row_bytes = sum(batch.nbytes for batch in few) / count
                 few = _ordered(few, view, window) if whole else []
             yield from few
             if whole:
                 return
-    yield from _in_windows(pool, info, view, read, info.rows)
+    yield from _in_windows(pool, info, view, read, rows, row_bytes)
 
 
 def _wanted(
@@ -133,10 +143,13 @@ def _kept(scan: esformat.Scan, view: View, partition: str, keep: Keep | None) ->
         yield view.shape(batch, partition)
 
 
-def _up_to(batches: Iterator[pa.RecordBatch], most_bytes: int, most_rows: int) -> tuple[list[pa.RecordBatch], bool]:
+def _up_to(
+    batches: Iterator[pa.RecordBatch], most_bytes: int, most_rows: int, told: Callable[[], float] = lambda: 1
+) -> tuple[list[pa.RecordBatch], bool]:
     """The first batches, up to the one with which they are more than that; and whether they are all.
 
-    Counts as memory of the query while they are gathered. Raises QueryLimitError.
+    told: which part of everything was looked at for the batches so far: then they end as soon as they promise to be
+    more. Counts as memory of the query while they are gathered. Raises QueryLimitError.
     """
     found: list[pa.RecordBatch] = []
     rows = size = 0
@@ -145,7 +158,8 @@ def _up_to(batches: Iterator[pa.RecordBatch], most_bytes: int, most_rows: int) -
             found.append(batch)
             rows, size = rows + len(batch), size + batch.nbytes
             held.set(2 * size)  # and once more in order
-            if rows > most_rows or size > most_bytes:
+            part = told() if rows >= TOLD_ROWS else 1
+            if rows > most_rows * part or size > most_bytes * part:
                 return found, False
     return found, True
 
@@ -236,19 +250,22 @@ def _in_windows(
     view: View,
     read: Callable[[int, int | None], Iterator[pa.RecordBatch]],
     rows: int,
+    row_bytes: float | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The answers of a segment in the question's direction: a span of times, or of record indexes, after the other.
 
-    read: gives what lies in [start, end). rows: of the segment, or of the space that is asked for. A window that turns
-    out larger than its share is begun again, shorter, unless all of it has one time.
+    read: gives what lies in [start, end). rows: of the segment, or of the space that is asked for. row_bytes: what one
+    takes, where that is known. A window that turns out larger than its share is begun again, shorter, unless all of it
+    has one time.
     """
     question = view.question
     least = LEAST_BYTES if question.space is None else LEAST_OF_SPACE_BYTES
     low, high, per_row = _span(info, question, rows)
+    row_bytes = max(1, UNPACKED * info.size_bytes / max(1, info.rows) if row_bytes is None else row_bytes)
     width = 0
     while low <= high:
-        with pool.windows.window(least) as window:
-            width = width or max(1, int(per_row * _first_rows(info, question, window.bytes)))
+        with pool.windows.window(least, view.partitions) as window:
+            width = width or max(1, int(per_row * _first_rows(question, window.bytes / row_bytes)))
             start = max(low, high - width + 1) if question.reverse else low
             last = high if question.reverse else min(high, low + width - 1)
             most = 2 * window.bytes if start < last else _NO_LIMIT
@@ -257,14 +274,13 @@ def _in_windows(
                 if not whole:
                     width = _narrower(found, view.by, start, last, reverse=question.reverse)
                     continue
-                size = sum(batch.nbytes for batch in found)
+                count, size = sum(map(len, found)), sum(batch.nbytes for batch in found)
                 ordered = _ordered(found, view, window, (start, last))
             yield from ordered
             del ordered
         low, high = (low, start - 1) if question.reverse else (last + 1, high)
-        growth = min(GROWTH, window.bytes / max(1, size))
+        growth = min(GROWTH, window.bytes / max(1, size), WINDOW_ROWS / max(1, count))
         width = max(1, int((last - start + 1) * growth))
-        width = min(width, max(1, int(per_row * WINDOW_ROWS))) if size else width
 
 
 def _span(info: SegmentInfo, question: Question, rows: int) -> tuple[int, int, float]:
@@ -277,9 +293,16 @@ def _span(info: SegmentInfo, question: Question, rows: int) -> tuple[int, int, f
     return low, high, (info.max_timestamp - info.min_timestamp + 1) / max(1, rows)
 
 
-def _first_rows(info: SegmentInfo, question: Question, most_bytes: int) -> int:
-    """How many rows the first window of a segment should have."""
-    rows = min(most_bytes * info.rows // (UNPACKED * max(1, info.size_bytes)), WINDOW_ROWS)
+def _rows_kept(info: SegmentInfo, question: Question, found: int, looked_at: int) -> int:
+    """How many rows would be kept of all times, if all are like the first ones and times are even."""
+    low, high, _ = _span(info, question, 1)
+    whole = info.max_timestamp - info.min_timestamp + 1
+    return found * info.rows * whole // (max(1, looked_at) * max(1, high - low + 1))
+
+
+def _first_rows(question: Question, most_rows: float) -> int:
+    """How many rows the first window of a segment should have, which has memory for so many."""
+    rows = min(int(most_rows), WINDOW_ROWS)
     if question.limit is not None:
         rows = min(rows, question.limit if question.by_index else max(LEAST_WINDOW_ROWS, 2 * question.limit))
     return rows

@@ -21,6 +21,8 @@ class View:
     question: Question
     target: pa.Schema
     hidden: Hidden
+    partitions: int = 1
+    """Of so many, segments are merged by time: they share the memory of windows."""
 
     @property
     def by(self) -> str:

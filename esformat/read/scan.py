@@ -59,6 +59,8 @@ class Scan(ScanRows, Answer):
     _batch_bytes = BATCH_BYTES
     _decompressed_bytes = 0  # of text and bytes, for that group
     _texts = TextForm.PLAIN
+    looked_at = 0
+    """Rows of the segment, from its first on, that `batches` or `matching` has looked at so far, or passed over."""
     _block_bytes = 0  # of a block of the group that was decoded last; 0: none was
     _row_bytes = 0  # of one of its rows that were wanted
 
@@ -361,6 +363,7 @@ class Scan(ScanRows, Answer):
         enough = test is not None and set(schema.names) <= set(test.columns)
 
         def read(group: list[BlockSlice]) -> MatchedRows | pa.RecordBatch:
+            self.looked_at = group[-1].last
             rows = self._find(group, narrowed, test)
             if rows is None:
                 return _NOTHING

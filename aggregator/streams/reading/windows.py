@@ -247,6 +247,7 @@ def _sources(
         spaces = []
     asks_tags = "space" in where.columns
     topic, streams = snapshot.topic.name, part.streams
+    merged = len({info.partition for info in snapshot.segments.select(asked)})
     for partition, name in snapshot.partitions:
         first, end = around.begin.get(partition, 0), around.end.get(partition, 0)
         if first >= end or span.empty:
@@ -268,7 +269,7 @@ def _sources(
             )
         for space, sift in looked_up:
             question = replace(asked, space=space, partition=partition, first_index=first, end_index=end)
-            view = View(question, target, hidden)
+            view = View(question, target, hidden, merged)
             for info in snapshot.segments.select(question):
                 tally.add(info, question)
                 low = ~info.max_timestamp if reverse else info.min_timestamp

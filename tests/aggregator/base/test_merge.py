@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.base.merge import PLACE, Source, merge, merge_few
+from aggregator.base.merge import PLACE, Source, merge, merge_few, sort_order
 
 
 def batch(rows):
@@ -36,6 +37,27 @@ def test_any_sources(drawn, reverse, how):
     merged = merge(sources, by="timestamp", reverse=reverse, **how)
     found = [tuple(row.values()) for one in merged for row in one.to_pylist()]
     assert found == [(time, index) for time, _, index in sorted(expected, reverse=reverse)]
+
+
+@examples(150)
+@given(
+    st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 60)), min_size=1, unique_by=lambda row: row[1]),
+    st.sampled_from([1, 1 << 40]),
+    st.booleans(),
+)
+def test_order_of_rows(rows, apart, reverse):
+    """By time, ties by record index, whether the indexes lie close together or far apart."""
+    times, indexes = (np.array([row[part] for row in rows], np.int64) for part in (0, 1))
+    order = sort_order(times, None, indexes * apart - 7, reverse=reverse)
+    found = rows if order is None else [rows[place] for place in order]
+    assert found == sorted(rows, reverse=reverse)
+
+
+def test_indexes_that_come_twice_lose_no_row():
+    """They cannot; were one to, by a fault elsewhere, every row keeps its place all the same."""
+    times, indexes = np.array([5, 3, 4, 3]), np.array([1, 0, 1, 0])
+    order = sort_order(times, None, indexes, reverse=False)
+    assert order.tolist() == [1, 3, 2, 0]
 
 
 @examples(150)

@@ -53,11 +53,12 @@ CASES = {
 """What a condition holds for, row by row, in Python."""
 
 
-@pytest.mark.parametrize("few", [0, 1 << 18])
+@pytest.mark.parametrize(("few", "told"), [(0, 1 << 14), (300, 1), (1 << 18, 1 << 14)])
 @pytest.mark.parametrize("streams", share_of(["", "FROM s LIKE '*'", "FROM s = 7 OR s = 8", "FROM s != 9"], 2))
-def test_answers_are_those_of_filtering_everything(catalog, monkeypatch, few, streams):
+def test_answers_are_those_of_filtering_everything(catalog, monkeypatch, few, told, streams):
     """Put in order at once or window by window, newest first or last, in whatever threads."""
     monkeypatch.setattr(source, "FEW_KEPT_ROWS", few)
+    monkeypatch.setattr(source, "TOLD_ROWS", told)
     monkeypatch.setattr(scans, "BATCH_BLOCKS", 1)
     everything = catalog.query(f"SELECT {streams}").to_table()
     rows = everything.to_pylist()
@@ -69,6 +70,33 @@ def test_answers_are_those_of_filtering_everything(catalog, monkeypatch, few, st
         assert newest.equals(expected.take(pa.array(np.arange(len(expected))[::-1]))), where
         assert catalog.query(text).count() == len(expected), where
         assert catalog.query(f"{text} LIMIT 7").to_table().equals(expected.slice(0, 7)), where
+
+
+@pytest.mark.parametrize("span", ["", ' AND ts < "1970-01-01T00:00:00.005"'])
+def test_many_rows_are_soon_told(tmp_path, monkeypatch, span):
+    """Where the first blocks promise more rows than are put in order at once, no more blocks are read in vain; and the
+    windows that follow are as large as what is kept fits into.
+    """
+    monkeypatch.setattr(source, "TOLD_ROWS", 10)
+    monkeypatch.setattr(source, "FEW_KEPT_ROWS", 400)
+    monkeypatch.setattr(source, "WINDOW_ROWS", 400)
+    gathered = []
+    up_to = source._up_to
+
+    def spy(*args):
+        found, whole = up_to(*args)
+        gathered.append((sum(map(len, found)), whole))
+        return found, whole
+
+    monkeypatch.setattr(source, "_up_to", spy)
+    with cut_small(Pieces(block_rows=16, batch_blocks=3)), make(tmp_path / "c") as catalog:
+        kept = len(catalog.query(f"SELECT WHERE n >= 50{span}").to_table())
+    tries = [rows for rows, whole in gathered if not whole]
+    windows = [rows for rows, whole in gathered if whole]
+    assert len(tries) == 2  # of the two partitions
+    assert max(tries) < 300
+    assert sum(windows) == kept
+    assert len(windows) <= kept // 200
 
 
 def test_erased_streams_stay_hidden(tmp_path):

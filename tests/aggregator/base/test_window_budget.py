@@ -1,0 +1,29 @@
+"""How the memory of windows is shared."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from aggregator.base.window_budget import LEAST_BYTES, WINDOWS_BYTES, WindowBudget
+
+
+def test_windows_that_are_merged_share_alike():
+    """Four of them are of one size, and all fit; one alone is larger, and a fifth scan still has its own."""
+    budget = WindowBudget()
+    with budget.window() as alone:
+        assert alone.bytes == WINDOWS_BYTES // 2
+    with ExitStack() as stack:
+        merged = [stack.enter_context(budget.window(merged=4)).bytes for _ in range(4)]
+        assert len(set(merged)) == 1
+        assert LEAST_BYTES < budget.held_bytes < WINDOWS_BYTES
+        assert stack.enter_context(budget.window()).bytes > LEAST_BYTES
+    assert budget.held_bytes == 0
+
+
+def test_the_least_is_given_where_nothing_is_left():
+    """Also to one of very many that are merged."""
+    budget = WindowBudget()
+    with ExitStack() as stack:
+        sizes = [stack.enter_context(budget.window(merged=1000)).bytes for _ in range(40)]
+        assert set(sizes) == {LEAST_BYTES}
+        assert stack.enter_context(budget.window(1024)).bytes == 1024
