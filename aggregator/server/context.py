@@ -25,10 +25,15 @@ from aggregator.server.control.requests import RequestCounts, Told
 from aggregator.server.control.syslog_socket import Datagrams
 from aggregator.server.control.thread_pools import Slow, WorkPool
 from aggregator.server.control.tokens import FILE, Authority
+from aggregator.server.control.waiting_room import WaitingRoom
 
 T = TypeVar("T")
 MAX_PATHS = 10_000
 """Of appends that are remembered."""
+BODY_TIMES = 8
+"""Events take up to so many times the bytes of the bodies that they come in. Where less is free, the next append waits:
+refused with its body read, it would have cost as much as one that is stored.
+"""
 
 
 @dataclass(slots=True)
@@ -43,6 +48,8 @@ class Context:
     health: Health
     readers: BoundedSemaphore
     body_room: BodyRoom
+    waiting_room: WaitingRoom = field(init=False)
+    """Of appends."""
     answers: OpenAnswers = field(default_factory=OpenAnswers)
     ready: bool = False
     body_bytes: int = 0
@@ -70,6 +77,9 @@ class Context:
     """Those that ended."""
     listeners: list[Callable[[Told], None]] = field(default_factory=list)
     """Called with each request that is over, in the event loop: they must be quick."""
+
+    def __post_init__(self) -> None:
+        self.waiting_room = WaitingRoom(self.check_room, self.settings.work.append_patience_s)
 
     @classmethod
     def of(cls, catalog: Catalog, settings: Settings) -> Context:
@@ -120,15 +130,16 @@ class Context:
                 self.append_paths.clear()
             self.append_paths[path] = template
 
-    def check_room(self, length: int, *, named: bool) -> None:
-        """Refuse an append of that many bytes before it is read, if there is no room for it. Raises OverloadedError.
+    def check_room(self, length: int | None) -> None:
+        """Refuse an append before its body, of that many bytes, is read, if there is no room for it. Raises
+        OverloadedError.
 
-        named: it has an idempotency key. Such a batch may be there already, and then it needs a thread, but no memory.
+        None: it has an idempotency key. Such a batch may be there already, and then it needs a thread, but no memory.
         """
         self.appends.check_room()
-        if not named:
+        if length is not None:
             most = self.settings.catalog.limits.memory_bytes // 16  # a batch that never fits is told so, not "later"
-            self.catalog.check_room(min(length, most))
+            self.catalog.check_room(min(BODY_TIMES * (self.body_bytes + length), most))
 
     def saw_schema(self, place: tuple[str, str], schema: str) -> None:
         """Take note of the schema of a batch for a (topic, partition)."""
@@ -138,5 +149,6 @@ class Context:
     def close(self) -> None:
         """Let calls that run end. The catalog is its owner's to close."""
         self.ready = False
+        self.waiting_room.close()
         self.appends.close()
         self.reads.close()

@@ -26,6 +26,8 @@ def served(path: Path, settings: Settings | None = None, **limits: Any) -> Itera
     """A server over the catalog in `path`, on a free port."""
     settings = settings or Settings()
     settings = replace(settings, http=replace(settings.http, bind=ANY_PORT))
+    if limits:
+        settings = replace(settings, catalog=replace(settings.catalog, limits=aggregator.Limits(**limits)))
     with (
         aggregator.open(path, limits=limits or None) as catalog,
         RunningServer(catalog, settings) as server,

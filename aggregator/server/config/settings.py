@@ -44,6 +44,7 @@ class Work:
     append_threads, read_threads: threads for each kind of catalog call; more reads at once than processors only get in
     each other's way. waiting: calls of each kind that may wait, and
     patience_s: for about how long, by what calls took of late.
+    append_patience_s: how long an append waits before its body is read, where there is no room for it.
     body_bytes: of all request bodies that are being received or stored.
     slow_reads: reads that take longer than a moment have so many places of their own, so that quick ones go on.
     query_s: what a read may take for an answer, or for the next piece of one that is streamed; waiting does not count.
@@ -54,6 +55,7 @@ class Work:
     read_threads: int = field(default_factory=lambda: max(2, os.cpu_count() or 1))
     waiting: int = 250
     patience_s: float = 0.25
+    append_patience_s: float = 5.0
     body_bytes: int = 256 << 20
     slow_reads: int = field(default_factory=lambda: max(2, (os.cpu_count() or 1) // 2))
     query_s: float = 60.0

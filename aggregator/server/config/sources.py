@@ -157,6 +157,7 @@ KEYS: Mapping[str, Key] = {
     "work.read_threads": Key(("work", "read_threads"), _whole, "reads at once"),
     "work.waiting": Key(("work", "waiting"), _whole, "appends, and reads, that may wait; more are refused"),
     "work.patience": Key(("work", "patience_s"), _seconds, "how long they may wait, about"),
+    "work.append_patience": Key(("work", "append_patience_s"), _seconds, "how long appends wait for room at most"),
     "work.slow_reads": Key(("work", "slow_reads"), _whole, "slow reads at once, beside the others"),
     "work.query_time": Key(("work", "query_s"), _seconds, "time a read may take for the next piece of its answer"),
     "work.query_memory": Key(("work", "query_bytes"), _size, "memory that a read may take to sort and to group"),

@@ -83,7 +83,6 @@ class _Counts:
     busy: int = 0
     quick: int = 0
     placed: int = 0
-    shed: int = 0
     waiting: deque[_Job] = field(default_factory=deque)  # slow, for a place
 
 
@@ -128,11 +127,6 @@ class WorkPool:
         return self._counts.placed + len(self._counts.waiting)
 
     @property
-    def shed(self) -> int:
-        """Calls that were refused."""
-        return self._counts.shed
-
-    @property
     def wait_s(self) -> float:
         """About how long a call would wait for a thread."""
         return max(0, self.busy - self._size) * self._mean_s / self._size
@@ -153,7 +147,6 @@ class WorkPool:
             await asyncio.sleep(max(MIN_RETRY_S, self.wait_s))
 
     def _refuse(self) -> NoReturn:
-        self._counts.shed += 1
         raise OverloadedError(
             f"{self.busy} {self.name}s are under way, as many as the server takes",
             hint="try again later; nothing of this request was done",
@@ -244,7 +237,6 @@ class WorkPool:
         self._start()
 
     def _refuse_slow(self, job: _Job, slow: Slow) -> None:
-        self._counts.shed += 1
         with contextlib.suppress(ValueError):
             self._counts.waiting.remove(job)
         job.allowance.stop(

@@ -1,6 +1,6 @@
-"""`Admission`: an append that there is no room for is refused at its headers, before there is a task for it.
+"""`Admission`: an append that may not even wait for room is refused at its headers, before there is a task for it.
 
-Refusals are most of what a server under overload does, so each must cost next to nothing. Only paths that an append was
+Refusals are most of what a server does then, so each must cost next to nothing. Only paths that an append was
 let through to are refused here, by any token: whether a path is one, and who may use it, their routes have said.
 """
 
@@ -22,6 +22,11 @@ class Admission:
     def __init__(self, context: Context) -> None:
         self._context = context
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether appends wait for room, so that the body of another one is not to be read yet."""
+        return self._context.waiting_room.waiting > 0
+
     def refusal(self, method: bytes, url: bytes, headers: list[tuple[bytes, bytes]]) -> Response | None:
         """The answer to a request that is refused for lack of room; None for one that a route has to see.
 
@@ -31,7 +36,7 @@ class Admission:
         context = self._context
         path = url.partition(b"?")[0].decode("latin-1")
         template = context.append_paths.get(path)
-        if method != b"POST" or template is None:
+        if method != b"POST" or template is None or not context.waiting_room.is_full:
             return None
         length, named = 0, False
         for name, value in headers:
@@ -41,7 +46,7 @@ class Admission:
         if length > context.settings.http.max_append_bytes:
             return None  # "later" would be wrong
         try:
-            context.check_room(length, named=named)
+            context.check_room(None if named else length)
         except OverloadedError as error:
             made = answer(problem_of(error), path)
             context.tell(Told("POST", template, made.status_code, time.perf_counter() - began, len(made.body), ""))

@@ -42,7 +42,8 @@ def entered(route: Route, context: Context) -> Route:
                 context.know_append(request.scope["path"], route.path)
                 length = request.headers.get("content-length", "")
                 named = "idempotency-key" in request.headers
-                context.check_room(int(length[:20]) if length.isdecimal() else 0, named=named)
+                size_bytes = int(length[:20]) if length.isdecimal() else 0
+                await context.waiting_room.enter(None if named else size_bytes)
             if operation.scope == "read":
                 context.reads.check_room()
             Asking(Allowance(work.query_s, work.query_bytes), request.receive).begin()

@@ -73,6 +73,7 @@ class RequestFigures(Figures):
             ("aggregator_open_requests", "Requests that are not answered yet", context.open_requests),
             ("aggregator_body_bytes", "Bytes of request bodies in memory", context.body_bytes),
             ("aggregator_append_calls", "Appends that run or wait for a thread", context.appends.busy),
+            ("aggregator_waiting_appends", "Appends that wait for room", context.waiting_room.waiting),
             ("aggregator_read_calls", "Reads that run or wait for a thread", context.reads.busy),
             ("aggregator_slow_read_calls", "Reads that take long, not among these", context.reads.slow),
         ):

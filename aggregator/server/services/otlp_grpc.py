@@ -140,7 +140,7 @@ class Calls:
         context = self._context
         if not context.ready:
             raise ClosedError("the server starts or stops")
-        context.check_room(0, named=False)
+        await context.waiting_room.enter(0)
         message = await self._read(call)
         context.body_bytes += len(message)
         try:

@@ -1,15 +1,22 @@
-"""Appends without room are refused at their headers: cheaply, in order, and without harm to the connection."""
+"""Appends without room wait, and where no more may wait they are refused at their headers: cheaply, in order, and
+without harm to the connection.
+"""
 
 from __future__ import annotations
 
 import gzip
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 from served import served
+from waiting import until
 
+from aggregator.server import Settings
+from aggregator.server.config.settings import Work
+from aggregator.server.control import waiting_room
 from aggregator.server.http import admission, connection
 from aggregator.server.http.body import Body
 
@@ -28,7 +35,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def full(server, monkeypatch):
-    """The same server while no append has room; what is refused early is listed."""
+    """The same server while no append has room or may wait for it; what is refused early is listed."""
     refused = []
     decide = admission.Admission.refusal
 
@@ -40,6 +47,7 @@ def full(server, monkeypatch):
 
     monkeypatch.setattr(admission.Admission, "refusal", seen)
     monkeypatch.setattr(server.context.appends._counts, "busy", server.context.appends.capacity)
+    monkeypatch.setattr(waiting_room, "PLACES", 0)
     return refused
 
 
@@ -60,6 +68,49 @@ def talk(server, *requests):
 def append(body, *headers):
     lines = [f"POST {PATH} HTTP/1.1", "host: x", "content-type: application/x-ndjson", *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def test_appends_wait_for_room(server, monkeypatch):
+    """With their bodies unread, and are stored as soon as there is some; other requests do not wait."""
+    counts = server.context.appends._counts
+    monkeypatch.setattr(counts, "busy", server.context.appends.capacity)
+    body = LINE * 40_000  # more than a connection holds before somebody reads it
+    with ThreadPoolExecutor(3) as senders:
+        sent = [senders.submit(httpx.post, server.url + PATH, content=body, headers=TYPE, timeout=60) for _ in range(3)]
+        until(lambda: server.context.waiting_room.waiting == 3)
+        assert httpx.get(f"{server.url}/healthz").status_code == 200
+        told = httpx.get(f"{server.url}/metrics").text
+        assert "\naggregator_waiting_appends 3.0" in told
+        assert server.context.body_bytes == 0
+        assert not any(one.done() for one in sent)
+        counts.busy -= server.context.appends.capacity
+        assert [one.result().status_code for one in sent] == [200] * 3
+    assert server.context.waiting_room.waiting == 0
+
+
+def test_who_waited_in_vain_is_refused(tmp_path, monkeypatch):
+    """With 429, and the connection goes on."""
+    with served(tmp_path, Settings(work=Work(append_patience_s=0.1))) as server:
+        httpx.put(f"{server.url}/v1/topics/t", json={}).raise_for_status()
+        counts = server.context.appends._counts
+        with httpx.Client(base_url=server.url, timeout=60) as web:
+            monkeypatch.setattr(counts, "busy", server.context.appends.capacity)
+            assert web.post(PATH, content=LINE, headers=TYPE).status_code == 429
+            counts.busy -= server.context.appends.capacity
+            assert web.post(PATH, content=LINE, headers=TYPE).status_code == 200
+
+
+def test_memory_that_is_nearly_full(tmp_path, monkeypatch):
+    """No body is read for which there may be no room once it is events."""
+    with served(tmp_path, Settings(work=Work(append_patience_s=0.1)), memory_bytes=64_000_000) as server:
+        httpx.put(f"{server.url}/v1/topics/t", json={}).raise_for_status()
+        budget = server.catalog._backend.budget
+        body = LINE * 10_000
+        monkeypatch.setattr(budget, "held_bytes", budget.limit_bytes - 4 * len(body))
+        read = []
+        monkeypatch.setattr(Body, "plain", lambda self: read.append(self))
+        assert httpx.post(server.url + PATH, content=body, headers=TYPE).status_code == 429
+        assert not read
 
 
 def test_a_refusal_and_the_connection(server, full):

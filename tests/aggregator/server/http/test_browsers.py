@@ -15,6 +15,7 @@ from aggregator import InvalidRequestError
 from aggregator.server import Settings
 from aggregator.server.config.settings import Http
 from aggregator.server.config.sources import settings_of
+from aggregator.server.control import waiting_room
 from aggregator.server.http.origins import asker, is_same_origin
 
 PAGE = "https://grafana.example.org"
@@ -59,11 +60,12 @@ EARLY = {
 
 @pytest.mark.parametrize("status", EARLY)
 @pytest.mark.parametrize(("origin", "may_ask"), [(PAGE, True), ("https://example.org", False)])
-def test_refused_before_the_application(tmp_path, status, origin, may_ask):
+def test_refused_before_the_application(tmp_path, monkeypatch, status, origin, may_ask):
     """A page that may ask can read these answers, too: without CORS it would see an error without a reason."""
     with served(tmp_path, Settings(http=Http(cors_origins=(PAGE,)))) as server:
         server.context.know_append("/v1/topics/t/events", "/v1/topics/{topic}/events")
         server.context.appends._counts.busy = server.context.appends.capacity
+        monkeypatch.setattr(waiting_room, "PLACES", 0)
         host, port = server.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=120) as made:
             made.sendall(EARLY[status] % origin.encode())

@@ -12,7 +12,7 @@ from served import served
 
 import aggregator
 from aggregator.server import Settings
-from aggregator.server.config.settings import Http
+from aggregator.server.config.settings import Http, Work
 from aggregator.server.plateau.definitions import Definitions
 
 ARROW = "application/vnd.apache.arrow.file"
@@ -517,7 +517,7 @@ def test_other_refusals(web):
 
 def test_overload(tmp_path, web_of):
     """A full budget refuses with 429 in plateau's words, keeps nothing of the batch, and reads go on."""
-    with served(tmp_path, memory_bytes=600_000) as server:
+    with served(tmp_path, Settings(work=Work(append_patience_s=0)), memory_bytes=600_000) as server:
         web = web_of(server)
         body = arrow_file(records(10_000))
         answers = []

@@ -1,0 +1,104 @@
+"""`WaitingRoom`: appends wait for room, in the order in which they came, rather than be refused at once.
+
+A refusal costs nearly as much as an append, and who is refused often asks again at once: with many writers, most of the
+processor went into refusals. Who waits costs nothing, as no body is read meanwhile. Senders that know no 429 lose
+nothing, either, as long as the wait ends in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from aggregator import DiskFullError, OverloadedError
+from esformat import ClosedError
+
+PLACES = 1_000
+"""Of appends that wait; each has the first piece of its body in memory at most."""
+LOOK_S = 0.01
+"""Between two looks whether there is room."""
+AT_ONCE = 32
+"""So many are let in with one look: their bodies have to come before anybody sees that they are there."""
+
+
+class WaitingRoom:
+    """Belongs to the event loop's thread."""
+
+    def __init__(self, check: Callable[[int | None], None], patience_s: float) -> None:
+        """check: raises OverloadedError where there is no room for so many bytes of bodies; None: one that needs none.
+
+        patience_s: how long an append waits at most.
+        """
+        self._check = check
+        self._patience_s = patience_s
+        self._queue: deque[tuple[int | None, asyncio.Future[None]]] = deque()
+        self._watch: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def waiting(self) -> int:
+        """Appends that wait, and some that gave up."""
+        return len(self._queue)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more may wait."""
+        return self.waiting >= PLACES
+
+    async def enter(self, length: int | None) -> None:
+        """Wait until there is room. length: of its body, as `check` has it.
+
+        Raises OverloadedError where nobody else may wait, or the wait takes too long, DiskFullError, for which nobody
+        waits, and ClosedError when the server stops.
+        """
+        if not self._queue:
+            try:
+                return self._check(length)
+            except DiskFullError:
+                raise
+            except OverloadedError:
+                if self._closed:
+                    raise
+        elif self.is_full:
+            return self._check(length)
+        word = asyncio.get_running_loop().create_future()
+        self._queue.append((length, word))
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.create_task(self._look())
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await word
+        except TimeoutError:
+            self._check(length)
+        return None
+
+    async def _look(self) -> None:
+        while self._queue:
+            await asyncio.sleep(LOOK_S)
+            self._let_in()
+
+    def _let_in(self) -> None:
+        """Let those in who came first, as far as there is room for them together."""
+        let_in = together = 0
+        while self._queue and let_in < AT_ONCE:
+            length, word = self._queue[0]
+            if not word.done():  # else it gave up
+                try:
+                    self._check(None if length is None else together + length)
+                except DiskFullError as error:
+                    word.set_exception(error)
+                except OverloadedError:
+                    return
+                else:
+                    word.set_result(None)
+                let_in, together = let_in + 1, together + (length or 0)
+            self._queue.popleft()
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self._closed = True
+        for _, word in self._queue:
+            if not word.done():
+                word.set_exception(ClosedError("the server stops"))
+        self._queue.clear()

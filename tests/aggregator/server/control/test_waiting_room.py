@@ -1,0 +1,178 @@
+"""Appends wait for room in their order, and no longer than they may."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aggregator import DiskFullError, OverloadedError
+from aggregator.server.control import waiting_room
+from aggregator.server.control.waiting_room import AT_ONCE, WaitingRoom
+from esformat import ClosedError
+
+
+class Memory:
+    """So many bytes are free; what is let in takes some of them when it says so."""
+
+    def __init__(self, free: int) -> None:
+        self.free = free
+        self.full_disk = False
+
+    def check(self, length: int | None) -> None:
+        if self.full_disk:
+            raise DiskFullError("full", retry_after_s=1)
+        if length is not None and length > self.free:
+            raise OverloadedError("no room", retry_after_s=1)
+
+
+async def enter_all(room, lengths):
+    """Tasks that wait, in this order."""
+    tasks = []
+    for length in lengths:
+        tasks.append(asyncio.create_task(room.enter(length)))
+        await asyncio.sleep(0)
+    return tasks
+
+
+def done(tasks):
+    return [task.done() for task in tasks]
+
+
+async def until_done(tasks, expected):
+    async with asyncio.timeout(60):
+        while done(tasks) != expected:
+            await asyncio.sleep(0.001)
+
+
+def test_where_there_is_room_nobody_waits():
+    """And who needs no memory does not wait for it, unless others came first."""
+    memory = Memory(10)
+
+    async def work():
+        room = WaitingRoom(memory.check, 60)
+        await room.enter(10)
+        memory.free = 0
+        await room.enter(None)
+        assert room.waiting == 0
+
+    asyncio.run(work())
+
+
+def test_first_come_first_let_in():
+    """As many as there is room for together; a small one does not pass a large one."""
+    memory = Memory(0)
+
+    async def work():
+        room = WaitingRoom(memory.check, 60)
+        tasks = await enter_all(room, [5, 50, 1, 1])
+        await asyncio.sleep(0.05)
+        assert room.waiting == 4
+        memory.free = 49
+        await until_done(tasks, [True, False, False, False])
+        memory.free = 40
+        await asyncio.sleep(0.05)
+        assert done(tasks) == [True, False, False, False]
+        memory.free = 51
+        await until_done(tasks, [True, True, True, False])
+        memory.free = 1
+        await until_done(tasks, [True, True, True, True])
+        assert await asyncio.gather(*tasks) == [None] * 4
+
+    asyncio.run(work())
+
+
+def test_a_look_lets_few_in(monkeypatch):
+    """Their bodies have to come before anybody sees how much room they take."""
+    monkeypatch.setattr(waiting_room, "LOOK_S", 0.2)
+    memory = Memory(0)
+
+    async def work():
+        room = WaitingRoom(memory.check, 60)
+        tasks = await enter_all(room, [1] * (AT_ONCE + 8))
+        memory.free = 1000
+        await until_done(tasks, [True] * AT_ONCE + [False] * 8)
+        await asyncio.gather(*tasks)
+
+    asyncio.run(work())
+
+
+def test_patience():
+    """Who waited in vain is told why; those behind go on waiting."""
+    memory = Memory(0)
+
+    async def work():
+        room = WaitingRoom(memory.check, 0.05)
+        (first,) = await enter_all(room, [5])
+        with pytest.raises(OverloadedError, match="no room"):
+            await first
+        (second,) = await enter_all(room, [5])
+        memory.free = 5
+        await second
+
+    asyncio.run(work())
+
+
+def test_no_more_than_may_wait(monkeypatch):
+    """The next one is refused at once."""
+    monkeypatch.setattr(waiting_room, "PLACES", 2)
+    memory = Memory(0)
+
+    async def work():
+        room = WaitingRoom(memory.check, 60)
+        tasks = await enter_all(room, [1, 1])
+        assert room.is_full
+        with pytest.raises(OverloadedError):
+            await room.enter(1)
+        memory.free = 2
+        await asyncio.gather(*tasks)
+        assert not room.is_full
+
+    asyncio.run(work())
+
+
+def test_a_full_disk_is_not_waited_for():
+    """Neither by who comes nor by who waits already."""
+    memory = Memory(0)
+
+    async def work():
+        room = WaitingRoom(memory.check, 60)
+        (waits,) = await enter_all(room, [1])
+        memory.full_disk = True
+        with pytest.raises(DiskFullError):
+            await waits
+        with pytest.raises(DiskFullError):
+            await room.enter(1)
+
+    asyncio.run(work())
+
+
+def test_who_gives_up_is_passed_over():
+    """A task that was cancelled holds up nobody."""
+    memory = Memory(0)
+
+    async def work():
+        room = WaitingRoom(memory.check, 60)
+        first, second = await enter_all(room, [50, 1])
+        first.cancel()
+        memory.free = 1
+        await second
+        assert room.waiting == 0
+
+    asyncio.run(work())
+
+
+def test_the_server_stops():
+    """Nobody waits any more, and nobody begins to."""
+    memory = Memory(0)
+
+    async def work():
+        room = WaitingRoom(memory.check, 60)
+        (waits,) = await enter_all(room, [1])
+        room.close()
+        with pytest.raises(ClosedError):
+            await waits
+        with pytest.raises(OverloadedError):
+            await room.enter(1)
+
+    asyncio.run(work())
