@@ -218,10 +218,11 @@ class Catalog(Closing):
             )
         return topic
 
-    def seal(self, topic: str | None = None) -> int:
+    def seal(self, topic: str | None = None, *, least_bytes: int = 0) -> int:
         """Turn all unsealed events, of one topic or of all, into segments now; gives how many segments.
 
-        Nobody needs to: it happens by itself. Raises OSError, AggregatorError.
+        Nobody needs to: it happens by itself. least_bytes: a partition with fewer that are unsealed keeps them so.
+        Raises OSError, AggregatorError.
         """
         writing = writer_of(self._backend)
         chosen = [self.topic(topic).name] if topic is not None else self.topics()
@@ -231,7 +232,8 @@ class Catalog(Closing):
             if known is None:  # it was deleted meanwhile
                 continue
             for partition in list(known.partitions.values()):
-                sealed += len(writing.sealer.seal(known, partition))
+                if partition.unsealed_bytes >= least_bytes:
+                    sealed += len(writing.sealer.seal(known, partition))
         writing.scheduler.run_chores()
         return sealed
 

@@ -480,6 +480,19 @@ def _wait(condition, seconds=10.0):
     return False
 
 
+def test_sealing_what_is_large(catalog):
+    """Partitions with fewer unsealed bytes than that keep them; all of them are read all the same."""
+    topic = catalog.create_topic("sizes")
+    for partition, size in (("small", 10), ("large", 10_000)):
+        topic.append([{"space": "s", "timestamp": 1, "data": b"x" * size}], partition=partition)
+    assert catalog.seal("sizes", least_bytes=5_000) == 1
+    unsealed = {name: facts["unsealed_rows"] for name, facts in topic.stats()["partitions"].items()}
+    assert unsealed == {"small": 1, "large": 0}
+    assert topic.scan().count() == 2
+    assert catalog.seal("sizes", least_bytes=100_000) == 0
+    assert catalog.seal("sizes") == 1
+
+
 @pytest.mark.parametrize("roll", [{"rows": 10}, {"bytes": 100}, {"age": "300ms"}])
 def test_sealing_by_itself(catalog, roll):
     """By rows, bytes, and age, which an idle partition reaches too; the log lets go of what is sealed."""

@@ -54,6 +54,11 @@ class Partition:
                 return unsealed.end_index
         return self.sealed_index
 
+    @property
+    def unsealed_bytes(self) -> int:
+        """Of its events in memory, those that are being written to a segment included."""
+        return sum(part.size_bytes for part in (self.unsealed, self.sealing) if part is not None)
+
     def pass_over(self, holes: tuple[tuple[int, int], ...]) -> None:
         """Know of more record indexes that nobody has or gets; of all that there are, those known included."""
         if len(holes) and holes != self.holes:

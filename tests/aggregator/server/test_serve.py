@@ -202,17 +202,18 @@ def test_a_clean_stop_leaves_little_in_the_log(tmp_path):
     count, size = 3000, 4000
     payload = pa.array([f"{row:>{size}}" for row in range(count)])
     with Spawned(tmp_path) as server, httpx.Client(base_url=server.url, timeout=120) as web:
-        for first, topic in ((0, "large"), (0, "small")):
-            table = records(count if topic == "large" else 3, first)
+        for topic, partition, rows in (("large", "p", count), ("large", "few", 3), ("small", "p", 3)):
+            table = records(rows, 0)
             table = table.append_column("payload", payload.slice(0, len(table)))
-            answer = web.post(f"/topic/{topic}/partition/p", content=arrow_file(table), headers={"content-type": ARROW})
+            place = f"/topic/{topic}/partition/{partition}"
+            answer = web.post(place, content=arrow_file(table), headers={"content-type": ARROW})
             assert answer.status_code == 200
         maps = Path(f"/proc/{server.process.pid}/maps")
         assert not maps.exists() or "/pandas/" not in maps.read_text()
         assert server.stop() == 0
     with aggregator.open(tmp_path) as catalog:
         stats = {name: catalog.topic(name).stats() for name in ("large", "small")}
-    assert [(mine["rows"], mine["unsealed_rows"]) for mine in stats.values()] == [(count, 0), (3, 3)]
+    assert [(mine["rows"], mine["unsealed_rows"]) for mine in stats.values()] == [(count + 3, 3), (3, 3)]
 
 
 def test_a_server_has_an_allocator_that_gives_back():
