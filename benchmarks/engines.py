@@ -1,8 +1,9 @@
 """The works of a query engine: one and the same SQL, put to DuckDB over each file.
 
-esformat's file is named to `esformat.duckdb.register`; Parquet's is `read_parquet`, DuckDB's own reader, with
-its cache of metadata on; DuckDB's own database is there to compare with. One connection each, statements parsed once;
-answers are fetched as tuples. What is measured is what a user waits for, DuckDB's own work included.
+Each is named as its users name it: `FROM 'x.esdb'`, once `esformat.duckdb.register` was called; `FROM 'x.parquet'`,
+with DuckDB's cache of metadata on; and the table in DuckDB's own database, to compare with. One connection each,
+statements parsed once; answers are fetched as tuples. What is measured is what a user waits for, DuckDB's own work
+included.
 """
 
 from __future__ import annotations
@@ -35,17 +36,19 @@ FULL = "SELECT type, count(*), epoch_us(max(timestamp)) FROM events GROUP BY 1 O
 
 
 class Engine:
-    """A connection to which a file is known as `events`."""
+    """A connection that knows a file."""
 
-    def __init__(self, connect: Callable[[Path, duckdb.DuckDBPyConnection], Any], target: Path) -> None:
+    def __init__(self, connect: Callable[[Path, duckdb.DuckDBPyConnection], tuple[str, Any]], target: Path) -> None:
+        """connect: gives what FROM takes, and what is to be closed at the end or None."""
         self._connection = duckdb.connect()
-        self._kept = connect(target, self._connection)
+        self._name, self._kept = connect(target, self._connection)
         self._statements: dict[str, Any] = {}
 
     def ask(self, sql: str, *parameters: Any) -> Rows:
-        """The rows that answer a question."""
+        """The rows that answer a question about `events`."""
         if (statement := self._statements.get(sql)) is None:
-            statement = self._statements[sql] = self._connection.extract_statements(sql)[0]
+            text = sql.replace("FROM events", f"FROM {self._name}")
+            statement = self._statements[sql] = self._connection.extract_statements(text)[0]
         return self._connection.execute(statement, parameters).fetchall()
 
     def close(self) -> None:
@@ -55,21 +58,19 @@ class Engine:
             self._kept.close()
 
 
-def _over_esformat(target: Path, connection: duckdb.DuckDBPyConnection) -> esformat.duckdb.Files:
+def _over_esformat(target: Path, connection: duckdb.DuckDBPyConnection) -> tuple[str, esformat.duckdb.Files]:
     name = str(target / esformat_file.FILE)
-    files = esformat.duckdb.register(connection, name)
-    connection.execute(f"CREATE TEMP VIEW events AS SELECT * FROM '{name}'")
-    return files
+    return f"'{name}'", esformat.duckdb.register(connection, name)
 
 
-def _over_parquet(target: Path, connection: duckdb.DuckDBPyConnection) -> None:
+def _over_parquet(target: Path, connection: duckdb.DuckDBPyConnection) -> tuple[str, None]:
     connection.execute("SET parquet_metadata_cache = true")
-    connection.execute(f"CREATE VIEW events AS SELECT * FROM read_parquet('{target / parquet_file.FILE}')")
+    return f"'{target / parquet_file.FILE}'", None
 
 
-def _over_duckdb(target: Path, connection: duckdb.DuckDBPyConnection) -> None:
+def _over_duckdb(target: Path, connection: duckdb.DuckDBPyConnection) -> tuple[str, None]:
     connection.execute(f"ATTACH '{target / duckdb_file.FILE}' AS file (READ_ONLY)")
-    connection.execute("USE file")
+    return "file.events", None
 
 
 ENGINES = {"esformat": _over_esformat, "parquet": _over_parquet, "duckdb": _over_duckdb}
