@@ -477,12 +477,12 @@ class Catalog(Closing):
             facts["swept"] = list(self._backend.startup.swept)
         return facts
 
-    def check_room(self, size_bytes: int) -> None:
+    def check_room(self, size_bytes: int, *, memory_bytes: int = 0) -> None:
         """For who must take much in before there is a batch: raises OverloadedError where one of about that size would
-        be refused now. Nothing is reserved. Raises ReadOnlyError.
+        be refused now, or where less than `memory_bytes` is free for it. Nothing is reserved. Raises ReadOnlyError.
         """
         self._check_open()
-        writer_of(self._backend).quota.check(size_bytes)
+        writer_of(self._backend).quota.check(size_bytes, max(size_bytes, memory_bytes))
 
     def open_ahead(self) -> Iterator[None]:
         """For who answers questions later: opens the newest segments of all topics, one with each step, as many as may

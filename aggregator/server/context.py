@@ -139,7 +139,8 @@ class Context:
         self.appends.check_room()
         if length is not None:
             most = self.settings.catalog.limits.memory_bytes // 16  # a batch that never fits is told so, not "later"
-            self.catalog.check_room(min(BODY_TIMES * (self.body_bytes + length), most))
+            memory_bytes = BODY_TIMES * (self.body_bytes + length)
+            self.catalog.check_room(min(length, most), memory_bytes=min(memory_bytes, most))
 
     def saw_schema(self, place: tuple[str, str], schema: str) -> None:
         """Take note of the schema of a batch for a (topic, partition)."""

@@ -69,10 +69,10 @@ class Quota:
                 hint="append it in smaller ones",
             )
 
-    def check(self, size_bytes: int) -> None:
-        """Raises OverloadedError where a batch of about that many bytes would be refused now."""
+    def check(self, size_bytes: int, memory_bytes: int) -> None:
+        """Raises OverloadedError where a batch of about that many bytes, in memory so many, would be refused now."""
         self._check_log(size_bytes)
-        self._budget.check(size_bytes)
+        self._budget.check(memory_bytes)
         self.check_disk(2 * size_bytes)
 
     def reserve(self, size_bytes: int) -> None:

@@ -186,7 +186,7 @@ class Connection(HttpToolsProtocol):
             on_response=self.on_response_complete,
         )
         if before is None or before.response_complete:
-            if self.admission.is_crowded:
+            if method == b"POST" and self.admission.is_crowded:
                 self.flow.pause_reading()  # until somebody asks for the body
             self._start_asgi_task(exchange, self.app)
         else:

@@ -23,6 +23,7 @@ from aggregator.server.http.body import Body
 LINE = b'{"space": "a", "timestamp": 1}\n'
 PATH = "/v1/topics/t/events"
 TYPE = {"content-type": "application/x-ndjson"}
+QUERY = {"content-type": "text/plain"}
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +112,33 @@ def test_memory_that_is_nearly_full(tmp_path, monkeypatch):
         monkeypatch.setattr(Body, "plain", lambda self: read.append(self))
         assert httpx.post(server.url + PATH, content=body, headers=TYPE).status_code == 429
         assert not read
+
+
+def test_small_limits_can_be_used_up(tmp_path):
+    """What a body may become in memory is not asked of log and disk: each append is stored that they have room for."""
+    limits = {"log_bytes": 4_000_000, "disk_bytes": 8_000_000}
+    with served(tmp_path, Settings(work=Work(append_patience_s=0)), **limits) as server:
+        httpx.put(f"{server.url}/v1/topics/t", json={}).raise_for_status()
+        body = LINE * 30_000
+        for _ in range(3):
+            assert httpx.post(server.url + PATH, content=body, headers=TYPE, timeout=60).status_code == 200
+
+
+def test_two_requests_while_others_wait(server, monkeypatch):
+    """What does not append is answered at once, one request after the other over one connection."""
+    counts = server.context.appends._counts
+    monkeypatch.setattr(counts, "busy", server.context.appends.capacity)
+    with ThreadPoolExecutor(1) as sender, httpx.Client(base_url=server.url, timeout=60) as web:
+        sent = sender.submit(httpx.post, server.url + PATH, content=LINE, headers=TYPE, timeout=60)
+        until(lambda: server.context.waiting_room.waiting)
+        answers = [
+            web.get("/healthz"),
+            web.post("/v1/query", content=b"SHOW PARTITIONS", headers=QUERY),
+            web.get("/topics"),
+        ]
+        assert [answer.status_code for answer in answers] == [200] * 3
+        counts.busy -= server.context.appends.capacity
+        assert sent.result().status_code == 200
 
 
 def test_a_refusal_and_the_connection(server, full):
