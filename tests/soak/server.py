@@ -29,7 +29,7 @@ import aggregator
 
 TIMES = 10
 BATCH = 5000
-REFUSAL_S = 0.05
+REFUSAL_S = 6.0  # an append waits for room for 5 s first
 GOODPUT = 0.8
 CUT_S = 30.0
 SLOWER = 2.0
