@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from esformat.read.dictionaries import in_dictionaries
     from esformat.read.payload_columns import with_fields
     from esformat.read.row_range import scan_rows
+    from esformat.read.scan import passed_rows
     from esformat.read.segment import announce_space, opening_bytes
     from esformat.write.allocators import release_unused
     from esformat.write.intake import EventRows, check_table, to_arrow
@@ -80,6 +81,7 @@ else:
             "esformat.base.quantity": "parse_duration parse_size",
             "esformat.read.payload_columns": "with_fields",
             "esformat.read.row_range": "scan_rows",
+            "esformat.read.scan": "passed_rows",
             "esformat.read.segment": "announce_space opening_bytes",
             "esformat.format.schema": (
                 "KEY_COLUMNS TIMESTAMP_TYPE EventSchema Field default_schema make_schema normalise_type"
@@ -140,6 +142,7 @@ __all__ = [
     "ordered_pieces",
     "parse_duration",
     "parse_size",
+    "passed_rows",
     "pieces_of",
     "plain_array",
     "release_unused",

@@ -97,10 +97,10 @@ def segment_batches(
         with pool.windows.window(merged=view.partitions) as window:
             with unpaused(), pool.windows.making():
                 kept = _kept(scan, view, partition, keep)
-                few, whole = _up_to(kept, window.bytes, FEW_KEPT_ROWS, lambda: scan.looked_at / info.rows)
+                few, whole = _up_to(kept, window.bytes, FEW_KEPT_ROWS, lambda: parts.passed_rows(scan) / info.rows or 1)
                 if not whole:
                     count = sum(map(len, few))
-                    rows = _rows_kept(info, question, count, scan.looked_at)
+                    rows = _rows_kept(info, question, count, parts.passed_rows(scan) or info.rows)
                     row_bytes = sum(batch.nbytes for batch in few) / count
                 few = _ordered(few, view, window) if whole else []
             yield from few
@@ -293,11 +293,11 @@ def _span(info: SegmentInfo, question: Question, rows: int) -> tuple[int, int, f
     return low, high, (info.max_timestamp - info.min_timestamp + 1) / max(1, rows)
 
 
-def _rows_kept(info: SegmentInfo, question: Question, found: int, looked_at: int) -> int:
+def _rows_kept(info: SegmentInfo, question: Question, found: int, passed: int) -> int:
     """How many rows would be kept of all times, if all are like the first ones and times are even."""
     low, high, _ = _span(info, question, 1)
     whole = info.max_timestamp - info.min_timestamp + 1
-    return found * info.rows * whole // (max(1, looked_at) * max(1, high - low + 1))
+    return found * info.rows * whole // (passed * max(1, high - low + 1))
 
 
 def _first_rows(question: Question, most_rows: float) -> int:

@@ -59,8 +59,7 @@ class Scan(ScanRows, Answer):
     _batch_bytes = BATCH_BYTES
     _decompressed_bytes = 0  # of text and bytes, for that group
     _texts = TextForm.PLAIN
-    looked_at = 0
-    """Rows of the segment, from its first on, that `batches` or `matching` has looked at so far, or passed over."""
+    _passed_rows = 0  # of the segment, from its first on, that `batches` or `matching` has looked at, or passed over
     _block_bytes = 0  # of a block of the group that was decoded last; 0: none was
     _row_bytes = 0  # of one of its rows that were wanted
 
@@ -363,7 +362,7 @@ class Scan(ScanRows, Answer):
         enough = test is not None and set(schema.names) <= set(test.columns)
 
         def read(group: list[BlockSlice]) -> MatchedRows | pa.RecordBatch:
-            self.looked_at = group[-1].last
+            self._passed_rows = group[-1].last
             rows = self._find(group, narrowed, test)
             if rows is None:
                 return _NOTHING
@@ -494,6 +493,13 @@ class Scan(ScanRows, Answer):
         group = self._blocks([part], narrowed)
         rows = group.select(self._query, narrowed)
         return group.row_count if rows is None else len(rows)
+
+
+def passed_rows(scan: Scan) -> int:
+    """How many rows of a segment, from its first on, a scan of all of it has looked at so far, or passed over; 0 where
+    it does not tell.
+    """
+    return scan._passed_rows
 
 
 def _first_of(stretches: Iterable[Stretch], count: int, *, reverse: bool) -> Iterator[Stretch]:
