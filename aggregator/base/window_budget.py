@@ -15,7 +15,9 @@ from threading import BoundedSemaphore, Lock
 WINDOWS_BYTES = 64 << 20
 """Of all windows together, beyond the least for each."""
 SHARE = 2
-"""A window takes one part in so many of what is left: blocks that lie across windows are decoded for each of them."""
+"""A window takes one part in so many of what is left. Large windows are quicker: a block is decoded once for each
+window that has rows of it.
+"""
 LEAST_BYTES = 2 << 20
 """A window that finds nothing left is made all the same, of so many bytes: slow readers keep nobody waiting."""
 LEAST_OF_SPACE_BYTES = 128 << 10

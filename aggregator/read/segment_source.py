@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -90,23 +90,33 @@ def segment_batches(
         else:
             yield from _in_windows(pool, info, view, read, owner.num_events)
         return
-    rows = info.rows
+    rows: int = info.rows
     row_bytes: float | None = None
     if keep is not None and question.limit is None:
         scan = _scan(owner, question, columns, question.start, question.end)
-        with pool.windows.window(merged=view.partitions) as window:
-            with unpaused(), pool.windows.making():
-                kept = _kept(scan, view, partition, keep)
-                few, whole = _up_to(kept, window.bytes, FEW_KEPT_ROWS, lambda: parts.passed_rows(scan) / info.rows or 1)
-                if not whole:
-                    count = sum(map(len, few))
-                    rows = _rows_kept(info, question, count, parts.passed_rows(scan) or info.rows)
-                    row_bytes = sum(batch.nbytes for batch in few) / count
-                few = _ordered(few, view, window) if whole else []
-            yield from few
-            if whole:
-                return
+        too_many = yield from _kept_at_once(pool, info, view, scan, _kept(scan, view, partition, keep))
+        if too_many is None:
+            return
+        rows, row_bytes = too_many
     yield from _in_windows(pool, info, view, read, rows, row_bytes)
+
+
+def _kept_at_once(
+    pool: SegmentPool, info: SegmentInfo, view: View, scan: esformat.Scan, kept: Iterator[pa.RecordBatch]
+) -> Generator[pa.RecordBatch, None, tuple[int, float] | None]:
+    """All that is kept of a scan of a segment, in order; or nothing, where that is too much to be put into order at
+    once: then returns about how many rows are kept of all times, and the bytes of one.
+    """
+    with pool.windows.window(merged=view.partitions) as window:
+        with unpaused(), pool.windows.making():
+            few, whole = _up_to(kept, window.bytes, FEW_KEPT_ROWS, lambda: parts.passed_rows(scan) / info.rows or 1)
+            if not whole:
+                count, size = sum(map(len, few)), sum(batch.nbytes for batch in few)
+                passed = parts.passed_rows(scan) or info.rows
+                return _rows_kept(info, view.question, count, passed), size / count
+            ordered = _ordered(few, view, window)
+        yield from ordered
+    return None
 
 
 def _wanted(

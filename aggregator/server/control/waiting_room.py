@@ -1,8 +1,8 @@
 """`WaitingRoom`: appends wait for room, in the order in which they came, rather than be refused at once.
 
-A refusal costs nearly as much as an append, and who is refused often asks again at once: with many writers, most of the
-processor went into refusals. Who waits costs nothing, as no body is read meanwhile. Senders that know no 429 lose
-nothing, either, as long as the wait ends in time.
+A refusal is cheap, but many clients try again at once, thousands of times a second: with many writers most of the
+processor went into refusals. A request that waits costs nothing, as its body is not read meanwhile. Nor do senders that
+cannot handle a 429 lose anything, if the wait ends in time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class WaitingRoom:
     """Belongs to the event loop's thread."""
 
     def __init__(self, check: Callable[[int | None], None], patience_s: float) -> None:
-        """check: raises OverloadedError where there is no room for so many bytes of bodies; None: one that needs none.
+        """check: is given the bytes of bodies, or None for an append that needs no memory; raises OverloadedError if
+        there is no room.
 
         patience_s: how long an append waits at most.
         """
