@@ -16,6 +16,8 @@ DEFAULT_PARTITION = "0"
 STREAMS_TOPIC = "logs"
 """The topic that streams are written to where none is named."""
 RESERVED_COLUMNS = (RECORD_INDEX, PARTITION)
+UNPACKED = 4
+"""Events take about so many times as much memory as in a segment: a guess."""
 LAST = 2**63 - 1
 """No timestamp and no record index is larger."""
 
@@ -96,6 +98,11 @@ class SegmentInfo:
     signature: bytes = b""
     min_ahead: int | None = None
     max_ahead: int | None = None
+
+    @property
+    def row_bytes(self) -> int:
+        """About how much memory an event takes: a guess."""
+        return max(1, UNPACKED * self.size_bytes // max(1, self.rows))
 
 
 @dataclass(frozen=True, slots=True)

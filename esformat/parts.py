@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from esformat.read.payload_columns import with_fields
     from esformat.read.row_range import scan_rows
     from esformat.read.scan import passed_rows
-    from esformat.read.segment import announce_space, opening_bytes
+    from esformat.read.segment import announce_space, near_history, opening_bytes
     from esformat.write.allocators import release_unused
     from esformat.write.intake import EventRows, check_table, to_arrow
     from esformat.write.lossless import first_cut
@@ -82,7 +82,7 @@ else:
             "esformat.read.payload_columns": "with_fields",
             "esformat.read.row_range": "scan_rows",
             "esformat.read.scan": "passed_rows",
-            "esformat.read.segment": "announce_space opening_bytes",
+            "esformat.read.segment": "announce_space near_history opening_bytes",
             "esformat.format.schema": (
                 "KEY_COLUMNS TIMESTAMP_TYPE EventSchema Field default_schema make_schema normalise_type"
             ),
@@ -136,6 +136,7 @@ __all__ = [
     "lazily",
     "make_schema",
     "message_writer",
+    "near_history",
     "normalise_type",
     "now_s",
     "opening_bytes",

@@ -7,10 +7,10 @@ work per batch would be most of what is done.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
 from operator import attrgetter, itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from esformat import Event
 
@@ -20,20 +20,25 @@ SORTED_EVENTS = 100_000
 _time: Callable[[Event], int] = attrgetter("timestamp")
 
 
-class Part(NamedTuple):
-    """Events of the history that one segment has, or some unsealed batches.
+class Part(Protocol):
+    """Something that has events of the history: a segment, or some unsealed batches of one partition.
 
-    low, high: no event is earlier or later, µs. partition, first_index, last_index: their record indexes, for ties.
-    row_bytes: about how large an event is. open: looks what is there; None for nothing.
+    min_timestamp, max_timestamp: no event is earlier or later, µs. partition, first_index, last_index: their record
+    indexes, for ties. row_bytes: about how large an event is.
     """
 
-    low: int
-    high: int
-    partition: int
-    first_index: int
-    last_index: int
-    row_bytes: int
-    open: Callable[[], Opened | None]
+    @property
+    def min_timestamp(self) -> int: ...
+    @property
+    def max_timestamp(self) -> int: ...
+    @property
+    def partition(self) -> int | None: ...
+    @property
+    def first_index(self) -> int: ...
+    @property
+    def last_index(self) -> int: ...
+    @property
+    def row_bytes(self) -> int: ...
 
 
 class Opened(NamedTuple):
@@ -46,53 +51,70 @@ class Opened(NamedTuple):
     events: Callable[[], Iterator[Event]]
 
 
-_order: Callable[[Part], tuple[int, int, int]] = itemgetter(2, 3, 4)
-"""Partition and record indexes: of events at the same time, those of the smaller order come first."""
+P = TypeVar("P", bound=Part)
+Open = Callable[[P, bool], list[Event] | Opened | None]
+"""Looks what a part has: None for nothing. Where it may (the second argument) and that is no more than a look, it gives
+the events themselves, in the direction of the question and in order.
+"""
+
+_order: Callable[[Any], tuple[int, int, int]] = attrgetter("partition", "first_index", "last_index")
+"""Of events at the same time, those of the part with the smaller one come first."""
 
 
 def merge_history(
-    parts: Sequence[Part], *, reverse: bool, limit: int | None, few: tuple[int, int] | None = None
+    parts: Sequence[P], opened: Open[P], *, reverse: bool, limit: int | None, few: tuple[int, int] | None = None
 ) -> Iterator[Event] | None:
     """The events of all parts by time, then partition, then record index; `reverse` is the exact mirror.
 
     None where it is not clear which of two events of equal time comes first. few: rows and bytes; None is given where
     there may be more.
     """
-    spans = sorted(map(_order, parts))
-    if any(a[0] == b[0] and a[2] >= b[1] for a, b in pairwise(spans)):
+    ordered = sorted(parts, key=_order)
+    if any(a[0] == b[0] and a[2] >= b[1] for a, b in pairwise(map(_order, ordered))):
         return None
     if limit is not None:
-        row_bytes = max((part.row_bytes for part in parts), default=0)
+        row_bytes = 0 if few is None else max((part.row_bytes for part in parts), default=0)
         if few is not None and (limit > few[0] or limit * row_bytes > few[1]):
             return None
-        return _first_events(parts, reverse, limit)
-    ordered = [(part, part.open()) for part in sorted(parts, key=_order, reverse=reverse)]
-    there = [(part, opened) for part, opened in ordered if opened is not None]
-    if not all(opened.in_order for _, opened in there):
-        return None
-    most = sum(opened.most for _, opened in there)
-    if few is not None and (most > few[0] or sum(part.row_bytes * opened.most for part, opened in there) > few[1]):
-        return None
+        return _first_events(parts, opened, reverse, limit)
+    found = []
+    most = size = 0
+    for part in reversed(ordered) if reverse else ordered:
+        has = opened(part, most <= SORTED_EVENTS)
+        if has is None:
+            continue
+        if isinstance(has, Opened) and not has.in_order:
+            return None
+        count = has.most if isinstance(has, Opened) else len(has)
+        most += count
+        if few is not None:
+            size += part.row_bytes * count
+            if most > few[0] or size > few[1]:
+                return None
+        found.append(has)
+    read: list[Iterable[Event]] = [has.events() if isinstance(has, Opened) else has for has in found]
     if most > SORTED_EVENTS:
-        return heapq.merge(*(opened.events() for _, opened in there), key=_time, reverse=reverse)
-    events = list(chain.from_iterable(opened.events() for _, opened in there))
-    if len(there) > 1:
+        return heapq.merge(*read, key=_time, reverse=reverse)
+    events = list(chain.from_iterable(read))
+    if len(read) > 1:
         events.sort(key=_time, reverse=reverse)  # stable in both directions: ties stay in the order of the parts
     return iter(events)
 
 
-def _first_events(parts: Sequence[Part], reverse: bool, limit: int) -> Iterator[Event] | None:
+def _first_events(parts: Sequence[P], opened: Open[P], reverse: bool, limit: int) -> Iterator[Event] | None:
     """The first `limit` events in the question's direction. A part that cannot add to them is not opened."""
     kept: list[tuple[int, tuple[int, int, int], Event]] = []
-    for part in sorted(parts, key=lambda part: -part.high if reverse else part.low):
-        if not limit or (len(kept) == limit and (part.high < kept[-1][0] if reverse else part.low > kept[-1][0])):
+    for part in sorted(parts, key=lambda part: -part.max_timestamp if reverse else part.min_timestamp):
+        last = kept[-1][0] if len(kept) == limit and limit else None
+        if not limit or (last is not None and (part.max_timestamp < last if reverse else part.min_timestamp > last)):
             break
-        opened = part.open()
-        if opened is None:
+        has = opened(part, True)
+        if has is None:
             continue
-        if not opened.in_order:
+        if isinstance(has, Opened) and not has.in_order:
             return None
-        kept += [(event.timestamp, _order(part), event) for event in islice(opened.events(), limit)]
+        events: Iterable[Event] = has.events() if isinstance(has, Opened) else has
+        kept += [(event.timestamp, _order(part), event) for event in islice(events, limit)]
         if len(kept) >= limit:
             kept.sort(key=_place, reverse=reverse)
             del kept[limit:]

@@ -69,10 +69,11 @@ class Group:
         return self.lookups[0].pieces[0].first_index
 
     @property
-    def end_index(self) -> int:
-        """The record index after the last, of one partition."""
-        return self.lookups[-1].pieces[-1].end_index
+    def last_index(self) -> int:
+        """The last record index, of one partition."""
+        return self.lookups[-1].pieces[-1].end_index - 1
 
+    @property
     def row_bytes(self) -> int:
         """About how many bytes a row has."""
         pieces = [piece for lookup in self.lookups for piece in lookup.pieces]
@@ -82,7 +83,7 @@ class Group:
     def bound(self, question: Question) -> int:
         """What `Source` calls its bound."""
         if question.by_index:
-            return ~(self.end_index - 1) if question.reverse else self.first_index
+            return ~self.last_index if question.reverse else self.first_index
         return ~self.max_timestamp if question.reverse else self.min_timestamp
 
 
@@ -248,7 +249,7 @@ def _stretches(rows: I64, question: Question, group: Group) -> Iterator[I64]:
     if len(rows) <= FEW_ROWS:
         yield from (rows,) if len(rows) else ()
         return
-    most = max(FEW_ROWS, min(WINDOW_ROWS, WINDOW_BYTES // max(1, group.row_bytes())))
+    most = max(FEW_ROWS, min(WINDOW_ROWS, WINDOW_BYTES // max(1, group.row_bytes)))
     size = most if question.limit is None else min(most, _first_size(question))
     first = 0
     while first < len(rows):

@@ -23,10 +23,10 @@ from aggregator.base.window_budget import LEAST_OF_SPACE_BYTES
 from aggregator.errors import InvalidRequestError
 from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
 from aggregator.read.ahead import begin_ahead
-from aggregator.read.history import Opened, Part, merge_history
+from aggregator.read.history import Opened, merge_history
 from aggregator.read.memtable_source import Group, lookup_groups, most_of_space, unsealed_batches
 from aggregator.read.query import Question, check_columns, check_conditions
-from aggregator.read.segment_source import count_segment, segment_batches, segment_part
+from aggregator.read.segment_source import count_segment, segment_batches, segment_history
 from aggregator.read.time_counts import histogram_of
 from aggregator.read.view import View
 from aggregator.read.waves import CROWD, Waves
@@ -34,7 +34,7 @@ from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.tombstones import hidden_in
 from esformat import Event
-from esformat.parts import KEY_COLUMNS
+from esformat.parts import KEY_COLUMNS, EventSchema
 
 
 class Held(Protocol):
@@ -168,34 +168,15 @@ class Scan(Answer):
         if few is not None and question.limit is not None and len(segments) > CROWD:
             return None  # they may overlap, and `Waves` opens the fewest then
         begin_ahead(self._pool, segments, question)
-        parts = [segment_part(self._pool, info, question, names) for info in segments]
-        parts += self._unsealed_parts(snapshot, names)
-        return merge_history(parts, reverse=question.reverse, limit=question.limit, few=few)
+        pool, schema = self._pool, snapshot.schema_set.union
 
-    def _unsealed_parts(self, snapshot: Snapshot, names: tuple[str, ...]) -> Iterator[Part]:
-        question, schema = self._question, snapshot.schema_set.union
-        fields = [field for field in schema.arrow if field.name in KEY_COLUMNS or field.name in names]
-        view = View(question, pa.schema(fields), {})
-        for group in lookup_groups(snapshot, question):
+        def opened(part: SegmentInfo | Group, at_once: bool) -> list[Event] | Opened | None:
+            if isinstance(part, SegmentInfo):
+                return segment_history(pool.get(part), question, names, at_once)
+            return _unsealed_history(part, question, schema, names)
 
-            def events(group: Group = group) -> Iterator[Event]:
-                rows = (esformat.parts.rows_of_batch(b, schema.indexes) for b in unsealed_batches(group, view, ""))
-                return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))
-
-            def opened(group: Group = group, events: Callable[[], Iterator[Event]] = events) -> Opened:
-                assert question.space is not None
-                most = group.rows if question.limit is not None else most_of_space(group, question.space)
-                return Opened(True, most, events)
-
-            yield Part(
-                group.min_timestamp,
-                group.max_timestamp,
-                group.partitions[0],
-                group.first_index,
-                group.end_index - 1,
-                group.row_bytes(),
-                opened,
-            )
+        parts: list[SegmentInfo | Group] = [*segments, *lookup_groups(snapshot, question)]
+        return merge_history(parts, opened, reverse=question.reverse, limit=question.limit, few=few)
 
     def _few(self, snapshot: Snapshot, target: pa.Schema) -> pa.RecordBatch | None:
         """The answer as one batch, made of events, where it is a short history: a tenth of the work of decoding columns
@@ -312,6 +293,20 @@ class Scan(Answer):
                 return unsealed_batches(group, views[number], names[number])
 
             yield Source(group.bound(question), number, found)
+
+
+def _unsealed_history(group: Group, question: Question, schema: EventSchema, names: tuple[str, ...]) -> Opened:
+    """What unsealed batches have of the history of the question's space, as events with some columns."""
+    assert question.space is not None
+    target = pa.schema([field for field in schema.arrow if field.name in KEY_COLUMNS or field.name in names])
+    view = View(question, target, {})
+
+    def events() -> Iterator[Event]:
+        rows = (esformat.parts.rows_of_batch(batch, schema.indexes) for batch in unsealed_batches(group, view, ""))
+        return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))
+
+    most = group.rows if question.limit is not None else most_of_space(group, question.space)
+    return Opened(True, most, events)
 
 
 def _times(info: SegmentInfo) -> tuple[int, int]:

@@ -16,12 +16,12 @@ from aggregator.base.allowance import Allowance, Holding, check, current, unpaus
 from aggregator.base.merge import numbers, sort_order
 from aggregator.base.window_budget import LEAST_BYTES, LEAST_OF_SPACE_BYTES, Window
 from aggregator.model import RECORD_INDEX, SegmentInfo
-from aggregator.read.history import Opened, Part
+from aggregator.read.history import Opened
 from aggregator.read.query import Question
 from aggregator.read.view import Keep, View
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.row_indexes import rows_near
-from esformat import UsageError, parts
+from esformat import Event, UsageError, parts
 
 I64 = npt.NDArray[np.int64]
 WINDOW_ROWS = 1 << 18
@@ -36,8 +36,6 @@ FEW_KEPT_ROWS = 1 << 18
 """What is kept of a segment is put into order at once, and not window by window, where it is no more than this."""
 TOLD_ROWS = 1 << 14
 """So many rows that were kept tell how many there are."""
-UNPACKED = 4
-"""Rows take about so many times as much memory as on disk: a guess, for the first window of a segment."""
 GROWTH = 8
 """A window spans so many times the time of the one before at most."""
 _NO_LIMIT = 1 << 62
@@ -85,7 +83,7 @@ def segment_batches(
         return
     if question.space is not None:
         limit = LAZILY if question.limit is not None and question.limit <= FIRST_WINDOW_ROWS else None
-        if limit is not None or owner.num_events * UNPACKED * info.size_bytes <= LEAST_OF_SPACE_BYTES * info.rows:
+        if limit is not None or owner.num_events * info.row_bytes <= LEAST_OF_SPACE_BYTES:
             yield from read(question.start, question.end, limit)
         else:
             yield from _in_windows(pool, info, view, read, owner.num_events)
@@ -198,23 +196,21 @@ def _ordered(
     return [batch]
 
 
-def segment_part(pool: SegmentPool, info: SegmentInfo, question: Question, columns: Sequence[str]) -> Part:
-    """What a segment has of the history of the question's space."""
+def segment_history(
+    segment: esformat.Segment, question: Question, columns: tuple[str, ...], at_once: bool
+) -> list[Event] | Opened | None:
+    """What a segment has of the history of the question's space, as `history.Open` says."""
     space = question.space
     assert space is not None
-
-    def opened() -> Opened | None:
-        segment = pool.get(info)
-        found = segment.find(space)
-        if found is None or (question.conditions and not _has_values(segment, question.conditions)):
-            return None
-        scan = _scan(found, question, columns, question.start, question.end, limit=question.limit)
-        return Opened(found.num_groupings == 1 or question.grouping is not None, found.num_events, scan.__iter__)
-
-    row_bytes = UNPACKED * info.size_bytes // max(1, info.rows)
-    return Part(
-        info.min_timestamp, info.max_timestamp, info.partition, info.first_index, info.last_index, row_bytes, opened
-    )
+    if at_once and not question.conditions and question.start is None and question.end is None:
+        near = parts.near_history(segment, space, question.grouping, question.reverse, question.limit, columns)
+        if near is not None:
+            return near
+    found = segment.find(space)
+    if found is None or (question.conditions and not _has_values(segment, question.conditions)):
+        return None
+    scan = _scan(found, question, columns, question.start, question.end, limit=question.limit)
+    return Opened(found.num_groupings == 1 or question.grouping is not None, found.num_events, scan.__iter__)
 
 
 def _scan(
@@ -271,7 +267,7 @@ def _in_windows(
     question = view.question
     least = LEAST_BYTES if question.space is None else LEAST_OF_SPACE_BYTES
     low, high, per_row = _span(info, question, rows)
-    row_bytes = max(1, UNPACKED * info.size_bytes / max(1, info.rows) if row_bytes is None else row_bytes)
+    row_bytes = max(1, info.row_bytes if row_bytes is None else row_bytes)
     width = 0
     while low <= high:
         with pool.windows.window(least, view.partitions) as window:

@@ -315,7 +315,7 @@ class RowEvents:
     reader = cython.declare(object, visibility="readonly")  # type: Any
     space = cython.declare(object, visibility="readonly")  # type: Any
     plain = cython.declare(object, visibility="readonly")  # type: Any
-    shown = cython.declare(object, visibility="readonly")  # type: frozenset[str] | None
+    shown = cython.declare(object, visibility="readonly")  # type: tuple[str, ...] | None
     _grouping: object
     _place: object
     _quick: cython.bint
@@ -326,7 +326,7 @@ class RowEvents:
     ) -> None:
         """grouping: of a single run. columns: names of those that events have; None for all."""
         self.reader, self.space, self.plain = reader, space, reader.own().plain
-        self.shown = None if columns is None else frozenset(columns)
+        self.shown = columns
         self._grouping, self._reverse = grouping, reverse
         self._place, self._quick = reader.data_place, reader.plain_data
 
@@ -370,7 +370,10 @@ class RowEvents:
     def columns(self, block: object, low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> Columns:
         """The columns of rows [low, high) besides `data`."""
         pieces: list[Any] = block.light_pieces(self.reader.attribute_chunks)
-        if None in pieces:
+        lacking: cython.bint = False
+        for piece in pieces:
+            lacking = lacking or piece is None
+        if lacking:
             pieces = self.pieces(block, low, high)
         return Columns(self.load, self.reader, pieces, block.dictionary, block.row_count, low, high, self.shown)
 
@@ -381,6 +384,6 @@ class RowEvents:
             return None
         nodes: dict[Any, Any] = block.kept_nodes
         node = nodes.get(self._place) if self._quick else None
-        rows = None if node is None else node.template_rows
+        rows = None if node is None else node.at_hand
         made = None if rows is None else rows.values_at_hand(low, high, places)
         return self.payloads(block, low, high, places) if made is None else made

@@ -456,6 +456,27 @@ def find_space(reader: Opened, asked: Any, made: Any, leaves: Any = None) -> Any
     return space
 
 
+def find_history(
+    reader: Opened, asked: Any, query: Query, grouping: Any, make: Any, narrow: Any, find: Any
+) -> list[Any] | None:
+    """The events of a space that answer a question, where they are of one run that lies in one block of a local file;
+    None where more has to be looked at. The rest is as of `find_space` and `ScanRows.near_parts`.
+    """
+    if reader.announce is not None:
+        return None
+    found = find_space(reader, asked, SpaceRows)
+    if found is None:
+        return []
+    space: SpaceRows = found
+    scan: ScanRows = space.of_one_run(query, grouping, ScanRows)
+    if scan is None or not scan._direct():
+        return None
+    parts = scan.near_parts(make, query.columns, narrow, find)
+    if type(parts) is not tuple:
+        return None
+    return parts[0] if parts else []
+
+
 @cython.auto_pickle(False)
 @cython.cclass
 class ScanRows:

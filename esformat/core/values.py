@@ -5,6 +5,7 @@ from typing import Any
 
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cython.cimports.esformat.core.caches import Shelf
 from cython.cimports.libc.string import memcpy
 
 _MOST = cython.declare(cython.Py_ssize_t, 0x7FFF_FFFF)  # that an int32 can name
@@ -78,6 +79,79 @@ def cut(
             raise ValueError("the bytes of values end early")
         values.append(at[a:b])
     return values
+
+
+@cython.final
+@cython.cclass
+class FrameValues:
+    """The values of a node of frames: those whose frame was kept by earlier questions are at hand."""
+
+    _frames: Shelf
+    _key: object
+    _rows: cython.Py_ssize_t
+    _lengths: bytes | None
+    _edges: cython.const[cython.longlong][::1]
+
+    def __init__(
+        self,
+        frames: Shelf,
+        key: object,
+        rows: cython.Py_ssize_t,
+        lengths: bytes | None,
+        edges: cython.const[cython.longlong][::1] | None,
+    ) -> None:
+        """frames: by the node's key and their number, each of so many values. lengths: of all values, one byte each;
+        or edges: value i is bytes [edges[i], edges[i + 1]) of all.
+        """
+        if rows < 1 or (lengths is None) == (edges is None):
+            raise ValueError("frames have rows, and either lengths or edges")
+        self._frames, self._key, self._rows, self._lengths = frames, key, rows, lengths
+        if edges is not None:
+            self._edges = edges
+
+    def values_at_hand(
+        self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, chosen: list[int] | None
+    ) -> list[Any] | None:
+        """Values [low, high), or those of them at ascending places that are chosen; None where they are not at hand.
+
+        Raises ValueError for places outside, and where a frame ends early.
+        """
+        count: cython.Py_ssize_t = self._edges.shape[0] - 1 if self._lengths is None else len(self._lengths)
+        if not 0 <= low < high <= count:
+            raise ValueError("fewer values than asked for")
+        number: cython.Py_ssize_t = low // self._rows
+        if (high - 1) // self._rows != number:
+            return None
+        found = self._frames._find((self._key, number))
+        if found is None:
+            return None
+        frame: bytes = found
+        n: cython.Py_ssize_t = high - low if chosen is None else len(chosen)
+        i: cython.Py_ssize_t
+        place: cython.Py_ssize_t
+        at: cython.Py_ssize_t = number * self._rows  # the value of which the bytes begin at `begin` of the frame
+        begin: cython.longlong = 0
+        end: cython.longlong
+        length: cython.p_uchar = cython.NULL
+        if self._lengths is not None:
+            length = self._lengths
+        values: list[Any] = []
+        for i in range(n):
+            place = low + i if chosen is None else chosen[i]
+            if not at <= place < high or place < low:
+                raise ValueError("fewer values than asked for")
+            if length != cython.NULL:
+                while at < place:
+                    begin += length[at]
+                    at += 1
+                end = begin + length[at]
+            else:
+                begin = self._edges[place] - self._edges[number * self._rows]
+                end = self._edges[place + 1] - self._edges[number * self._rows]
+            if not 0 <= begin <= end <= len(frame):
+                raise ValueError("the bytes of values end early")
+            values.append(PyBytes_FromStringAndSize(PyBytes_AS_STRING(frame) + begin, end - begin))
+        return values
 
 
 def cut_places(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from esformat.core.bytes_nodes import LAST_CODEC
 from esformat.core.caches import Cache
-from esformat.core.values import cut, cut_places, cut_short, short_offsets, total
+from esformat.core.values import FrameValues, cut, cut_places, cut_short, short_offsets, total
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
 from esformat.format.codec import Decompressor
 from esformat.format.layout import MAX_FRAME_BYTES
@@ -43,6 +43,7 @@ class BytesNode:
         "_ends",
         "_seen",
         "at",
+        "at_hand",
         "body",
         "codec",
         "count",
@@ -56,7 +57,6 @@ class BytesNode:
         "short",
         "table",
     )
-    template_rows = None
 
     def __init__(self, body: memoryview, at: int, count: int, context: DecodeContext, key: Hashable = None) -> None:
         """`key`: what tells the node from others in a cache. Raises CorruptSegmentError for a broken frame table."""
@@ -69,6 +69,8 @@ class BytesNode:
         self.lengths = lengths = read_pack(body, head.at, count)
         self.edges: npt.NDArray[np.int64] | None = None
         self.length_bytes: bytes | None = None
+        self.at_hand: FrameValues | None = None
+        """Gives values again without this class, once the first were read; None where some are null."""
         self._seen: bytearray | None = None  # of each frame, whether a question needed it
         self.short = lengths.width == 1 and not lengths.base  # lengths below 256, one byte each
         frames = -(-count // rows)
@@ -135,15 +137,21 @@ class BytesNode:
 
     def values(self, low: int, high: int, context: DecodeContext, frames: Cache) -> list[bytes | None]:
         """Values [low, high) as Python bytes. Decompresses only the frames that hold them and are not in `frames`."""
-        first, last = low // self.rows, -(-high // self.rows)
+        rows = self.rows
+        first, last = low // rows, -(-high // rows)
         values: list[Any]
         if last - first == 1 and self.short:
             lengths, stored = self._frame(first, context, frames)
-            values = cut_short(stored, lengths, first * self.rows, low, high)
+            values = cut_short(stored, lengths, first * rows, low, high)
         else:
             edges = self.edges_of_values(context)
-            values = cut(self._span(first, last, edges, context, frames), edges, low, high, edges[first * self.rows])
-        return values if self.head.valid is None else self._with_nulls(values, range(low, high))
+            values = cut(self._span(first, last, edges, context, frames), edges, low, high, edges[first * rows])
+        if self.head.valid is not None:
+            return self._with_nulls(values, range(low, high))
+        if self.at_hand is None:
+            known = self.length_bytes
+            self.at_hand = FrameValues(frames.shelf, self.key, rows, known, self.edges if known is None else None)
+        return values
 
     def offsets_and_bytes(
         self, low: int, high: int, context: DecodeContext, frames: Cache

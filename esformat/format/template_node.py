@@ -51,7 +51,7 @@ class TemplateNode:
     It holds no decompressor, so threads may share it; its methods take the caller's context.
     """
 
-    __slots__ = ("_body", "_strings", "_templates", "count", "end", "key", "template_rows")
+    __slots__ = ("_body", "_strings", "_templates", "at_hand", "count", "end", "key", "template_rows")
 
     def __init__(
         self,
@@ -73,6 +73,7 @@ class TemplateNode:
         self.template_rows = TemplateRows(self._templates, body, end, codes, MAX_NODE_SLOTS)
         self._strings: dict[int, BytesNode] = {}
         self.end = self.template_rows.end
+        self.at_hand = self.template_rows
 
     @property
     def codes(self) -> npt.NDArray[np.uint16]:

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from esformat.base.notebook import html_facts, html_time
 from esformat.core.caches import Budgets
-from esformat.core.opened import Stretch, find_space
+from esformat.core.opened import Stretch, find_history, find_space
 from esformat.errors import CorruptSegmentError, EsdbError, SegmentChangedError, UsageError
-from esformat.event import to_key
+from esformat.event import Event, to_key
 from esformat.format.arrays import TextForm
 from esformat.format.bloom_filter import bucket_count, page_may_contain, page_of
 from esformat.format.checksum import checksum64
@@ -21,9 +21,11 @@ from esformat.io.location import Options, Target, lasting_source, located
 from esformat.io.source import ClosedSource, explained
 from esformat.read.ask.question import Checks, Query
 from esformat.read.blocks.index import Index
+from esformat.read.blocks.plan import narrow
 from esformat.read.blocks.prefetch import announce_stretches, leaves_ahead
 from esformat.read.blocks.reader import SHARED_CACHE, Reader
 from esformat.read.counts import Counts
+from esformat.read.decode.block_events import EventMaker, find_rows
 from esformat.read.opened import Opened
 from esformat.read.scan import Scan
 from esformat.read.space import ANNOUNCED_BYTES, Space
@@ -65,6 +67,25 @@ def _open_copy(path: Any, cache_bytes: int | None, facts: tuple[Any, ...]) -> Se
 def opening_bytes(segment: Segment) -> int:
     """How many bytes of its file opening a segment read: what it holds grows with them."""
     return segment._reader.opening_bytes
+
+
+def near_history(
+    segment: Segment,
+    space: str | bytes,
+    grouping: bytes | None,
+    reverse: bool,
+    limit: int | None,
+    columns: tuple[str, ...] | None,
+) -> list[Event] | None:
+    """What a scan of a space gives, in one step, where that is a few rows beside each other in a local file; None where
+    it may be more, or was not asked for those columns before.
+    """
+    reader = segment._reader
+    query = reader.checks.query(None, None, reverse, limit, columns)
+    if query is None:
+        return None
+    events: list[Event] | None = find_history(reader, space, query, grouping, EventMaker, narrow, find_rows)
+    return events
 
 
 def announce_space(segment: Segment, space: str | bytes, *, wait: bool) -> bool:

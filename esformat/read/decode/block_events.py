@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,8 +85,12 @@ def block_columns(reader: Reader, block: DataBlock) -> Columns:
     return Columns(_load, reader, stored, block.dictionary, block.row_count, 0, None, None)
 
 
-def _is_shown(reader: Reader, chunk: int, shown: frozenset[str] | None) -> bool:
-    return shown is None or reader.fields[chunk - FIRST_COLUMN_CHUNK].name in shown
+def _shown(reader: Reader, shown: Sequence[str] | None) -> list[bool]:
+    """Of each chunk of columns besides `data`, whether events have it."""
+    if shown is None:
+        return [True] * len(reader.attribute_chunks)
+    names = frozenset(shown)
+    return [reader.fields[chunk - FIRST_COLUMN_CHUNK].name in names for chunk in reader.attribute_chunks]
 
 
 def _values(reader: Reader, block: DataBlock, place: int, low: int, high: int) -> Any:
@@ -110,14 +115,12 @@ def _load(
     row_count: int,
     low: int,
     high: int | None,
-    shown: frozenset[str] | None,
+    shown: Sequence[str] | None,
 ) -> list[Column]:
     columns = []
     with reader.named:
         contexts = reader.contexts(dictionary)
-        for chunk, piece in zip(reader.attribute_chunks, stored, strict=True):
-            if not _is_shown(reader, chunk, shown):
-                continue
+        for chunk, piece in compress(zip(reader.attribute_chunks, stored, strict=True), _shown(reader, shown)):
             place = chunk - FIRST_COLUMN_CHUNK
             field = reader.fields[place]
             if isinstance(piece, bytes):
@@ -171,6 +174,7 @@ def rows_of(parts: Sequence[RunPart]) -> Sequence[int]:
 class EventMaker(RowEvents):
     """Makes the events of one scan, of a single run of rows or of the runs of a space."""
 
+    __slots__ = ()
     load = staticmethod(_load)
 
     def several(self, block: DataBlock, parts: Sequence[RunPart]) -> list[Event]:
@@ -192,9 +196,9 @@ class EventMaker(RowEvents):
         stored: list[Any] = block.light_pieces(reader.attribute_chunks)
         return [
             piece
-            if piece is not None or not _is_shown(reader, chunk, self.shown)
+            if piece is not None or not is_shown
             else _values(reader, block, chunk - FIRST_COLUMN_CHUNK, low, high)
-            for chunk, piece in zip(reader.attribute_chunks, stored, strict=True)
+            for chunk, piece, is_shown in zip(reader.attribute_chunks, stored, _shown(reader, self.shown), strict=True)
         ]
 
     def payloads(self, block: DataBlock, low: int, high: int, places: list[int] | None) -> list[Any]:

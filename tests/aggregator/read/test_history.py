@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
+from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -12,12 +14,29 @@ from hypothesis import strategies as st
 
 import aggregator
 from aggregator.read import history
-from aggregator.read.history import Opened, Part, merge_history
-from esformat.event import make_event
+from aggregator.read.history import Opened, merge_history
+from esformat.event import Event, make_event
 
 PARTS = st.lists(
     st.tuples(st.integers(0, 2), st.lists(st.integers(0, 6), min_size=1, max_size=8)), min_size=1, max_size=6
 )
+
+
+class Part(NamedTuple):
+    """A part, and what it gives when it is opened."""
+
+    min_timestamp: int
+    max_timestamp: int
+    partition: int
+    first_index: int
+    last_index: int
+    row_bytes: int
+    has: Callable[[bool], list[Event] | Opened | None]
+
+
+def open_part(part, at_once):
+    """What `merge_history` asks."""
+    return part.has(at_once)
 
 
 def make_parts(described, reverse, read=None):
@@ -32,10 +51,10 @@ def make_parts(described, reverse, read=None):
             events.append((time, partition, index, made[-1]))
         first = events[-len(made)][2]
 
-        def give(made=made, number=number):
+        def give(at_once, made=made[::-1] if reverse else made, number=number):
             if read is not None:
                 read.append(number)
-            return Opened(True, len(made), lambda: iter(made[::-1] if reverse else made))
+            return made if at_once and number % 2 else Opened(True, len(made), lambda: iter(made))
 
         parts.append(Part(min(times), max(times), partition, first, first + len(made) - 1, 100, give))
     ordered = [event for *_, event in sorted(events, key=lambda entry: entry[:3])]
@@ -50,7 +69,7 @@ def test_merged_by_time(described, reverse, limit, long):
     with pytest.MonkeyPatch.context() as patch:
         if long:
             patch.setattr(history, "SORTED_EVENTS", 3)
-        found = list(merge_history(parts, reverse=reverse, limit=limit))
+        found = list(merge_history(parts, open_part, reverse=reverse, limit=limit))
     if limit is not None:
         found = found[:limit]
         expected = expected[:limit]
@@ -63,7 +82,7 @@ def test_a_limit_reads_few_parts(reverse):
     described = [(0, [0, 1]), (0, [2, 3]), (0, [3, 4]), (0, [5, 6])]
     read = []
     parts, expected = make_parts(described, reverse, read)
-    found = list(merge_history(parts, reverse=reverse, limit=4 if not reverse else 2))
+    found = list(merge_history(parts, open_part, reverse=reverse, limit=4 if not reverse else 2))
     assert [event.data for event in found] == [event.data for event in expected[: len(found)]]
     assert sorted(read) == ([3] if reverse else [0, 1, 2])
 
@@ -73,10 +92,10 @@ def test_interleaved_record_indexes_are_not_clear(limit):
     """Parts of one partition whose record indexes overlap, and a part whose own ties are out of order."""
 
     def part(partition, first, last, in_order=True):
-        return Part(0, 0, partition, first, last, 1, lambda: Opened(in_order, 1, lambda: iter(())))
+        return Part(0, 0, partition, first, last, 1, lambda _: Opened(in_order, 1, lambda: iter(())))
 
     def is_clear(*parts):
-        return merge_history(parts, reverse=False, limit=limit) is not None
+        return merge_history(parts, open_part, reverse=False, limit=limit) is not None
 
     assert is_clear(part(0, 0, 4), part(0, 5, 9), part(1, 0, 9))
     assert not is_clear(part(0, 0, 5), part(0, 5, 9))
@@ -85,12 +104,27 @@ def test_interleaved_record_indexes_are_not_clear(limit):
 
 
 @pytest.mark.parametrize("limit", [None, 4])
-def test_few_are_few(limit):
+@pytest.mark.parametrize("described", [[(0, [0, 1, 2, 3])], [(0, [0]), (0, [1, 2, 3])]])
+def test_few_are_few(described, limit):
     """Nothing is given where there may be more rows than that, or more bytes."""
-    parts, expected = make_parts([(0, [0, 1, 2, 3])], reverse=False)
-    assert list(merge_history(parts, reverse=False, limit=limit, few=(4, 400))) == expected
-    assert merge_history(parts, reverse=False, limit=limit, few=(3, 400)) is None
-    assert merge_history(parts, reverse=False, limit=limit, few=(4, 399)) is None
+    parts, expected = make_parts(described, reverse=False)
+    assert list(merge_history(parts, open_part, reverse=False, limit=limit, few=(4, 400))) == expected
+    assert merge_history(parts, open_part, reverse=False, limit=limit, few=(3, 400)) is None
+    assert merge_history(parts, open_part, reverse=False, limit=limit, few=(4, 399)) is None
+
+
+def test_long_histories_are_merged_as_they_are_read(monkeypatch):
+    """No part is read at once any more, when what was read is as much as is sorted at once."""
+    monkeypatch.setattr(history, "SORTED_EVENTS", 3)
+    asked = []
+    parts, expected = make_parts([(0, [0, 1]), (0, [2, 3]), (0, [4, 5]), (0, [6, 7])], reverse=False)
+
+    def opened(part, at_once):
+        asked.append(at_once)
+        return part.has(at_once)
+
+    assert list(merge_history(parts, opened, reverse=False, limit=None)) == expected
+    assert asked == [True, True, False, False]
 
 
 def test_events_are_as_in_tables(tmp_path):

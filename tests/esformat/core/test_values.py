@@ -10,7 +10,8 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.core.values import cut, cut_places, cut_short, gather, repeated, short_offsets, total
+from esformat.core.caches import Shelf
+from esformat.core.values import FrameValues, cut, cut_places, cut_short, gather, repeated, short_offsets, total
 
 values = st.lists(st.binary(max_size=12), max_size=12)
 
@@ -143,3 +144,51 @@ def test_too_much():
     for value, count in [(b"abc", 1 << 30), (b"", 1 << 31), (b"", -1)]:
         with pytest.raises(OverflowError, match="2 GiB"):
             repeated(value, count)
+
+
+@examples(200)
+@given(st.lists(st.binary(max_size=9), min_size=1, max_size=12), st.integers(1, 5), st.booleans(), st.data())
+def test_values_at_hand(held, rows, short, data):
+    """Any of the values of one frame that was kept, and none where another frame is needed, too."""
+    frames = Shelf()
+    kept = data.draw(st.sets(st.integers(0, (len(held) - 1) // rows)))
+    for number in kept:
+        frames.values["key", number] = b"".join(held[number * rows : (number + 1) * rows])
+    edges = np.array(list(accumulate(map(len, held), initial=0)))
+    node = FrameValues(frames, "key", rows, bytes(map(len, held)) if short else None, None if short else edges)
+    low, high = data.draw(
+        st.tuples(st.integers(0, len(held)), st.integers(0, len(held))).filter(lambda span: span[0] < span[1])
+    )
+    places = sorted(data.draw(st.sets(st.integers(low, high - 1), min_size=1)))
+    at_hand = low // rows == (high - 1) // rows and low // rows in kept
+    assert node.values_at_hand(low, high, None) == (held[low:high] if at_hand else None)
+    assert node.values_at_hand(low, high, places) == ([held[place] for place in places] if at_hand else None)
+
+
+@pytest.mark.parametrize("short", [True, False])
+@pytest.mark.parametrize(
+    ("low", "high", "places"),
+    [(0, 0, None), (-1, 1, None), (0, 4, None), (1, 0, None), (0, 1, [1]), (1, 2, [0]), (0, 2, [-1]), (0, 2, [5]),
+     (0, 3, None), (2, 3, None)],
+)  # fmt: skip
+def test_values_at_hand_outside(short, low, high, places):
+    """Nothing is read outside of a frame, which ends early here."""
+    frames = Shelf()
+    frames.values["key", 0] = b"abc"
+    lengths, edges = b"\1\1\2", np.array([0, 1, 2, 4])
+    node = FrameValues(frames, "key", 8, lengths if short else None, None if short else edges)
+    with pytest.raises(ValueError, match=r"end early|fewer"):
+        node.values_at_hand(low, high, places)
+
+
+def test_places_out_of_order():
+    """Lengths are added up to each place, which goes forward alone."""
+    frames = Shelf()
+    frames.values["key", 0] = b"abc"
+    node = FrameValues(frames, "key", 8, b"\1\1\1", None)
+    with pytest.raises(ValueError, match="fewer"):
+        node.values_at_hand(0, 3, [2, 1])
+    with pytest.raises(ValueError, match="lengths or edges"):
+        FrameValues(frames, "key", 8, None, None)
+    with pytest.raises(ValueError, match="lengths or edges"):
+        FrameValues(frames, "key", 0, b"", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gc
+import itertools
 import os
 import pickle
 import threading
@@ -27,6 +28,7 @@ from esformat.errors import (
     UnknownIndexError,
     UsageError,
 )
+from esformat.parts import near_history
 
 ROWS = [
     (
@@ -538,3 +540,49 @@ def test_a_history_reads_its_leaf_once(clicks, cache_bytes):
             before = source.reads
             list(segment.find(last if space == first else first).scan())
             assert source.reads - before <= 2
+
+
+@pytest.mark.parametrize("options", [{}, {"templates": False}])
+def test_near_histories(write, options):
+    """In one step comes what a scan of a space gives, where that is one grouping in one block; else nothing."""
+    rows = [
+        (f"s{n % 90:02d}", b"%d" % n if n % 2 else b"long" * n, n // 3, "b" if n > 60 and not n % 3 else "a", {})
+        for n in range(400)
+    ]
+    with write(rows, **options) as segment:
+        names = tuple(segment.schema.names)
+        assert near_history(segment, "s07", None, False, None, names) is None  # which nobody asked for before
+        for columns in (names, ("timestamp", "data"), None):
+            list(segment["s07"].scan(columns=columns))
+            for turn in itertools.product(
+                range(3), (False, True), (None, 0, 2), (b"s07", "s60", "s61", "s89", "nobody")
+            ):
+                _, reverse, limit, space = turn  # the second and third find what the one before left at hand
+                found = segment.find(space)
+                near = near_history(segment, space, None, reverse, limit, columns)
+                if found is not None and found.num_groupings > 1:
+                    assert near is None
+                    assert near_history(segment, space, b"b", reverse, limit, columns) is None
+                    continue
+                scan = () if found is None else found.scan(reverse=reverse, limit=limit, columns=columns)
+                assert list(map(event_facts, near)) == list(map(event_facts, scan))
+        assert [event.data for event in near_history(segment, "s07", b"a", False, 1, None)] == [b"7"]
+        assert near_history(segment, "s07", b"b", False, 1, None) is None
+        assert near_history(segment, "s07", None, False, None, ("timestamp",)) is None
+        with pytest.raises(UsageError):
+            near_history(segment, 7, None, False, None, None)
+        assert {segment[f"s{n:02d}"].num_groupings for n in (7, 60, 61, 89)} == {1, 2}
+        segment.close()
+        with pytest.raises(ClosedError):
+            near_history(segment, "s08", None, False, None, None)
+
+
+def test_far_histories_are_not_near(write):
+    """A source that is told what will be read is left to scans, and a history of many blocks as well."""
+    rows = [("one", b"%d" % n, n, "", {}) for n in range(20_000)] + [("two", b"", 1, "", {})]
+    with write(rows) as segment:
+        assert near_history(segment, "one", None, False, None, None) is None
+        assert [event.data for event in near_history(segment, "one", None, True, 2, None)] == [b"19999", b"19998"]
+        assert len(near_history(segment, "two", None, False, None, None)) == 1
+        segment._reader.announce = lambda *ranges: None
+        assert near_history(segment, "two", None, False, None, None) is None
