@@ -6,16 +6,21 @@ into cells, then literals and cells are copied one behind another, 32 bytes at a
 one, and those between them are only counted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import cython
+from cython.cimports.cpython import array
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cython.cimports.esformat.core.blocks import Chunks
 from cython.cimports.esformat.core.digits import CELL_BYTES, write_number, write_numbers
 from cython.cimports.esformat.core.packs import (
     FOUR_TOGETHER_BITS,
+    NEEDS_DICTIONARY,
+    NODE_HEAD_BYTES,
     PackHead,
     end_of_strings,
+    fill_numbers,
     number_of_bits,
     read_pack_head,
     unpack_bits,
@@ -23,6 +28,7 @@ from cython.cimports.esformat.core.packs import (
 )
 from cython.cimports.libc.string import memcpy, memset
 
+from esformat.core.bytes_nodes import MAX_FRAME_BYTES
 from esformat.core.numbers import read_numbers
 from esformat.core.templates import Templates
 from esformat.errors import CorruptSegmentError
@@ -47,6 +53,9 @@ _FEW_CODES = cython.declare(cython.Py_ssize_t, 64)
 _MARK_ROWS = cython.declare(cython.Py_ssize_t, 256)
 _FOUR_ONES = cython.declare(cython.ulonglong, 0x0001000100010001)  # times a code: four of it side by side
 _MOST_TEMPLATES = cython.declare(cython.Py_ssize_t, 0xFFFF)  # whose numbers are kept in 16 bits
+
+_TEMPLATES_HEAD = cython.declare(cython.uint, 8)  # the head of a node of templates, the lowest byte first
+_MOST_FRAME_BYTES = cython.declare(cython.longlong, MAX_FRAME_BYTES)
 
 _MISSING = cython.declare(cython.Py_ssize_t, -1)
 _INVALID = cython.declare(cython.Py_ssize_t, -2)
@@ -409,6 +418,111 @@ class TemplateRows:
         for i in range(self.rows):
             mask[i] |= marks[self._codes[i]] != 0
 
+    def mark_texts(
+        self, variable: cython.Py_ssize_t, texts: Sequence[bytes], plain: Any, framed: Any, mask: cython.uchar[::1]
+    ) -> None:
+        """Set the bytes of those rows to 1 whose string of a variable holds one of some texts, none of which is empty.
+
+        plain, framed: decompressors without the column's dictionary and with it. Raises CorruptSegmentError, what they
+        raise, and ValueError for another kind of variable, an empty text, and where there is not a byte for each row.
+        """
+        if mask.shape[0] != self.rows:
+            raise ValueError("there is not a byte for each row")
+        if not 0 <= variable < self._variables or self._kind[variable] != _STRING:
+            raise ValueError("the variable has no strings")
+        if b"" in texts:
+            raise ValueError("an empty text is in every string")
+        column: cython.pointer(Column) = self._columns + variable
+        if not column.count:
+            return
+        told: bytes = bytes(column.count)  # of each of its strings, whether it holds one
+        hits: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(told))
+        if not self._find_texts(column, texts, plain, framed, hits):
+            return
+        shows: bytes = bytes(self._count + 1)
+        showing: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(shows))
+        self._mark_showing(variable, showing)
+        i: cython.Py_ssize_t
+        place: cython.Py_ssize_t = 0
+        for i in range(self.rows):  # `count` of them show it, as `_count_values` counted
+            if showing[self._codes[i]]:
+                mask[i] |= hits[place]
+                place += 1
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=True)
+    def _find_texts(
+        self,
+        column: cython.pointer(Column),
+        texts: Sequence[bytes],
+        plain: object,
+        framed: object,
+        told: cython.p_uchar,
+    ) -> cython.int:
+        """Set the bytes of those strings of a variable to 1 that hold one of some texts; whether any does.
+
+        `end_of_strings` held the node against the body before.
+        """
+        body: Any = self._held[0]
+        view: cython.const[cython.uchar][::1] = body
+        data: cython.pointer(cython.const[cython.uchar]) = cython.address(view[0])
+        pack = cython.declare(PackHead)
+        count: cython.Py_ssize_t = column.count
+        if not read_pack_head(data, view.shape[0], column.at + NODE_HEAD_BYTES, count, cython.address(pack)):
+            raise CorruptSegmentError("the header of packed numbers breaks the format, or they are cut short")
+        memory: bytes = PyBytes_FromStringAndSize(cython.NULL, 8 * count)
+        lengths: cython.p_longlong = cython.cast(cython.p_longlong, PyBytes_AS_STRING(memory))
+        fill_numbers(body, data, cython.address(pack), count, plain, 0, lengths, count)
+        decompressor = framed if data[column.at + 1] & NEEDS_DICTIONARY else plain
+        rows: cython.Py_ssize_t = data[column.at + 2] | data[column.at + 3] << 8
+        codec: cython.int = data[pack.end]
+        width: cython.Py_ssize_t = data[pack.end + 1]
+        entry: cython.Py_ssize_t = pack.end + 2
+        at: cython.Py_ssize_t = entry + width * ((count + rows - 1) // rows)
+        first: cython.Py_ssize_t
+        i: cython.Py_ssize_t
+        stored: cython.Py_ssize_t
+        size: cython.longlong
+        edge: cython.longlong
+        hit: cython.Py_ssize_t
+        found: cython.int = 0
+        for first in range(0, count, rows):
+            size = 0
+            for i in range(first, min(first + rows, count)):
+                if not 0 <= lengths[i] <= _MOST_FRAME_BYTES - size:
+                    raise CorruptSegmentError("a stored length is out of bounds")
+                size += lengths[i]
+            stored = data[entry] | data[entry + 1] << 8
+            if width == 4:
+                stored |= cython.cast(cython.Py_ssize_t, data[entry + 2]) << 16
+                stored |= cython.cast(cython.Py_ssize_t, data[entry + 3]) << 24
+            frame: bytes = decompressor.decompress(codec, body[at : at + stored], size)
+            if len(frame) != size:
+                raise ValueError("a frame has another size")
+            entry, at = entry + width, at + stored
+            for text in texts:
+                hit, i, edge = frame.find(text), first, 0
+                while hit >= 0:  # within the string that begins at `edge`, or a later one
+                    while edge + lengths[i] <= hit:
+                        edge += lengths[i]
+                        i += 1
+                    if hit + len(text) <= edge + lengths[i]:
+                        told[i] = found = 1
+                        hit = frame.find(text, edge + lengths[i])
+                    else:
+                        hit = frame.find(text, hit + 1)
+        return found
+
+    @cython.cfunc
+    def _mark_showing(self, variable: cython.Py_ssize_t, showing: cython.p_uchar) -> object:
+        """Set the bytes of those codes to 1 whose rows show a variable."""
+        t: cython.Py_ssize_t
+        i: cython.Py_ssize_t
+        for t in range(self._count):
+            for i in range(self._own_first[t], self._own_first[t + 1]):
+                showing[t + 1] |= self._own[i] == variable
+        return None
+
     @cython.cfunc
     @cython.exceptval(-1, check=True)
     def _rows_with(
@@ -459,10 +573,7 @@ class TemplateRows:
             return 1
         shows: bytes = bytes(self._count + 1)  # of each code, whether its rows show the variable
         showing: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(shows))
-        t: cython.Py_ssize_t
-        for t in range(self._count):
-            for i in range(self._own_first[t], self._own_first[t + 1]):
-                showing[t + 1] |= self._own[i] == variable
+        self._mark_showing(variable, showing)
         low = 0
         for i in range(self.rows):  # `count` of them show it, as `_count_values` counted
             out[i] = 0
@@ -1173,15 +1284,70 @@ def _join(
         at += step[1]
 
 
-def any_marked(codes: cython.const[cython.longlong][::1], marks: cython.const[cython.uchar][::1]) -> bool:
+def read_template_codes(body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, plain: Any) -> tuple[Any, int]:
+    """The templates of the rows of a node as it has them, counted from 1, 0 for null: an array of int64; and the byte
+    after them. plain: a decompressor. Raises CorruptSegmentError.
+    """
+    view: cython.const[cython.uchar][::1] = body
+    if not 0 <= at <= view.shape[0] - NODE_HEAD_BYTES or not _is_of_templates(cython.address(view[at])):
+        raise CorruptSegmentError("the head of a node of templates breaks the format")
+    return read_numbers(body, at + NODE_HEAD_BYTES, count, plain)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _is_of_templates(head: cython.pointer(cython.const[cython.uchar])) -> cython.bint:
+    return (head[0] | head[1] << 8 | head[2] << 16 | cython.cast(cython.uint, head[3]) << 24) == _TEMPLATES_HEAD
+
+
+def codes_that_may(
+    blocks: Sequence[Any], chunk: cython.Py_ssize_t, possible: Callable[[int], list[bytes]], plain: Any
+) -> list[Any]:
+    """Of each block, what `read_template_codes` gives of a chunk, a column of text; None where that is not stored by
+    templates; () where no row may be wanted.
+
+    possible: of the templates that a dictionary has, as bytes by code, whether a row may be wanted: some of these, each
+    of which must have a byte that is not 0 for any of the rows. A code without a byte is taken as if it had one.
+    """
+    found: list[Any] = []
+    known: dict[int, list[bytes]] = {}
+    codes: array.array
+    k: cython.Py_ssize_t
+    for k in range(len(blocks)):
+        block: Chunks = blocks[k]
+        if not 0 <= chunk < len(block.chunks) - 1:
+            raise ValueError("a block has no chunk of that number")
+        at: cython.longlong = block.chunks.data.as_longlongs[chunk]
+        view: cython.const[cython.uchar][::1] = block.body
+        if not 0 <= at < view.shape[0] or view[at] != _TEMPLATES_HEAD & 255:
+            found.append(None)
+            continue
+        marks: list[bytes] | None = known.get(block.dictionary)
+        if marks is None:
+            marks = known[block.dictionary] = possible(block.dictionary)
+        read: Any = read_template_codes(block.body, at, block.row_count, plain)
+        codes = read[0]
+        for each in marks:
+            if not _any_marked(codes.data.as_longlongs, len(codes), each):
+                read = ()
+                break
+        found.append(read)
+    return found
+
+
+@cython.cfunc
+@cython.exceptval(check=True)
+def _any_marked(codes: cython.p_longlong, count: cython.Py_ssize_t, marks: bytes) -> cython.bint:
     """Whether the byte of any code is not 0 in some marks; a code that has none counts as if it were."""
-    count: cython.ulonglong = marks.shape[0]
+    known: cython.ulonglong = len(marks)
+    mark: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(marks))
     i: cython.Py_ssize_t
     found: cython.uchar = 0
-    for i in range(codes.shape[0]):
-        if cython.cast(cython.ulonglong, codes[i]) >= count:
+    for i in range(count):
+        if cython.cast(cython.ulonglong, codes[i]) >= known:
             return True
-        found |= marks[codes[i]]
+        found |= mark[codes[i]]
     return found != 0
 
 

@@ -29,7 +29,7 @@ from esformat.format.frame import encode_block
 from esformat.format.layout import BlockKind
 from esformat.format.node import DecodeContext, EncodeContext, NodeHead, Shape, read_head
 from esformat.format.packing import decode_ints, encode_int_runs, encode_ints, plane_bytes, read_pack
-from esformat.format.template_node import TemplateNode, template_codes
+from esformat.format.template_node import TemplateNode
 
 TIMES_BITS_COST = 1.25
 """What bits of timestamps may cost: with them a history's are read without all others of its block."""
@@ -164,12 +164,6 @@ class DataBlock(Chunks):
         """Whether a column is stored by templates."""
         at = self.chunks[FIRST_COLUMN_CHUNK + position]
         return bool(self.body[at : at + 1] == _TEMPLATES)
-
-    def template_codes(self, position: int, context: DecodeContext) -> tuple[Any, int]:
-        """The template of each row, counted from 1, 0 for null, of a column that is stored by templates, and the byte
-        after them.
-        """
-        return template_codes(self.body, self.chunks[FIRST_COLUMN_CHUNK + position], self.row_count, context)
 
     def template_node(self, position: int, context: DecodeContext, read: tuple[Any, int]) -> TemplateNode:
         """The node of a column that is stored by templates, whose codes were read, kept for the next question."""

@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from esformat.core.caches import Cache
 from esformat.core.numbers import read_numbers
-from esformat.core.rendering import MOST_NODE_BYTES, TemplateRows
+from esformat.core.rendering import MOST_NODE_BYTES, TemplateRows, read_template_codes
 from esformat.core.templates import ENUM, SLACK_BYTES, STRING, Templates
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import bitmap
 from esformat.format.bytes_node import BytesNode
 from esformat.format.layout import MAX_FRAME_BYTES
-from esformat.format.node import NODE, DecodeContext, Shape
+from esformat.format.node import DecodeContext
 from esformat.format.packing import Pack, decode_ints, read_pack
 from esformat.format.template_search import Places
 
@@ -30,19 +30,8 @@ MAX_NODE_SLOTS = 1 << 20
 """Slots that the rows of a node show together, and so the numbers that it decodes to."""
 MAX_NODE_BYTES = MOST_NODE_BYTES
 
-_HEAD = NODE.pack(Shape.TEMPLATES, 0, 0)
-
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-
-
-def template_codes(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[Any, int]:
-    """The templates of the rows of a node, as it has them: the memory of int64; and the byte after them. Raises
-    CorruptSegmentError.
-    """
-    if body[at : at + NODE.size] != _HEAD:
-        raise CorruptSegmentError("the head of a node of templates breaks the format")
-    return read_numbers(body, at + NODE.size, count, context.plain)
 
 
 class TemplateNode:
@@ -62,10 +51,10 @@ class TemplateNode:
         key: Hashable = None,
         read: tuple[Any, int] | None = None,
     ) -> None:
-        """`key`: what tells the node from others in a cache. `read`: what `template_codes` gave of it. Raises
+        """`key`: what tells the node from others in a cache. `read`: what `read_template_codes` gave of it. Raises
         CorruptSegmentError.
         """
-        codes, end = read or template_codes(body, at, count, context)
+        codes, end = read or read_template_codes(body, at, count, context.plain)
         if context.templates is None:
             raise CorruptSegmentError("a node of templates has no dictionary of them")
         self._body, self.count, self.key = body, count, key
@@ -96,7 +85,7 @@ class TemplateNode:
                 rows = np.isin(self.codes, np.array(self._templates.that_show(variable), np.int64)).nonzero()[0]
                 yield variable, rows, decode_ints(self._body, read_pack(self._body, at, count), context.plain)
 
-    def that_may_hold(self, places: Places, context: DecodeContext, frames: Cache | None) -> Bools:
+    def that_may_hold(self, places: Places, context: DecodeContext) -> Bools:
         """Of each row, whether it may hold one of the texts that `places` tells of; those that do are among them."""
         rows = self.template_rows
         mask = np.zeros(self.count, np.bool_)
@@ -109,20 +98,9 @@ class TemplateNode:
                     rows.hold(variable, read_numbers(self._body, at, count, context.plain)[0])
             for chain in places.chains:
                 rows.mark_rows(chain, marks)
-        for variable, at, count in rows.columns if places.strings else ():
-            if variable in places.strings:
-                node = self._string_node(variable, at, count, context)
-                edges, stored = _strings(node, 0, node.count, context, frames)
-                shown = self._rows_of(variable)
-                for text in places.strings[variable]:
-                    mask[shown[_texts_with(text, edges, stored)]] = True
+        for variable, texts in places.strings.items():
+            rows.mark_texts(variable, texts, context.plain, context.framed, marks)
         return mask
-
-    def _rows_of(self, variable: int) -> I64:
-        """The rows that show a variable, ascending."""
-        shows = np.zeros(self._templates.count + 1, np.bool_)
-        shows[self._templates.that_show(variable)] = True
-        return shows[self.codes].nonzero()[0]
 
     def offsets_and_bytes(
         self, low: int, high: int, context: DecodeContext, frames: Cache | None
@@ -247,18 +225,6 @@ def _strings(node: BytesNode, first: int, last: int, context: DecodeContext, fra
     assert frames is not None, "only all values are decoded without a cache"
     offsets, text = node.offsets_and_bytes(first, last, context, frames)
     return np.frombuffer(offsets, np.int32).astype(np.int64), text
-
-
-def _texts_with(wanted: bytes, edges: I64, stored: bytes) -> Bools:
-    """Of each text between edges, whether it holds what is wanted."""
-    found = np.zeros(len(edges) - 1, np.bool_)
-    at = stored.find(wanted)
-    while at >= 0:
-        row = int(np.searchsorted(edges, at, side="right")) - 1
-        inside = at + len(wanted) <= edges[row + 1]
-        found[row] |= inside
-        at = stored.find(wanted, int(edges[row + 1]) if inside else at + 1)
-    return found
 
 
 def text_array(

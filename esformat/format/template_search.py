@@ -17,7 +17,6 @@ from itertools import pairwise, product
 import numpy as np
 import numpy.typing as npt
 
-from esformat.core.rendering import any_marked
 from esformat.core.templates import DATE, DECIMAL, ENUM, HEX, INTEGER, PADDED, STRING, Templates
 
 Bools = npt.NDArray[np.bool_]
@@ -53,10 +52,6 @@ class Places:
     numbered: frozenset[int]
     strings: Mapping[int, tuple[bytes, ...]]
     size_bytes: int
-
-    def are_in(self, codes: npt.NDArray[np.int64]) -> bool:
-        """Whether any of some rows may hold one, as far as their templates tell; of codes that are none, too."""
-        return any_marked(codes, self.possible.view(np.uint8))
 
 
 class TemplateTexts:

@@ -219,7 +219,8 @@ class Reader(Opened):
     def _template_texts(self, dictionary: int, place: int) -> TemplateTexts:
         def make() -> TemplateTexts:
             templates = self.contexts(dictionary)[place].templates
-            assert templates is not None
+            if templates is None:
+                raise CorruptSegmentError("a node of templates has no dictionary of them")
             return TemplateTexts(templates)
 
         return self._tables.get((6, dictionary, place), make)

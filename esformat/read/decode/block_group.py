@@ -22,6 +22,7 @@ from esformat.core.blocks import FIRST_COLUMN_CHUNK, NODE_BYTES, packs_of, shape
 from esformat.core.events import Columns
 from esformat.core.leaves import BlockSlice, Leaf, row_starts, run_starts
 from esformat.core.numbers import sum_runs
+from esformat.core.rendering import codes_that_may
 from esformat.core.runs import runs_at
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import TextForm, Values, bytes_array, empty_keys, is_bytes, numbers_array, repeated_key
@@ -128,32 +129,44 @@ class BlockGroup:
                 place = self._reader.schema.positions[name]
                 if not lists or not is_bytes(self._reader.fields[place].type):
                     continue
-                sought: dict[int, list[Places]] = {}  # by dictionary
-                for block, start in zip(self.blocks, self._starts.tolist(), strict=True):
-                    if not block.has_templates(place):
-                        continue
-                    number = block.dictionary
-                    if number not in sought:
-                        sought[number] = [self._reader.places_in_templates(number, place, texts) for texts in lists]
-                    mask = np.ones(self.row_count, np.bool_) if mask is None else mask
-                    mask[start : start + block.row_count] &= self._may_hold(block, place, sought[number])
+                found = self._holding_texts(place, lists)
+                mask = mask if found is None else _both(mask, found)
         if mask is None:
             return places
         return mask.nonzero()[0] if places is None else places[mask[places]]
 
-    def _may_hold(self, block: DataBlock, place: int, sought: Sequence[Places]) -> Mask | bool:
-        """Of a block's rows, those whose value may hold a text in each of these places; False for none."""
+    def _holding_texts(self, place: int, lists: Sequence[Sequence[bytes]]) -> Mask | None:
+        """Rows whose value of a column may hold a text of each list; None where that is not known of any."""
+        sought: dict[int, list[Places]] = {}  # by dictionary
+
+        def possible(dictionary: int) -> list[bytes]:
+            found = [self._reader.places_in_templates(dictionary, place, texts) for texts in lists]
+            sought[dictionary] = found
+            return [each.possible.tobytes() for each in found]
+
+        chunk = FIRST_COLUMN_CHUNK + place
+        codes = codes_that_may(self.blocks, chunk, possible, self._reader.own().plain)
+        if codes.count(None) == len(codes):
+            return None
+        mask = np.zeros(self.row_count, np.bool_)
+        for block, start, read in zip(self.blocks, self._starts.tolist(), codes, strict=True):
+            if read is None:
+                mask[start : start + block.row_count] = True
+            elif read:
+                mask[start : start + block.row_count] = self._may_hold(block, place, read, sought[block.dictionary])
+        return mask
+
+    def _may_hold(self, block: DataBlock, place: int, read: tuple[Any, int], sought: Sequence[Places]) -> Mask:
+        """Of a block's rows, of which the templates were read, those whose value may hold a text in each of some
+        places.
+        """
         context = self._reader.contexts(block.dictionary)[place]
-        read = block.template_codes(place, context)
-        for each in sought:
-            if not each.are_in(read[0]):
-                return False
         node = block.template_node(place, context, read)
-        mask = node.that_may_hold(sought[0], context, self._reader.frames)
+        mask = node.that_may_hold(sought[0], context)
         for each in sought[1:]:
             if not mask.any():
                 break
-            mask &= node.that_may_hold(each, context, self._reader.frames)
+            mask &= node.that_may_hold(each, context)
         return mask
 
     def part(self, places: I64) -> tuple[BlockGroup, I64]:

@@ -12,12 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from template_strategies import codes_of, columns_of, rows_of, stored_columns, tables, text_of
 
-from esformat.core.rendering import TemplateRows, any_marked
+from esformat.core.blocks import FIRST_COLUMN_CHUNK
+from esformat.core.rendering import TemplateRows, codes_that_may
 from esformat.core.templates import SLACK_BYTES
 from esformat.errors import CorruptSegmentError
+from esformat.format.codec import Codec, Decompressor, make_compressor
+from esformat.format.data_block import DataBlock, encode_data_block
+from esformat.format.frame import decode_block
+from esformat.format.layout import BlockKind
+from esformat.format.node import NODE, Shape
+from esformat.format.packing import encode_ints
 from esformat.format.templates import Kind, Template, TemplateTable, Variable
 
 I64 = np.int64
+PLAIN, NONE = Decompressor(), make_compressor(Codec.NONE)
 
 
 def _rows(table, columns, codes, bits_cost=1.0):
@@ -109,12 +117,116 @@ def test_rows_with_numbers(data):
     assert mask.tolist() == [told or marks[code] > 0 for told, code in zip(model, codes.tolist(), strict=True)]
 
 
-@examples(100)
-@given(st.lists(st.integers(-2, 9) | st.sampled_from([-(1 << 63), (1 << 63) - 1])), st.binary(max_size=8))
-def test_codes_with_marks(codes, marks):
-    """One that has none counts as marked."""
-    model = any(not 0 <= code < len(marks) or marks[code] for code in codes)
-    assert any_marked(np.array(codes, I64), np.frombuffer(marks, np.uint8)) == model
+@examples(300)
+@given(st.data())
+def test_rows_with_texts(data):
+    """The rows whose string of a variable holds one of some texts, also at the edges of other strings."""
+    table = data.draw(tables())
+    rows = [row for row in data.draw(rows_of(table)) for _ in range(data.draw(st.sampled_from([1, 1, 3, 300])))][:900]
+    columns, codes = columns_of(table, rows), codes_of(rows)
+    strings = [v for v, variable in enumerate(table.variables) if variable.kind is Kind.STRING]
+    if not strings:
+        return
+    variable = data.draw(st.sampled_from(strings))
+    edges, stored = columns[variable]
+    held = [stored[a:b] for a, b in pairwise(edges.tolist())]
+    some = st.binary(min_size=1, max_size=2)
+    if len(stored):
+        first = data.draw(st.integers(0, len(stored) - 1))
+        some |= st.just(bytes(stored[first : first + data.draw(st.integers(1, 5))]))
+    texts = data.draw(st.lists(some, max_size=3))
+    shown = [code > 0 and variable in table.templates[code - 1].slots for code in codes.tolist()]
+    wanted = iter([any(text in value for text in texts) for value in held])
+    model = [shows and next(wanted) for shows in shown]
+    opened, _ = _rows(table, columns, codes)
+    mask = np.zeros(len(codes), np.uint8)
+    opened.mark_texts(variable, texts, PLAIN, PLAIN, mask)
+    assert mask.tolist() == model
+
+
+def test_rows_with_other_texts():
+    """Numbers, variables that are not there, empty texts, and other rows."""
+    rows = TemplateRows(ONE.compiled(), stored_columns([NUMBERS, STRINGS]), 0, CODES, 99)
+    mask = np.zeros(2, np.uint8)
+    rows.mark_texts(1, [b"ab", b"d"], PLAIN, PLAIN, mask)  # the first lies across two strings
+    assert mask.tolist() == [0, 0]
+    rows.mark_texts(1, [b"ab", b"c"], PLAIN, PLAIN, mask)
+    assert mask.tolist() == [0, 1]
+    for variable in (-1, 0, 2, 1 << 40):
+        with pytest.raises(ValueError, match="has no strings"):
+            rows.mark_texts(variable, [b"c"], PLAIN, PLAIN, mask)
+    with pytest.raises(ValueError, match="empty"):
+        rows.mark_texts(1, [b"c", b""], PLAIN, PLAIN, mask)
+    for size in (0, 1, 3):
+        with pytest.raises(ValueError, match="a byte for each row"):
+            rows.mark_texts(1, [b"c"], PLAIN, PLAIN, np.zeros(size, np.uint8))
+
+
+@pytest.mark.parametrize("lengths", [[-1, 4], [1, 1 << 40], [(1 << 63) - 1, 1], [1, 1], [2, 2]])
+def test_texts_of_broken_lengths(lengths):
+    """No string is longer than what is stored, and none is read outside of that."""
+    stored = bytearray(stored_columns([NUMBERS, STRINGS]))
+    numbers, right = encode_ints(NUMBERS, NONE), encode_ints(np.array([1, 2], I64), NONE)
+    assert stored[len(numbers) + 4 :].startswith(right)
+    wrong = encode_ints(np.array(lengths, I64), NONE)
+    stored[len(numbers) + 4 : len(numbers) + 4 + len(right)] = wrong
+    rows = TemplateRows(ONE.compiled(), bytes(stored), 0, CODES, 99)
+    with pytest.raises(CorruptSegmentError, match=r"out of bounds|expected"):
+        rows.mark_texts(1, [b"c"], PLAIN, PLAIN, np.zeros(2, np.uint8))
+
+
+def block_of(chunk: bytes, count: int, dictionary: int) -> DataBlock:
+    """A block of one column."""
+    stored = encode_data_block(0, 1, count, [b"", b"", chunk], dictionary)
+    return DataBlock(decode_block(stored, BlockKind.DATA, None, 0), 1)
+
+
+@examples(200)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 2),
+            st.lists(st.integers(-2, 9) | st.sampled_from([-(1 << 63), (1 << 63) - 1]), min_size=1, max_size=9),
+            st.booleans(),
+        ),
+        max_size=4,
+    ),
+    st.lists(st.binary(max_size=8), max_size=2),
+)
+def test_codes_with_marks(described, marks):
+    """Blocks of which a row has a mark of each kind; one that has none counts as marked, and each dictionary has its
+    own.
+    """
+    blocks, model, asked = [], [], []
+    for dictionary, codes, templated in described:
+        head = NODE.pack(Shape.TEMPLATES if templated else Shape.BYTES, 0, 0)
+        packed = encode_ints(np.array(codes, I64), NONE)
+        blocks.append(block_of(head + packed, len(codes), dictionary))
+        mine = marks if dictionary == 1 else []
+        told = all(any(not 0 <= code < len(mark) or mark[code] for code in codes) for mark in mine)
+        model.append(None if not templated else codes if told else ())
+
+    def possible(dictionary):
+        asked.append(dictionary)
+        return marks if dictionary == 1 else []
+
+    found = codes_that_may(blocks, FIRST_COLUMN_CHUNK, possible, PLAIN)
+    assert [each and each[0].tolist() for each in found] == model
+    ends = [block.chunks[FIRST_COLUMN_CHUNK + 1] for block in blocks]
+    assert all(not each or each[1] == end for each, end in zip(found, ends, strict=True))
+    assert len(asked) == len(set(asked)) == len({number for number, _, templated in described if templated})
+
+
+def test_codes_of_broken_blocks():
+    """The head of a node, its codes, and a chunk that is not there."""
+    codes = encode_ints(np.array([1, 2], I64), NONE)
+    for chunk in (b"\x08", b"\x08\1\0\0" + codes, b"\x08\0\0\1" + codes, b"\x08\0\0\0" + codes[:-1]):
+        with pytest.raises(CorruptSegmentError, match=r"head|cut short"):
+            codes_that_may([block_of(chunk, 2, 1)], FIRST_COLUMN_CHUNK, lambda _: [], PLAIN)
+    assert codes_that_may([block_of(b"", 2, 1)], FIRST_COLUMN_CHUNK, lambda _: [], PLAIN) == [None]
+    for chunk in (-1, FIRST_COLUMN_CHUNK + 1, 1 << 40):
+        with pytest.raises(ValueError, match="no chunk"):
+            codes_that_may([block_of(b"", 2, 1)], chunk, lambda _: [], PLAIN)
 
 
 def test_rows_with_other_numbers():
