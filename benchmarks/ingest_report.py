@@ -37,12 +37,18 @@ def _beside(id_: str, *peers: str) -> Callable[[Works], float | None]:
 
 
 def _most_memory(works: Works) -> float | None:
+    """Of the aggregator, without what the process held before it was opened: mostly the load."""
     found = [
-        _of(works, id_, "resident_mib", subject)
+        _own_memory(works[id_][subject])
         for id_ in ("I1", "I2", "I2-1", "I3-10", "I3-50000", "I4")
         for subject in (SUBJECT, WITH_PROCESS)
+        if "resident_mib" in works.get(id_, {}).get(subject, {})
     ]
-    return max((value for value in found if value is not None), default=None)
+    return max(found, default=None)
+
+
+def _own_memory(found: Mapping[str, Any]) -> float:
+    return float(found["resident_mib"] - found["before_mib"])
 
 
 TARGETS = [
@@ -81,7 +87,7 @@ TARGETS = [
         "{:.2f} ms",
     ),
     Target("I7", "the same after compaction: ≤ 0.2 ms", _figure("I7", "merged_p50_ms"), 0.2, False, "{:.3f} ms"),
-    Target("all", "≤ 1,024 MiB resident", _most_memory, 1024, False, "{:,.0f} MiB"),
+    Target("all", "≤ 1,024 MiB resident, what was there before left out", _most_memory, 1024, False, "{:,.0f} MiB"),
 ]
 
 
@@ -96,7 +102,7 @@ def rates(works: Works) -> list[tuple[str, ...]]:
                 rows.append(
                     (
                         id_, name, f"{found['rate']:,.0f}", f"{found['p50_ms']:.1f} / {found['p99_ms']:.1f}",
-                        f"{found['resident_mib']:,.0f}", _per_event(found),
+                        f"{found['resident_mib']:,.0f} / {_own_memory(found):,.0f}", _per_event(found),
                         f"{found['cpu_us']:.1f}" if "cpu_us" in found else "–", str(found["load"]),
                     )
                 )  # fmt: skip
@@ -113,7 +119,7 @@ RATE_HEADINGS = (
     "store",
     "events/s",
     "append p50 / p99 ms",
-    "resident MiB",
+    "resident MiB / more than before",
     "bytes/event on disk",
     "processor µs/event",
     "load",

@@ -162,7 +162,7 @@ def slices(reader: Reader, query: Query, stretch: Stretch, narrowed: Narrowed) -
 def leaves_with(reader: Reader, rows: I64) -> list[Stretch]:
     """The leaves that hold ascending rows of the segment, as stretches."""
     edges = reader.root.rows
-    numbers = np.unique(np.searchsorted(edges, rows, side="right") - 1).tolist()
+    numbers = np.diff(np.searchsorted(rows, edges)).nonzero()[0].tolist()
     return [Stretch(number, edges[number], edges[number + 1], -1) for number in numbers]
 
 
