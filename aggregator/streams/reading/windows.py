@@ -194,11 +194,14 @@ def _with_tags(batches: Iterator[pa.RecordBatch], parts: Sequence[TopicPart]) ->
     partitions = _tagged_partitions(parts)
     for batch in batches:
         texts, places = batch.column("space"), batch.column(PARTITION)
-        for number in pc.unique(places).to_pylist():
+        numbers = pc.unique(places).to_pylist()
+        for number in numbers:
             tags = partitions.get(int(number))
-            if tags is not None:
+            if tags is not None and len(numbers) == 1:
+                texts = tags(batch)
+            elif tags is not None:
                 mine = pc.equal(places, number)
-                texts = pc.replace_with_mask(texts, mine, tags(batch.filter(mine)))
+                texts = pc.replace_with_mask(texts, mine, tags(batch.select(["space", "grouping"]).filter(mine)))
         yield _with_spaces(batch, texts)
 
 
