@@ -45,7 +45,13 @@ def session(
     it is held to the `Allowance` of its thread.
     """
     guard, hint = (unguarded, FILES_HINT) if database is None else (guarded, HINT)
-    return Session(lambda name: find_table(backend, name, allowed), hint=hint, database=database, guard=guard)
+    return Session(
+        lambda name: find_table(backend, name, allowed),
+        hint=hint,
+        database=database,
+        guard=guard,
+        names=lambda: table_names(backend, allowed),
+    )
 
 
 @contextmanager
@@ -77,6 +83,14 @@ def guarded(interrupt: Callable[[], None]) -> Iterator[None]:
     finally:
         with lock:
             done.set()
+
+
+def table_names(backend: Backend, allowed: Callable[[str], bool]) -> list[str]:
+    """The topics that are allowed, in order, and `streams` where that is a table."""
+    backend.owner.check()
+    backend.refresh()
+    names = sorted(filter(allowed, backend.state.topics))
+    return [*names, STREAMS] if STREAMS_TOPIC in names and STREAMS not in map(str.casefold, names) else names
 
 
 def find_table(backend: Backend, name: str, allowed: Callable[[str], bool] = lambda topic: True) -> TopicTable | None:

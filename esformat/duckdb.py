@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from threading import RLock
 from typing import Any, Self, TypeVar
 
@@ -13,6 +14,7 @@ from esformat.io.location import Options, segments_at
 from esformat.read.collection.collection import Collection, open_many
 from esformat.read.segment import Segment, open_segment
 from esformat.sql.session import Parameters, Session, bind, scanned
+from esformat.sql.tree import literal
 from esformat.sql.watch import Watch
 
 __all__ = ["Connection", "Files", "connect", "register"]
@@ -71,7 +73,12 @@ class Files:
 def session() -> tuple[Session, Files]:
     """Statements over files by their names; close both."""
     files = Files()
-    return Session(files.find, hint=HINT), files
+    return Session(files.find, hint=HINT, names=_segments_here), files
+
+
+def _segments_here() -> list[str]:
+    """The segments of the working directory, as FROM takes them."""
+    return sorted(literal(path.name) for path in Path().glob("*.esdb"))
 
 
 class Connection:

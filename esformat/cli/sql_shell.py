@@ -23,11 +23,15 @@ _KEYWORDS = (
 _ENDS = ("exit", "quit", "\\q", "\\quit")
 _WORD = re.compile(r"[\w./*:-]*$")
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
+_SHOW_TABLES = ("\\tables", "\\d", "\\dt", ".tables")
 _HELP = """\
-A statement ends with a semicolon. FROM takes a file in quotes: SELECT count(*) FROM 'clicks.esdb';
+A statement ends with a semicolon. {example}
+\\tables         what FROM takes here, as SHOW TABLES; does
 \\format NAME    how answers are printed: table, wide, vertical, jsonl, json, csv
 \\help           this text
 \\quit           end, as exit, quit and Ctrl-D do"""
+_OF_TABLES = "FROM takes a table: SELECT count(*) FROM "
+_OF_FILES = "FROM takes a file in quotes: SELECT count(*) FROM 'clicks.esdb';"
 
 
 def interact(ask: Ask, program: str, format_: str | None, names: Iterable[str] = ()) -> None:
@@ -38,6 +42,7 @@ def interact(ask: Ask, program: str, format_: str | None, names: Iterable[str] =
     session = _session(program, names)
     say("Statements end with a semicolon; \\help tells what else can be typed.")
     shown = format_ or "table"
+    example = next((_OF_TABLES + f"{name};" for name in names), _OF_FILES)
     while True:
         try:
             text = session.prompt().strip()
@@ -48,10 +53,12 @@ def interact(ask: Ask, program: str, format_: str | None, names: Iterable[str] =
         name, _, rest = text.rstrip(";").partition(" ")
         if name.lower() in _ENDS:
             return
-        if name == "\\format" and rest.strip() in (*TABLES, *ROWS):
+        if name.lower() in _SHOW_TABLES:
+            _try(ask, "SHOW TABLES", shown)
+        elif name == "\\format" and rest.strip() in (*TABLES, *ROWS):
             shown = rest.strip()
         elif text.startswith("\\") or name.lower() == "help":
-            say(_HELP)
+            say(_HELP.format(example=example))
         elif text:
             _try(ask, text, shown)
 
@@ -68,7 +75,7 @@ def _try(ask: Ask, text: str, shown: str) -> None:
 def is_whole(text: str) -> bool:
     """Whether Enter runs what was typed: a statement with its semicolon, or a command."""
     plain = _QUOTED.sub("", text).strip()
-    return plain.endswith(";") or plain.startswith("\\") or plain.lower() in ("", "help", *_ENDS)
+    return plain.endswith(";") or plain.startswith(("\\", ".")) or plain.lower() in ("", "help", *_ENDS)
 
 
 def completions(before: str, names: Iterable[str]) -> Iterator[tuple[str, int]]:

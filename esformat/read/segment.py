@@ -256,7 +256,8 @@ class Segment(Opened[Scan, Space]):
     def _session(self) -> Session:
         from esformat.sql import Session, named  # needs the extra `sql`
 
-        return Session(named({"events": self}), hint="the events of the file are the table events", lasting=True)
+        hint = "the events of the file are the table events"
+        return Session(named({"events": self}), hint=hint, lasting=True, names=lambda: ["events"])
 
     def sql(self, statement: str, parameters: Parameters = None) -> Rows:
         """Rows that answer a statement in SQL, of DuckDB's dialect; the table `events` has the file's events.

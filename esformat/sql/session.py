@@ -29,6 +29,9 @@ MOST_KEPT = 1_000
 MOST_TEXT = 1_000_000
 """Characters of a statement; in a longer one nothing is looked for: its tree would take longer than it saves."""
 R = TypeVar("R")
+SHOWN_NAMES = 8
+"""Of tables, in the hint about one that is not there."""
+_SHOW_TABLES = re.compile(r"SHOW\s+(ALL\s+)?TABLES\s*;?", re.IGNORECASE)
 _EXPLAIN = re.compile(r"\s*EXPLAIN\b(?!\s*(?:\(|ANALYZE\b))", re.IGNORECASE)
 _MISSING = (
     re.compile(r"Table with name (.+?) does not exist!"),
@@ -91,15 +94,17 @@ class Session:
         database: Database | None = None,
         guard: Guard = unguarded,
         lasting: bool = False,
+        names: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """find: gives the tables of names. hint: what to do about a name that is not found. database: None for one of
+        """find: gives the tables of names. hint: what to do about a name that is not found. names: those that SHOW
+        TABLES tells, where they can be told. database: None for one of
         its own. guard: in which DuckDB works. lasting: a name is always the same table, whose events do not change, and
         nobody guards; then what was found about a statement is kept for the next time, and so are connections.
         """
         self._kept: dict[str, _Known] | None = {} if lasting else None
         self._idle: list[_Desk] = []
         self._find = find
-        self._hint = hint
+        self._hint, self._names = hint, names
         self._database = Database() if database is None else database
         self._guard = guard
 
@@ -114,6 +119,8 @@ class Session:
         known = None if self._kept is None or parameters else self._kept.get(text)
         if known is not None:
             return Rows(lambda: self._again(known), known.columns, known.rows)
+        if _SHOW_TABLES.fullmatch(text):
+            return Rows(self._listed)
         plan = _EXPLAIN.match(text)
         if plan is not None:
             return Rows(lambda: self._explained(text[plan.end() :].strip(), parameters))
@@ -160,6 +167,18 @@ class Session:
         assert table is not None, "names last"
         return table
 
+    def _listed(self) -> Bound:
+        """The names of the tables."""
+        connection = self._database.connect()
+        connection.register("tables", pa.table({"name": pa.array(self._names(), pa.string())}))
+        return Bound(connection, 'FROM "tables"', None, ("name",), Watch(), connection.close)
+
+    def _what_to_do(self) -> str:
+        """About a name that is not found."""
+        names = self._names()
+        some = ", ".join(names[:SHOWN_NAMES]) + (", … (SHOW TABLES tells all)" if len(names) > SHOWN_NAMES else "")
+        return f"{self._hint}; here: {some}" if names else self._hint
+
     def _explained(self, statement: str, parameters: Parameters) -> Bound:
         """DuckDB's plan of a statement, and how many blocks each scan of ours would read: it is run without rows."""
         connection = self._database.connect()
@@ -203,7 +222,9 @@ class Session:
                 table = self._find(name)
                 if table is not None:
                     register(connection, name, table, watch)
-        relation = bind(connection, lambda: connection.sql(text, params=parameters), self._find, watch, self._hint)
+        relation = bind(
+            connection, lambda: connection.sql(text, params=parameters), self._find, watch, self._what_to_do
+        )
         columns = tuple(relation.columns)
         if not watch.tables:
             return _Known(text, (), None, columns, None)
@@ -278,7 +299,13 @@ def _leave(one: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
 
 
-def bind(connection: duckdb.DuckDBPyConnection, ask: Callable[[], R], find: Find, watch: Watch, hint: str | None) -> R:
+def bind(
+    connection: duckdb.DuckDBPyConnection,
+    ask: Callable[[], R],
+    find: Find,
+    watch: Watch,
+    hint: Callable[[], str] | None,
+) -> R:
     """What `ask` gives once every table that it lacks is found and registered.
 
     Raises UsageError for a table that is not found, where there is a hint what to do, else DuckDB's own error.
@@ -294,7 +321,8 @@ def bind(connection: duckdb.DuckDBPyConnection, ask: Callable[[], R], find: Find
             if table is None and hint is None:
                 raise
         if table is None:
-            raise UsageError(f"no table {name!r}", hint=hint)
+            assert hint is not None, "raised above"
+            raise UsageError(f"no table {name!r}", hint=hint())
         register(connection, name, table, watch)
 
 

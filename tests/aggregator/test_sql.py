@@ -209,6 +209,24 @@ def test_plans_know_how_many_events_there_are(catalog):
     assert "~8,501 rows" in plan or "~8,500 rows" in plan
 
 
+def test_tables_are_listed(tmp_path):
+    """Topics by name, and `streams` once there are any; the error about another name tells them."""
+    with aggregator.open(tmp_path / "data") as catalog:
+        assert catalog.sql("SHOW TABLES").fetchall() == []
+        catalog.create_topic("Clicks")
+        catalog.create_topic("buys")
+        rows = catalog.sql("show tables;")
+        assert (rows.column_names, rows.fetchall()) == (("name",), [("Clicks",), ("buys",)])
+        catalog.write({"app": "web"}, [{"msg": "hello"}])
+        assert catalog.sql("SHOW ALL TABLES").fetchall() == [("Clicks",), ("buys",), ("logs",), ("streams",)]
+        with pytest.raises(esformat.UsageError, match=r"no table 'nope'.*; here: Clicks, buys, logs, streams$"):
+            catalog.sql("FROM nope")
+        for number in range(9):
+            catalog.create_topic(f"topic-{number}")
+        with pytest.raises(esformat.UsageError, match=r"here: Clicks, .*, topic-4, … \(SHOW TABLES tells all\)"):
+            catalog.sql("FROM nope")
+
+
 def test_wrong_statements(catalog):
     for statement, said in (("FROM nope", "no table 'nope'"), ("DROP TABLE clicks", "not DROP"), ("SELEC", "syntax")):
         with pytest.raises(esformat.UsageError, match=said):

@@ -184,7 +184,8 @@ class Collection(Opened[CollectionScan, "CollectionSpace"]):
     def _session(self) -> Session:
         from esformat.sql import Session, named  # needs the extra `sql`
 
-        return Session(named({"events": self}), hint="the events of the files are the table events", lasting=True)
+        hint = "the events of the files are the table events"
+        return Session(named({"events": self}), hint=hint, lasting=True, names=lambda: ["events"])
 
     def sql(self, statement: str, parameters: Parameters = None) -> Rows:
         """Rows that answer a statement in SQL; the table `events` has the events of all files. As `Segment.sql`."""

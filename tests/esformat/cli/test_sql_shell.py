@@ -42,6 +42,16 @@ def test_statements(typed, tmp_path):
     assert "+SELECT 1\n+AS one;\n" in (tmp_path / "state" / "esdb" / "sql-history").read_text()
 
 
+def test_tables(typed, activity):
+    """What FROM takes is told by several names that people know."""
+    for line in ("SHOW TABLES;", "\\tables", "\\d", ".tables"):
+        out, err = typed(line, "quit")
+        assert f"'{activity.name}'" in out
+        assert err == ""
+    out, err = typed("FROM nothing;", "quit")
+    assert f"here: '{activity.name}'" in err
+
+
 def test_files_and_end(typed, activity):
     """Files of the directory are there; Ctrl-C drops what was typed, Ctrl-D ends."""
     out, err = typed(f"SELECT count(*) AS n FROM '{activity.name}';", "SELECT nonsense \x03SELECT 3 AS three;", "\x04")
