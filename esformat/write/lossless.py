@@ -14,6 +14,9 @@ import pyarrow.types as pt
 _WHOLE = (int, str, bytes)  # are taken as they are, or not at all
 _ALL_WHOLE = {*_WHOLE, type(None)}
 _STEP_US = {"s": 1_000_000, "ms": 1_000}
+_TIMES = ((pt.is_date, dt.date), (pt.is_time, dt.time), (pt.is_duration, dt.timedelta))
+_MISREAD = ("double", "float", "struct", "date", "time", "duration")
+"""In the names of nested types that Arrow may take values for which they are not."""
 
 
 def first_cut(values: Sequence[Any], kind: pa.DataType) -> Any:
@@ -52,3 +55,35 @@ def _loses_time(value: Any, kind: pa.DataType) -> bool:
     micros = getattr(value, "microsecond", 0) or getattr(value, "microseconds", 0)
     unit = "ns" if pt.is_interval(kind) else kind.unit
     return bool((nanos and unit != "ns") or micros % _STEP_US.get(unit, 1))
+
+
+def are_misread(values: Sequence[Any], kind: pa.DataType) -> bool:
+    """Whether Arrow takes some of the values for what they are not: truth values for numbers, numbers for times, times
+    with a zone for such without, a moment for its day, pairs for an object; or leaves part of one out.
+    """
+    if pt.is_floating(kind):
+        return not {bool, np.bool_}.isdisjoint(map(type, values))
+    if pt.is_nested(kind):
+        inner = str(kind)
+        if not any(name in inner for name in _MISREAD):
+            return False
+    elif not pt.is_temporal(kind):
+        return False
+    return first_cut(values, kind) is not None or any(_is_misread(value, kind) for value in values)
+
+
+def _is_misread(value: Any, kind: pa.DataType) -> bool:
+    if value is None or isinstance(value, pa.Scalar | np.datetime64 | np.timedelta64):
+        return False
+    if pt.is_struct(kind):
+        if not isinstance(value, Mapping):
+            return True
+        return any(_is_misread(value.get(field.name), field.type) for field in kind)
+    if pt.is_map(kind):
+        pairs = value.items() if isinstance(value, Mapping) else value
+        return any(_is_misread(key, kind.key_type) or _is_misread(item, kind.item_type) for key, item in pairs)
+    if pt.is_nested(kind):
+        return any(_is_misread(item, kind.value_type) for item in value)
+    if pt.is_timestamp(kind):
+        return not isinstance(value, dt.datetime) or (value.tzinfo is None) != (kind.tz is None)
+    return any(of_kind(kind) and not isinstance(value, of_python) for of_kind, of_python in _TIMES)

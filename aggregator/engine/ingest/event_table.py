@@ -6,13 +6,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
 from aggregator.base.common_type import Known, common_type, in_common_type, magnitudes_of, takes
 from esformat import Event, InvalidEventError
-from esformat.parts import EventSchema, first_cut, to_arrow, to_microseconds
+from esformat.parts import EventSchema, are_misread, first_cut, to_arrow, to_microseconds
 
 Rows = list[dict[str, Any]]
 
@@ -84,10 +83,8 @@ def _of_rows(rows: Rows, binary_keys: bool, families: Sequence[EventSchema]) -> 
     wrong: dict[str, Exception] = {}
     for name, values in columns.items():
         try:
-            array = pa.array(values, kinds.get(name) or (None if rows else pa.string()))
-            if _numbers_truth(values, array.type):
-                raise TypeError("it has truth values among numbers")
-            plain[name] = array
+            kind = kinds.get(name) or (None if rows else pa.string())
+            plain[name] = _inferred(values) if kind is None else pa.array(values, kind)
         except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError) as error:
             wrong[name] = error
     fitted = _fitted(columns, plain, families)
@@ -104,11 +101,19 @@ def _of_rows(rows: Rows, binary_keys: bool, families: Sequence[EventSchema]) -> 
     return pa.table({name: plain[name] for name in columns})
 
 
-def _numbers_truth(values: list[Any], kind: pa.DataType) -> bool:
-    """Whether Arrow, which chose the type, took truth values among floats as numbers."""
-    if pt.is_nested(kind):
-        return "double" in str(kind) and first_cut(values, kind) is not None
-    return bool(pt.is_floating(kind)) and not {bool, np.bool_}.isdisjoint(map(type, values))
+def _inferred(values: list[Any]) -> pa.Array:
+    """Values in the type that Arrow finds for them, in nanoseconds where they have some.
+
+    Raises TypeError where it takes one for what it is not, and what Arrow raises.
+    """
+    array = pa.array(values)
+    kind = array.type
+    if (pt.is_timestamp(kind) or pt.is_duration(kind)) and first_cut(values, kind) is not None:
+        kind = pa.timestamp("ns", kind.tz) if pt.is_timestamp(kind) else pa.duration("ns")
+        array = pa.array(values, kind)
+    if are_misread(values, kind):
+        raise TypeError("its values are of several kinds")
+    return array
 
 
 def _of_all_kinds(values: list[Any]) -> pa.Array | None:
@@ -117,9 +122,7 @@ def _of_all_kinds(values: list[Any]) -> pa.Array | None:
     written = []
     for row, value in enumerate(values):
         try:
-            array = pa.array([value])
-            if _numbers_truth([value], array.type):
-                raise TypeError("it has truth values among numbers")
+            array = _inferred([value])
         except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError):
             array = _as_json(value) if isinstance(value, dict | list) else None  # whose parts are of several kinds
             if array is None:
@@ -195,6 +198,6 @@ def _exactly(values: list[Any], kind: pa.DataType, plain: pa.Array | None) -> pa
         return None
     try:
         array = pa.array(values, kind)
-        return array if first_cut(values, kind) is None else None
+        return array if first_cut(values, kind) is None and not are_misread(values, kind) else None
     except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError):
         return None

@@ -21,7 +21,7 @@ import pyarrow.types as pt
 from aggregator import lql
 from aggregator.errors import InvalidRequestError
 from aggregator.model import RESERVED_COLUMNS
-from esformat.parts import first_cut, to_arrow, to_microseconds
+from esformat.parts import are_misread, first_cut, to_arrow, to_microseconds
 
 FIELDS = "fields"
 """The column with the fields that have no column of their own."""
@@ -183,29 +183,27 @@ def _exactly(values: list[Any], kind: pa.DataType) -> pa.Array | None:
         array = pa.array(values, kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
         return None
-    return array if first_cut(values, kind) is None and not _changed(values, kind) else None
+    kept = first_cut(values, kind) is None and not are_misread(values, kind) and not _are_rounded(values, kind)
+    return array if kept else None
 
 
-def _changed(values: Iterable[Any], kind: pa.DataType) -> bool:
-    """Whether Arrow takes one of the values for another: true for 1.0, 0.1 for the float of 32 bits next to it, 5 for
-    5 µs after 1970.
-    """
+def _are_rounded(values: Iterable[Any], kind: pa.DataType) -> bool:
+    """Whether Arrow takes one of the values for another: 0.1 for the float of 32 bits next to it."""
     if pt.is_struct(kind):
         rows = [dict(value) for value in values if value is not None]
-        return any(_changed([row.get(field.name) for row in rows], field.type) for field in kind)
+        return any(_are_rounded([row.get(field.name) for row in rows], field.type) for field in kind)
     if pt.is_map(kind):
         pairs = [pair for value in values if value is not None for pair in dict(value).items()]
         return any(
-            _changed(part, side)
+            _are_rounded(part, side)
             for part, side in zip(zip(*pairs, strict=True), (kind.key_type, kind.item_type), strict=False)
         )
     if pt.is_nested(kind):
-        return _changed([item for value in values if value is not None for item in value], kind.value_type)
-    types = set(map(type, values))
+        return _are_rounded([item for value in values if value is not None for item in value], kind.value_type)
+    narrow: Callable[[Any], Any] | None = None
     if pt.is_floating(kind):
-        narrow: Callable[[Any], Any] | None = {16: np.float16, 32: np.float32}.get(kind.bit_width)
-        return bool(types & {bool, np.bool_}) or (narrow is not None and any(_rounded(v, narrow) for v in values))
-    return bool(pt.is_temporal(kind) and types & {int, float})
+        narrow = {16: np.float16, 32: np.float32}.get(kind.bit_width)
+    return narrow is not None and any(_rounded(value, narrow) for value in values)
 
 
 def _rounded(value: Any, narrow: Callable[[Any], Any]) -> bool:
