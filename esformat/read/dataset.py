@@ -185,6 +185,10 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         """The same events; somebody is told of each scan of them."""
         return EventDataset(self.events, self._filter, watch)
 
+    def reading(self, events: Events) -> EventDataset:
+        """The same of other events, with the filter and the one who is told."""
+        return EventDataset(events, self._filter, self._watch)
+
     def filter(self, expression: pc.Expression) -> EventDataset:
         """The same events as far as an expression is true of them."""
         return EventDataset(self.events, self._with(expression), self._watch)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from esformat.base.forked import unlock_in_forks
 from esformat.errors import UsageError
 from esformat.sql.errors import told
+from esformat.sql.readable import readable
 from esformat.sql.rewrite import Rewritten, rewritten
 from esformat.sql.rows import Bound, Rows
 from esformat.sql.summary import NAME
@@ -346,6 +347,7 @@ def register(connection: duckdb.DuckDBPyConnection, name: str, table: Table, wat
 
 def scanned(dataset: Any) -> Any:
     """What DuckDB is given to scan for an `EventDataset`. Its sources are its own affair, and known of one version."""
+    dataset = readable(dataset)
     if not duckdb.__version__.startswith("2.0."):
         return dataset
     try:
