@@ -86,6 +86,12 @@ class RemoteSelection(Answer):
         """How many records there are. They are sent for it: SELECT COUNT is quicker."""
         return sum(map(len, self._open()[1]))
 
+    @property
+    def warnings(self) -> list[str]:
+        """What in the statement matches nothing anywhere: FROM, and fields that no topic has."""
+        reply = self._connection.send(calls.look(self._text))
+        return calls.warnings(reply)
+
     def __iter__(self) -> Iterator[Event]:
         return events_of(self._open()[1], (), "")
 

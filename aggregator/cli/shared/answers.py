@@ -110,7 +110,7 @@ def show(
     if shortened and rows == limit and is_terminal(sys.stdout):
         click.echo(f"… the first {rows}: LIMIT gives more", err=True)
     if not rows:
-        _warn(getattr(selection, "warnings", []))  # a server's answer has none
+        _warn(selection.warnings)
 
 
 def _warn(warnings: Iterable[str]) -> None:

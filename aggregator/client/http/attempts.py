@@ -75,7 +75,8 @@ def failure_of(error: httpx.RequestError, subject: str) -> UnavailableError:
         what = "the connection was lost"
     message = f"{what}: {error}" if str(error) else what
     sent = not isinstance(error, _NOT_SENT)
-    return UnavailableError(message, path=subject, status=None, maybe_stored=sent)
+    hint = None if sent else "is it running, and is this its address? `aggregator serve DIRECTORY` starts one"
+    return UnavailableError(message, path=subject, hint=hint, status=None, maybe_stored=sent)
 
 
 def broken_off(error: httpx.RequestError, subject: str) -> TruncatedAnswerError:

@@ -185,6 +185,20 @@ def query(text: str) -> Call:
     return Call("POST", path("v1", "query"), headers, body, repeatable)
 
 
+def look(text: str) -> Call:
+    """What a statement is, without running it."""
+    return replace(plain("POST", path("v1", "statement"), {"query": text}), repeatable=True)
+
+
+def warnings(reply: Reply) -> list[str]:
+    """What the server warns of in a statement that it looked at."""
+    found = reply.json()
+    try:
+        return [str(warning) for warning in found["warnings"]]
+    except (KeyError, TypeError):
+        raise TruncatedAnswerError("the answer is about no statement", hint="is this the server's address?") from None
+
+
 def sql(text: str) -> Call:
     """A statement in SQL with its whole answer; it only asks."""
     headers = {"content-type": _JSON, "accept": arrow_stream.MEDIA_TYPE}

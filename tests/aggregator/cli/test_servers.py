@@ -42,6 +42,7 @@ SAME = [
     ["query", "SELECT COUNT GROUP BY app", "--format", "csv"],
     ["query", "SHOW PARTITIONS", "--format", "table"],
     ["query", "SHOW PIPES"],
+    ["query", "SELECT FROM app = nobody"],
     ["query", "SELECT FROM app lik 'w*'"],
     ["query", "SELECT WHERE n > 'x'"],
     ["tail", "clicks"],
@@ -215,6 +216,7 @@ def test_nobody_there(command, clicks, served):
         refused = command(*arguments, stdin=b"SELECT")
         assert (refused.status, refused.text, refused.err.count("\n")) == (1, "", 1), arguments
         assert "cannot be reached" in refused.err
+        assert "`aggregator serve DIRECTORY` starts one" in refused.err
         assert NOBODY in refused.err
     assert command("query", "http://", "SELECT").status == 2
     elsewhere = command("stats", f"{served.url}/elsewhere")
