@@ -14,6 +14,7 @@ from esformat import convert as files
 from esformat.cli.console import count, progress
 from esformat.cli.new_files import Told, make_files
 from esformat.cli.output import chosen_format, input_format_option, json_option, shown_name, target_format_option
+from esformat.cli.params import several
 from esformat.convert.formats import without_extension
 from esformat.io.location import Place
 
@@ -32,7 +33,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("sources", nargs=-1, required=True, metavar="FROM...", type=click.Path())
+@several("sources", "FROM...")
 @click.argument("out", metavar="TO", type=click.Path())
 @input_format_option(*files.CONVERSION_FORMATS, text="Default: by FROM itself.")
 @target_format_option(*files.CONVERSION_FORMATS, text="Default: by the name of TO.")

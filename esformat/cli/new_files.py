@@ -11,6 +11,7 @@ import click
 
 from esformat.cli.console import count, say, warn
 from esformat.cli.output import say_json, teller
+from esformat.cli.params import several
 from esformat.cli.program import expected_errors, one_line
 from esformat.cli.segments import is_one, places
 from esformat.convert.formats import format_by_name, without_extension
@@ -36,7 +37,7 @@ Make: TypeAlias = Callable[[Place, str], Told]
 def files_and_out(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the arguments FILE... and OUT."""
     command = click.argument("out", type=click.Path())(command)
-    return click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())(command)
+    return several("files", "FILE...")(command)
 
 
 def make_files(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -12,6 +13,29 @@ import click
 from esformat.base.quantity import parse_size
 
 TYPES = ("string", "int64", "float64", "bool", "timestamp", "date", "binary")
+
+
+class Several(click.Argument):
+    """An argument of one value or more. Where another stands behind it, a single value goes to that one: what is named
+    as missing is the last.
+    """
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        try:
+            return super().handle_parse_result(ctx, opts, args)
+        except click.MissingParameter:
+            behind = ctx.command.params[ctx.command.params.index(self) + 1 :]
+            arguments = [each for each in behind if isinstance(each, click.Argument) and each.required]
+            if not any(isinstance(opts.get(str(each.name)), str) for each in arguments):
+                raise
+            raise click.MissingParameter(ctx=ctx, param=arguments[-1]) from None
+
+
+def several(name: str, metavar: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make an argument of one path or more."""
+    return click.argument(name, cls=Several, nargs=-1, required=True, metavar=metavar, type=click.Path())
 
 
 class Moment(click.ParamType[int]):

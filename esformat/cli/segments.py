@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-import click
-
 import esformat
+from esformat.cli.params import several
 from esformat.io.location import Place, names_one_file, segments_at
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ Segments: TypeAlias = "esformat.Segment | esformat.Collection"
 
 def files_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the argument FILE...: segments, directories of them, patterns, places in stores."""
-    return click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())(command)
+    return several("files", "FILE...")(command)
 
 
 def is_one(files: Sequence[str]) -> bool:

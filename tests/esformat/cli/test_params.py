@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.cli.params import ColumnType, Hex, Limit, Moment, Names, Pair
+from esformat.cli.params import ColumnType, Hex, Limit, Moment, Names, Pair, Several
+from esformat.cli.root import main
 
 MOMENTS = [
     ("2006-04-07", 1_144_368_000_000_000),
@@ -102,3 +103,31 @@ def test_names():
 def test_converted_already(kind, value):
     """A default of the right type stays as it is."""
     assert kind.convert(value, None, None) == value
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        (["values"], "FILE..."),
+        (["values", "shop.esdb"], "INDEX"),
+        (["convert"], "FROM..."),
+        (["convert", "shop.esdb"], "TO"),
+        (["reindex", "shop.esdb", "--index", "code"], "OUT"),
+        (["split", "shop.esdb", "--size", "1MiB"], "DIRECTORY"),
+        (["merge", "shop.esdb"], "INPUT..."),
+        (["scan"], "FILE..."),
+    ],
+    ids=" ".join,
+)
+def test_missing_arguments(esdb, given, missing):
+    """Of several values and a last one, the last is missing where something was given."""
+    refused = esdb(*given)
+    assert (refused.status, f"Missing argument '{missing}'" in refused.err) == (2, True)
+
+
+def test_several_stand_alone_or_as_such():
+    """No command has an argument of many values before another that is not told of as above."""
+    for name, command in main.commands.items():
+        arguments = [each for each in command.params if isinstance(each, click.Argument)]
+        for each in arguments[:-1]:
+            assert each.nargs == 1 or isinstance(each, Several), name
