@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
@@ -15,7 +16,8 @@ from esformat.cli.console import count, moment, progress, size
 from esformat.cli.inputs import ON_ERROR, InputCommand, bad_rows_of, input_options, input_options_of, roles_of
 from esformat.cli.output import finished_file, json_option, say_json, shown_name, teller, templates_option
 from esformat.cli.params import Folder
-from esformat.io.location import exists, is_same_place, locate, name_of
+from esformat.convert.formats import format_by_name, without_extension
+from esformat.io.location import SUFFIX, exists, is_same_place, is_segment, locate, name_of, names_one_file
 from esformat.io.publish import STDOUT
 
 _EXAMPLES = """\b
@@ -54,6 +56,7 @@ def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
     stay the text they are; the other columns become numbers where that loses nothing.
     """
     started = perf_counter()
+    _check_order(out, inputs, force=options["force"])
     roles = roles_of(options, indexes=options["indexes"], keys=options["keys"])
     written = input_options_of(options)
     sources = convert.inputs_at(inputs, any_name=written.format is not None)
@@ -77,6 +80,21 @@ def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
             say_json(_facts(out, made_at, summary, seconds), teller(out))
         else:
             _report(out, made_at, summary, options["on_error"][1], seconds)
+
+
+def _check_order(out: str, inputs: Sequence[str], *, force: bool) -> None:
+    """Refuse a file of events where OUT stands: it is likely that OUT was named last, as for `esdb convert`."""
+    if out in (STDOUT, *inputs) or out.endswith(SUFFIX) or "://" in out:
+        return
+    is_there = Path(out).is_file()
+    meant = next((each for each in inputs if is_segment(each) and names_one_file(each)), None)
+    if meant is None and is_there and not force and format_by_name(out) is not None:
+        meant = without_extension(out) + SUFFIX
+    elif meant is not None and not is_there and exists(locate(meant)):
+        return  # the segment is an input, indeed: reading it tells what takes its events out
+    if meant is not None:
+        others = [each for each in inputs if each != meant]
+        raise click.UsageError(f"OUT comes first: {shlex.join(['esdb', 'write', meant, out, *others])}")
 
 
 def _check_files(out: str, inputs: Sequence[convert.Input], options: dict[str, Any]) -> None:

@@ -176,6 +176,34 @@ def test_force(esdb, source, tmp_path):
     assert len(events()) == 3
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (["in.csv", "shop.esdb"], "shop.esdb in.csv"),
+        (["in.csv", "shop.esdb", "--force"], "shop.esdb in.csv"),
+        (["in.csv", "other.csv", "old.esdb"], "old.esdb in.csv other.csv"),
+        (["in.csv", "other.csv"], "in.esdb in.csv other.csv"),
+        (["in*.csv", "shop.esdb"], "shop.esdb 'in*.csv'"),
+    ],
+    ids=str,
+)
+def test_out_named_last(esdb, source, tmp_path, given, meant):
+    """It comes first, and the command that was meant is given."""
+    (tmp_path / "old.esdb").write_bytes(b"")
+    result = esdb("write", *given)
+    assert (result.status, result.out) == (2, b"")
+    assert f"OUT comes first: esdb write {meant} (see" in result.err
+    assert source.read_bytes() == CSV
+
+
+def test_out_of_another_name(esdb, source):
+    """It may have any, and replace what it made; a segment as an input is told of as one."""
+    assert esdb("write", "out.csv", source, *NAMED).status == 0
+    assert esdb("write", "out.csv", source, *NAMED, "--force").status == 0
+    assert esdb("write", "out.esdb", source, *NAMED).status == 0
+    assert "is a segment, not an input" in esdb("write", "events", "out.esdb").err
+
+
 REFUSED = [
     (["out.esdb", "in.csv", "--data", "text", "--data-json"], "esdb: --data and --data-json cannot be combined"),
     (["out.esdb", "in.csv", "--index", "user", "--index", "user"], "esdb: --index names 'user' twice"),
