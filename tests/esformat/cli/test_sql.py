@@ -75,6 +75,28 @@ def test_wrong_statements(esdb, activity, statement, status, said):
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["SELECT * FROM activity.esdb LIMIT 1"], "a file's name stands in quotes: FROM 'activity.esdb'"),
+        (["SELECT * FROM parts/*.esdb"], "a file's name stands in quotes: FROM 'parts/*.esdb'"),
+        (["SELECT 1 FROM x JOIN a.esdb USING (y)"], "no table 'x'"),
+        (["activity.esdb"], "a file stands behind FROM: esdb sql \"SELECT … FROM 'activity.esdb'\""),
+        (["activity.esdb", "SELECT 1"], "a file stands behind FROM: esdb sql \"SELECT … FROM 'activity.esdb'\""),
+        (["parts", "SELECT 1"], "a file stands behind FROM: esdb sql \"SELECT … FROM 'x.esdb'\""),
+    ],
+    ids=str,
+)
+def test_files_named_otherwise(esdb, activity, arguments, said):
+    """Not behind FROM, or not in quotes: what is said is how."""
+    done = esdb("sql", *arguments)
+    assert (done.status, done.out, said in done.err) == (2, b"", True), done.err
+
+
+def test_fields_of_payloads_in_help(esdb):
+    assert "decode(data)->>'$.url'" in esdb("sql", "--help").text
+
+
 def test_tables_are_not_written(esdb, activity):
     done = esdb("sql", COUNTS, "--format", "table", "-o", "x.txt")
     assert done.status == 2
