@@ -27,6 +27,8 @@ _VALUE = re.compile(
 )
 _QUOTED = re.compile(r"""'(?:[^']|'')*'|(?:"(?:[^"]|"")*")""")
 _JOINED = re.compile(r"\s(AND|OR)\s.*([=<>]|\sIN\b)", re.IGNORECASE | re.DOTALL)
+_TURNED = re.compile(r"[^<>=!]+=(?P<sign>[<>])(\s|-?[0-9]|$)")
+_NULL = re.compile(r"\s*(?P<name>.+?)\s+(?P<is>IS(\s+NOT)?)\s+NULL\s*", re.IGNORECASE | re.DOTALL)
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]+)?([eE][-+]?[0-9]{1,2})?")  # that a float64 compares exactly
 _COMPARED = {
     "<": operator.lt,
@@ -59,6 +61,13 @@ class Where(click.ParamType[Condition]):
         if isinstance(value, Condition):
             return value
         found = _CONDITION.fullmatch(value)
+        turned, null = _TURNED.match(value), _NULL.fullmatch(value)
+        if turned is not None:
+            sign = turned["sign"]
+            hint = f"a value that begins with {sign} goes into quotes"
+            self.fail(f"{value!r}: ={sign} is not an operator, {sign}= is; {hint}", param, ctx)
+        if found is None and null is not None:
+            self.fail(f"{value!r}: {_about_null(null['name'], null['is'])}", param, ctx)
         if found is None:
             self.fail(
                 f"invalid condition {value!r}: expected NAME = VALUE, with = != < <= > >=, or NAME IN (A, B)",
@@ -194,11 +203,44 @@ def _expression(conditions: Sequence[Condition], schema: pa.Schema) -> pc.Expres
         try:
             values = _values(condition.values, type_)
         except (pa.ArrowException, ValueError, click.UsageError):
-            raise click.UsageError(f"--where {condition.text}: the values of {condition.name!r} are {type_}") from None
+            wrong = _what_is_wrong(condition, type_)
+            raise click.UsageError(
+                f"--where {condition.text}: the values of {condition.name!r} are {type_}: {wrong}"
+            ) from None
         column = pc.field(name)
         return column.isin(values) if condition.sign == "in" else _COMPARED[condition.sign](column, values[0])
 
     return reduce(operator.and_, map(one, conditions))
+
+
+def _what_is_wrong(condition: Condition, type_: pa.DataType) -> str:
+    """Which value is none of a column's type, and why."""
+    faults = ((value, _fault(value, type_)) for value in condition.values)
+    value, fault = next((value, fault) for value, fault in faults if fault is not None)
+    if value.lower() == "null":
+        return _about_null(condition.name, "IS NOT" if condition.sign in ("!=", "<>") else "IS")
+    return fault
+
+
+def _fault(value: str, type_: pa.DataType) -> str | None:
+    """Why a value is none of a type; None where it is one."""
+    import pyarrow as pa  # here: slow to import
+
+    try:
+        _values([value], type_)
+    except click.UsageError as error:
+        return error.message
+    except (pa.ArrowException, ValueError):
+        if pa.types.is_boolean(type_):
+            return f"{value!r} is neither true nor false"
+        if pa.types.is_integer(type_):
+            return f"{value!r} is no whole number{' that fits' if re.fullmatch('-?[0-9]+', value) else ''}"
+        return f"{value!r} is no {'number' if pa.types.is_floating(type_) else type_}"
+    return None
+
+
+def _about_null(name: str, sign: str) -> str:
+    return f"null is no value to compare with: the command `sql` asks for it, with WHERE {name} {sign.upper()} NULL"
 
 
 def _values(texts: Sequence[str], type_: pa.DataType) -> pa.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 import esformat
@@ -62,6 +63,11 @@ WRONG = [
     ("country = SE AND type = view", "is more than one condition: give --where for each"),
     ("type = 'view' or country IN (SE)", "is more than one condition: give --where for each"),
     ("country", "invalid condition 'country': expected NAME = VALUE"),
+    ("timestamp > soon", "invalid time 'soon': expected ISO 8601"),
+    ("timestamp => 2024-03-08", "=> is not an operator, >= is; a value that begins with > goes into quotes"),
+    ("timestamp =< 2024-03-08", "=< is not an operator, <= is"),
+    ("country is null", "null is no value to compare with: the command `sql` asks for it, with WHERE country IS NULL"),
+    ("country IS NOT NULL", "with WHERE country IS NOT NULL"),
 ]
 
 
@@ -71,6 +77,35 @@ def test_wrong_conditions(esdb, activity, condition, message):
     result = esdb("scan", "activity.esdb", "--where", condition, "--format", "jsonl")
     assert (result.status, result.out) == (2, b"")
     assert message in result.err
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("price > abc", "the values of 'price' are double: 'abc' is no number"),
+        ("price => 5", "=> is not an operator, >= is"),
+        ("price =<5", "=< is not an operator, <= is"),
+        ("price = null", "null is no value to compare with: the command `sql` asks for it, with WHERE price IS NULL"),
+        ("price != NULL", "with WHERE price IS NOT NULL"),
+        ("code IN (1, x)", "the values of 'code' are int64: 'x' is no whole number"),
+        ("code = 99999999999999999999", "'99999999999999999999' is no whole number that fits"),
+        ("paid = yes", "'yes' is neither true nor false"),
+    ],
+)
+def test_values_of_another_type(esdb, condition, message):
+    """Which value is wrong, and why."""
+    columns = [("price", pa.float64()), ("code", pa.int64()), ("paid", pa.bool_())]
+    with esformat.create("prices.esdb", schema=pa.schema(columns)) as writer:
+        writer.add("s", timestamp=0, columns={"price": 1.5, "code": 1, "paid": True})
+    result = esdb("scan", "prices.esdb", "--where", condition)
+    assert (result.status, result.out) == (2, b"")
+    assert message in result.err
+
+
+@pytest.mark.parametrize("condition", ["data = => 5", "data=<html>", "data = '=> 5'", "data = null"])
+def test_text_that_looks_like_an_operator(esdb, activity, condition):
+    """Texts may begin with one."""
+    assert esdb("scan", "activity.esdb", "--where", condition, "--count").text == "0\n"
 
 
 @pytest.fixture
