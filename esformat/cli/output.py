@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import PurePath
 from typing import Any, BinaryIO
 
 import click
@@ -90,11 +91,17 @@ def chosen_format(asked: str | None, out: str) -> str:
 
 
 def _by_name(out: str) -> str:
-    """The format that the name of an output tells; lines of JSON where it tells none."""
-    if out.lower().endswith(".esdb"):
+    """The format that the name of an output tells; lines of JSON where it has no ending, or that of text.
+
+    Raises click.UsageError for an ending that tells none.
+    """
+    ending = PurePath(out).suffix.lower()
+    if ending == ".esdb":
         return "esdb"
-    found = format_by_name(out)
-    return found if found in ROWS and not out.lower().endswith((".gz", ".bz2", ".zst", ".zstd")) else "jsonl"
+    found = format_by_name(f"x{ending}")
+    if found not in ROWS and ending not in ("", ".txt"):  # as .xlsx; or .gz: nothing is compressed here
+        raise click.UsageError(f"cannot tell a format from the name {out!r}: give --format {'|'.join(ROWS)}")
+    return found or "jsonl"
 
 
 @contextmanager

@@ -369,6 +369,8 @@ WRONG = [
     (["append", "data", "clicks", "clicks.jsonl", "--durability", "hope"], 2, "durability must be"),
     (["append", "data", "clicks", "missing.csv"], 1, "missing.csv"),
     (["export", "data", "clicks", "file.xyz"], 2, "cannot tell a format"),
+    (["scan", "data", "clicks", "-o", "y.xlsx"], 2, "cannot tell a format from the name 'y.xlsx': give --format"),
+    (["query", "data", "SELECT COUNT", "-o", "y.xlsx"], 2, "cannot tell a format from the name 'y.xlsx'"),
     (["erase", "data", "clicks"], 2, "give SPACE or --space-hex"),
     (
         ["import", "data", "clicks", "clicks.jsonl", "--index", "url"],

@@ -26,6 +26,18 @@ def test_the_name_tells_the_format(esdb, activity, tmp_path):
     assert (tmp_path / "a.csv").read_text().startswith('"space","events"')
     assert esdb("scan", "activity.esdb", "-o", "a.txt").status == 0
     assert len((tmp_path / "a.txt").read_text().splitlines()) == 29
+    assert esdb("scan", "activity.esdb", "-o", "lines").status == 0
+    assert (tmp_path / "lines").read_bytes() == (tmp_path / "a.txt").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["a.xlsx", "a.csv.gz", "a.tsv"])
+def test_a_name_that_tells_no_format(esdb, activity, tmp_path, name):
+    """It is refused, as `convert` does, before anything is read; a format may be given."""
+    for verb in (["scan", "activity.esdb"], ["spaces", "activity.esdb"], ["sql", "FROM 'activity.esdb'"]):
+        refused = esdb(*verb, "-o", name)
+        assert (refused.status, (tmp_path / name).exists()) == (2, False)
+        assert f"cannot tell a format from the name '{name}': give --format jsonl|json|csv|" in refused.err
+    assert esdb("scan", "activity.esdb", "-o", name, "--format", "csv").status == 0
 
 
 def test_scan_writes_a_segment(esdb, activity, tmp_path):
