@@ -90,6 +90,7 @@ def convert(
             chosen_format(format_, target)  # refused before anything is read
         with _hints_of_write(), progress("converting") as show:
             events = files.convert_file(source, target, how, progress=show, note=notes.append)
+        notes = [f"{note} (with `esdb write`)" if _speaks_of_write(note) else note for note in notes]
         shown, seconds = shown_name(target), perf_counter() - started
         facts = {"path": shown, "events": events, "seconds": round(seconds, 6), "notes": notes}
         return Told(
@@ -113,7 +114,12 @@ def _hints_of_write() -> Iterator[None]:
     try:
         yield
     except esformat.EsdbError as error:
-        known = {option for parameter in convert.params for option in parameter.opts}
-        if set(_OPTION.findall(str(error))) - known:
+        if _speaks_of_write(str(error)):
             error.hint = f"{error.hint} (with `esdb write`)" if error.hint else "`esdb write` has these options"
         raise
+
+
+def _speaks_of_write(text: str) -> bool:
+    """Whether a text names options that this verb does not have."""
+    known = {option for parameter in convert.params for option in parameter.opts}
+    return bool(set(_OPTION.findall(text)) - known)

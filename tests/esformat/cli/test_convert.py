@@ -114,6 +114,11 @@ def test_notes(tmp_path, monkeypatch, capsys):
     assert "name that with --schema" in out
     assert run(["convert", "a.csv", "b.esdb", "--grouping", "grouping", "--index", "type"]) == 0
     assert "note" not in capsys.readouterr().out
+    (tmp_path / "n.jsonl").write_text('{"space": "a", "timestamp": 1700000000}\n')
+    assert run(["convert", "n.jsonl", "n.esdb"]) == 0
+    out = capsys.readouterr().out
+    assert "--timestamp-format can say otherwise (with `esdb write`)\n" in out
+    assert "name that with --schema\n" in out
 
 
 @pytest.mark.parametrize("between", ["b.parquet", "b.arrow", "b.arrows", "b.csv", "b.jsonl", "b-go.esdb"])
