@@ -74,7 +74,8 @@ class _Policy:
             place = next((k for k in known if k in (name, f"{name}_us")), None)
             if place is None:
                 raise InvalidRequestError(
-                    f"{cls.__name__.lower()} has no {name!r}", hint=f"it has {', '.join(k for k in known)}"
+                    f"{cls.__name__.lower()} has no {name!r}",
+                    hint=f"it has {', '.join(k.removesuffix('_us') for k in known)}",
                 )
             if value is None or place == "topics" or (place == name and isinstance(value, int)):
                 checked[place] = value

@@ -363,7 +363,12 @@ WRONG = [
     (["scan", "data", "clicks", "--columns", "nope"], 2, "no column 'nope'"),
     (["topics", "data", "--create", "clicks"], 2, "exists"),
     (["topics", "data", "--index", "a"], 2, "--index and --keys go with --create"),
-    (["topics", "data", "--alter", "clicks", "--roll", "soon=1"], 2, "roll has no 'soon'"),
+    (
+        ["topics", "data", "--alter", "clicks", "--roll", "soon=1"],
+        2,
+        "roll has no 'soon'; it has rows, bytes, age, frame_bytes",
+    ),
+    (["topics", "data", "--create", "new", "--retention", "agee=1d"], 2, "has no 'agee'; it has bytes, age, segments"),
     (["topics", "data", "--alter", "clicks"], 2, "--alter needs --roll or --retention"),
     (["topics", "data", "--alter", "clicks", "--retention", "age=soon"], 2, "invalid length of time 'soon'"),
     (["append", "data", "clicks", "clicks.jsonl", "--durability", "hope"], 2, "durability must be"),
