@@ -21,7 +21,7 @@ from aggregator.cli.shared.opened import AnyCatalog, asking, catalog_or_server, 
 from aggregator.cli.shared.statements import split
 from aggregator.lql.parse.completion import completions
 from esformat import EsdbError
-from esformat.cli.parts import is_terminal, say
+from esformat.cli.parts import count, is_terminal, say
 
 _EXAMPLES = """\b
 Examples:
@@ -107,7 +107,7 @@ class Shell:
     def interact(self) -> None:
         """Prompt until the user ends it. Raises click.UsageError where prompt_toolkit is missing."""
         session = self._session()
-        say(f"{self._path}: {len(self._catalog.streams()):,} streams. Type \\help for help.")
+        say(f"{self._path}: {count(len(self._catalog.streams()), 'stream')}. Type \\help for help.")
         while True:
             try:
                 text = session.prompt()

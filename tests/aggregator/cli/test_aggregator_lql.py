@@ -12,6 +12,8 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +25,7 @@ from waiting import PATIENCE_S
 
 import aggregator
 from aggregator.cli.events import collect as collect_command
-from aggregator.cli.events.shell import is_whole
+from aggregator.cli.events.shell import Shell, is_whole
 from aggregator.cli.root import run
 from aggregator.cli.shared.statements import split
 from aggregator.lql.parse.completion import completions
@@ -174,6 +176,15 @@ def test_shell_at_a_terminal(streams, tmp_path):
         guard.cancel()
     os.close(main)
     assert "WHERE msg = two" in (tmp_path / "state" / "aggregator" / "history").read_text()
+
+
+@pytest.mark.parametrize(("streams", "greeted"), [(1, "1 stream."), (2, "2 streams.")])
+def test_shell_greets(monkeypatch, capsys, streams, greeted):
+    """With how many streams there are."""
+    session = SimpleNamespace(prompt=mock.Mock(side_effect=EOFError))
+    monkeypatch.setattr(Shell, "_session", lambda self: session)
+    Shell("data", SimpleNamespace(streams=lambda: [None] * streams), None).interact()
+    assert capsys.readouterr().out == f"data: {greeted} Type \\help for help.\n"
 
 
 def test_where_statements_end():
