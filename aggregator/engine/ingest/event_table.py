@@ -35,9 +35,13 @@ def taken_in(given: Any) -> pa.Table | pa.RecordBatch | Rows:
         return given
     if isinstance(given, Event):
         given = [given]
-    arrow = hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")
-    if arrow or isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
+    if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
         return to_arrow(given)
+    if isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
+        raise InvalidEventError(
+            f"cannot read events from {type(given).__name__}",
+            hint="give a list of events: [{…}], a pyarrow table, or anything with __arrow_c_stream__ (pandas …)",
+        )
     return [_row(event, number) for number, event in enumerate(given)]
 
 

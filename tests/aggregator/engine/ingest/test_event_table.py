@@ -97,3 +97,10 @@ def test_truth_is_no_number(catalog, values, read):
     topic = catalog.create_topic("t")
     topic.append([row(n=value) for value in values])
     assert topic.read().to_table()["n"].to_pylist() == read
+
+
+@pytest.mark.parametrize("given", [row(), "text", 5])
+def test_no_events(catalog, given):
+    """One mapping is no list of them: what is taken is said."""
+    with pytest.raises(esformat.InvalidEventError, match=r"cannot read events from \w+; give a list of events: \[\{"):
+        catalog.create_topic("t").append(given)
