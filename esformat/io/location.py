@@ -362,7 +362,10 @@ def _all_at(place: Place, wanted: Callable[[str], bool], what: str) -> Sequence[
     found: Sequence[Place]
     found = _in_store(place, wanted) if isinstance(place, StoredAt) else _on_disk(place, wanted)
     if not found:
-        raise UsageError(f"no {what}", path=name_of(place), hint="name a file, a directory or a pattern")
+        name, hint = name_of(place), "name a file, a directory or a pattern"
+        if isinstance(place, str) and Path(place, "manifest.sqlite").exists():
+            hint = f"it is a catalog: `aggregator stats {name}` tells what it holds"
+        raise UsageError(f"no {what}", path=name, hint=hint)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -22,6 +23,7 @@ AnyCatalog: TypeAlias = "aggregator.Catalog | RemoteCatalog"
 """A catalog in a directory, or behind a server: the same verbs."""
 _ASKED_OF_SERVERS = "append, export, forward, query, scan, shell, sql, stats, tail, topics"
 _ACCESS = "aggregator.access"
+_HOST = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}/?")
 
 
 class _Directory(click.Path):
@@ -104,12 +106,13 @@ def reading(path: str) -> aggregator.Catalog:
 
 def writing(path: str, durability: str = DURABILITY) -> aggregator.Catalog:
     """Open a directory for writing; only `init` makes a catalog."""
-    _must_be(path)
+    _must_be(path, hint=f"`aggregator init {path}` makes one")
     return aggregator.open(path, durability=durability)
 
 
 def looking(path: str) -> aggregator.Catalog:
     """Open a directory for writing, or for reading where another process writes to it."""
+    _must_be(path)
     try:
         return writing(path)
     except CatalogLockedError:
@@ -163,12 +166,17 @@ def _typed(*names: str) -> list[str]:
     return [name for name in names if context.get_parameter_source(name) is typed]
 
 
-def _must_be(path: str) -> None:
+def _must_be(path: str, hint: str = "name the directory of one, or the address of a server") -> None:
     root = Path(path)
     if "://" in path:
         return  # opening says what a catalog is
     if not (root / "manifest.sqlite").exists() and not (root / "log").is_dir() and not (root / "segments").is_dir():
-        raise CatalogNotFoundError("no catalog found", path=path, hint=f"`aggregator init {path}` makes one")
+        if root.is_file():
+            reads = f"`esdb scan {path}` reads it" if path.endswith(".esdb") else None
+            raise CatalogNotFoundError(f"a {'segment' if reads else 'file'}, not a catalog", path=path, hint=reads)
+        if _HOST.fullmatch(path):
+            hint = f"the address of a server begins with http:// or https://: http://{path}"
+        raise CatalogNotFoundError("no catalog found", path=path, hint=hint)
 
 
 def parsed_time(given: str | None) -> int | None:

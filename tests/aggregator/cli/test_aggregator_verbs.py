@@ -356,7 +356,11 @@ def test_bench(command, tmp_path):
 
 
 WRONG = [
-    (["scan", "nowhere", "t"], 2, "aggregator: nowhere: no catalog found"),
+    (["scan", "nowhere", "t"], 2, "aggregator: nowhere: no catalog found; name the directory of one"),
+    (["verify", "nowhere"], 2, "aggregator: nowhere: no catalog found; name the directory of one"),
+    (["stats", "localhost:3931"], 2, "localhost:3931: no catalog found; the address of a server begins with http://"),
+    (["append", "[::1]:3931", "t", "clicks.jsonl"], 2, "begins with http:// or https://: http://[::1]:3931"),
+    (["stats", "clicks.jsonl"], 2, "clicks.jsonl: a file, not a catalog"),
     (["append", "nowhere", "t", "clicks.jsonl"], 2, "aggregator init nowhere"),
     (["scan", "data", "nope"], 2, "no topic 'nope'"),
     (["scan", "data", "clicks", "--index", "nope=1"], 2, "no index 'nope'"),
@@ -394,6 +398,18 @@ def test_wrong_usage(command, clicks, arguments, status, message):
     assert (result.status, result.text, result.err.count("\n")) == (status, "", 1)
     assert message in result.err
     assert not (clicks.parent / "nowhere").exists()
+
+
+def test_a_segment_instead_of_a_catalog(command, clicks):
+    """What reads it is said; and what reads a catalog, where that is named instead of a segment."""
+    assert command("export", "data", "clicks", "clicks.esdb").status == 0
+    for verb in (["scan", "clicks.esdb", "clicks"], ["append", "clicks.esdb", "clicks", "clicks.jsonl"]):
+        refused = command(*verb)
+        assert (refused.status, refused.text) == (2, "")
+        assert "clicks.esdb: a segment, not a catalog; `esdb scan clicks.esdb` reads it" in refused.err
+    command("init", "empty")
+    with pytest.raises(esformat.UsageError, match="it is a catalog: `aggregator stats empty` tells what it holds"):
+        esformat.open_many("empty")
 
 
 def test_a_locked_catalog(command, clicks):
