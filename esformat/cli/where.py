@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,9 @@ _JOINED = re.compile(r"\s(AND|OR)\s.*([=<>]|\sIN\b)", re.IGNORECASE | re.DOTALL)
 _TURNED = re.compile(r"[^<>=!]+=(?P<sign>[<>])(\s|-?[0-9]|$)")
 _NULL = re.compile(r"\s*(?P<name>.+?)\s+(?P<is>IS(\s+NOT)?)\s+NULL\s*", re.IGNORECASE | re.DOTALL)
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]+)?([eE][-+]?[0-9]{1,2})?")  # that a float64 compares exactly
+_LONG_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_MOST_DIGITS = 38
+"""Of integers that are compared exactly."""
 _COMPARED = {
     "<": operator.lt,
     "<=": operator.le,
@@ -115,7 +119,8 @@ class Filtered:
         self._limit = limit
         self._columns = list(answer.schema.names if columns is None else columns)
         paths = [name for name in [*self._columns, *(each.name for each in conditions)] if is_path(name)]
-        self._answer = WithPaths(answer, dict.fromkeys(paths)) if paths else answer
+        exact = {each.name for each in conditions if _is_exact(each)}
+        self._answer = WithPaths(answer, dict.fromkeys(paths), exact) if paths else answer
         self._filter = _expression(conditions, self._answer.schema) if conditions else None
 
     @property
@@ -159,8 +164,11 @@ def is_path(name: str) -> bool:
 class WithPaths:
     """An answer with values of its payloads as columns: for each path one of text, and one of numbers."""
 
-    def __init__(self, answer: Any, paths: Iterable[str]) -> None:
-        """Raises UsageError for an invalid path, and for an answer without payloads."""
+    def __init__(self, answer: Any, paths: Iterable[str], exact: Collection[str] = ()) -> None:
+        """exact: paths with a column of integers as well.
+
+        Raises UsageError for an invalid path, and for an answer without payloads.
+        """
         import pyarrow as pa  # here: slow to import
 
         from esformat.format.json_values import parse_path
@@ -168,8 +176,10 @@ class WithPaths:
 
         self._answer, self._payload = answer, check_payload(answer.schema)
         self._paths = {path: parse_path(path) for path in paths}
+        self._exact = [path for path in self._paths if path in exact]
         columns = [[pa.field(path, pa.large_string()), pa.field(_number(path), pa.float64())] for path in self._paths]
-        self.schema = pa.schema([*answer.schema, *chain.from_iterable(columns)])
+        integers = [pa.field(_integer(path), pa.decimal128(_MOST_DIGITS)) for path in self._exact]
+        self.schema = pa.schema([*answer.schema, *chain.from_iterable(columns), *integers])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows."""
@@ -178,14 +188,51 @@ class WithPaths:
         from esformat.format.json_values import JsonValues
 
         for batch in self._answer.batches():
-            found = [JsonValues(batch.column(self._payload), steps) for steps in self._paths.values()]
-            columns = chain.from_iterable((each.texts(), each.numbers()) for each in found)
-            yield pa.record_batch([*batch.columns, *columns], schema=self.schema)
+            found = {path: JsonValues(batch.column(self._payload), steps) for path, steps in self._paths.items()}
+            columns = chain.from_iterable((each.texts(), each.numbers()) for each in found.values())
+            integers = (_integers(found[path].texts()) for path in self._exact)
+            yield pa.record_batch([*batch.columns, *columns, *integers], schema=self.schema)
 
 
 def _number(path: str) -> str:
     """The name of the column that has the numbers at a path."""
     return f"{path} as a number"
+
+
+def _integer(path: str) -> str:
+    """The name of the column that has the integers at a path."""
+    return f"{path} as an integer"
+
+
+def _integers(texts: pa.Array) -> pa.Array:
+    import pyarrow as pa  # here: slow to import
+    import pyarrow.compute as pc
+
+    are = pc.match_substring_regex(texts, f"^-?[0-9]{{1,{_MOST_DIGITS}}}$")
+    return pc.if_else(are, texts, None).cast(pa.string()).cast(pa.decimal128(_MOST_DIGITS))
+
+
+def _is_exact(condition: Condition) -> bool:
+    """Whether a path is compared with a number that has more digits than a float64."""
+    ordered = condition.sign in ("<", "<=", ">", ">=") and is_path(condition.name)
+    value = condition.values[0] if ordered else ""
+    return bool(_LONG_NUMBER.fullmatch(value)) and not _NUMBER.fullmatch(value)
+
+
+def _exactly(condition: Condition) -> pc.Expression:
+    """The same comparison: of integers with all their digits, of other numbers as float64."""
+    import pyarrow as pa  # here: slow to import
+    import pyarrow.compute as pc
+
+    compared, value = _COMPARED[condition.sign], condition.values[0]
+    number = compared(pc.field(_number(condition.name)), float(value))
+    most = 10**_MOST_DIGITS
+    rounding = ROUND_CEILING if condition.sign in ("<", ">=") else ROUND_FLOOR
+    bound = Decimal(value).to_integral_value(rounding) if abs(float(value)) < 2.0 * most else most
+    if not -most < bound < most:
+        return number
+    whole = pc.field(_integer(condition.name))
+    return pc.if_else(pc.is_valid(whole), compared(whole, pa.scalar(bound, pa.decimal128(_MOST_DIGITS))), number)
 
 
 def _expression(conditions: Sequence[Condition], schema: pa.Schema) -> pc.Expression:
@@ -194,6 +241,8 @@ def _expression(conditions: Sequence[Condition], schema: pa.Schema) -> pc.Expres
 
     def one(condition: Condition) -> pc.Expression:
         name = condition.name
+        if _is_exact(condition):
+            return _exactly(condition)
         if is_path(name) and all(map(_NUMBER.fullmatch, condition.values)):
             name = _number(name)
         if name not in schema.names:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from fractions import Fraction
+
 import pyarrow as pa
 import pytest
 
@@ -143,6 +146,29 @@ def test_where_within_payloads(esdb, orders, conditions, found):
     rows = esdb("scan", orders, *where, "--columns", "timestamp", "--format", "csv").lines[1:]
     assert [int(row.strip('"Z')[-1]) for row in rows] == found
     assert int(esdb("scan", orders, *where, "--count").text) == len(found)
+
+
+LARGE = ["5", "-1", "1700000000000001", "9007199254740993", '"x"', "1e300", "1700000000000000.5", "null",
+         "-12345678901234567890123456789012345678", '"9007199254740993"']  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["> 1700000000000000", "< 1700000000000000", ">= 9007199254740993", "> 9007199254740992", "<= 9007199254740992",
+     "< 1700000000000000.75", ">= 1700000000000000.25", "> 1e100", "< 1e400", "> -1e999",
+     "> -12345678901234567890123456789012345679", "<= -12345678901234567890123456789012345678",
+     "> 99999999999999999999999999999999999999999999"],
+)  # fmt: skip
+def test_where_with_many_digits(esdb, tmp_path, condition):
+    """Integers are compared with all their digits, whatever other values there are; texts of numbers are numbers."""
+    lines = [f'{{"space":"a","timestamp":{at},"n":{value}}}\n' for at, value in enumerate(LARGE)]
+    (tmp_path / "n.jsonl").write_text("".join(lines))
+    assert esdb("write", tmp_path / "n.esdb", tmp_path / "n.jsonl", "--data-json").status == 0
+    sign, bound = condition.split()
+    holds = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}[sign]
+    numbers = [Fraction(value.strip('"')) if value not in ("null", '"x"') else None for value in LARGE]
+    expected = sum(number is not None and holds(number, Fraction(bound)) for number in numbers)
+    assert int(esdb("scan", tmp_path / "n.esdb", "--where", f"$.n {condition}", "--count").text) == expected
 
 
 def test_columns_within_payloads(esdb, orders):
