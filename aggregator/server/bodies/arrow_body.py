@@ -29,10 +29,9 @@ def read_arrow(body: pa.Buffer, max_bytes: int) -> pa.Table:
 
     max_bytes: what its buffers may have together when they are decompressed. Raises InvalidEventError.
     """
-    if body.size >= len(_FILE_MAGIC) and body.slice(0, len(_FILE_MAGIC)).to_pybytes() == _FILE_MAGIC:
-        body = body.slice(len(_FILE_MAGIC))
+    is_file = body.size >= len(_FILE_MAGIC) and body.slice(0, len(_FILE_MAGIC)).to_pybytes() == _FILE_MAGIC
     try:
-        return _read(body, max_bytes)
+        return _read(body.slice(len(_FILE_MAGIC)) if is_file else body, max_bytes, is_file=is_file)
     except InvalidEventError:
         raise
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, NotImplementedError, struct.error) as error:
@@ -40,8 +39,8 @@ def read_arrow(body: pa.Buffer, max_bytes: int) -> pa.Table:
         raise InvalidEventError(f"the body is not an Arrow stream: {' '.join(str(error).split())[:200]}") from None
 
 
-def _read(body: pa.Buffer, max_bytes: int) -> pa.Table:
-    _check_messages(body, max_bytes)
+def _read(body: pa.Buffer, max_bytes: int, *, is_file: bool) -> pa.Table:
+    _check_messages(body, max_bytes, is_file=is_file)
     with pa.ipc.open_stream(body) as reader:
         names = [_checked(field).name for field in reader.schema]
         table = pa.Table.from_batches(list(reader), schema=reader.schema)
@@ -67,10 +66,13 @@ def _refuse(message: str, hint: str | None = None) -> NoReturn:
 # ------------------------------------------------------------ what messages claim
 
 
-def _check_messages(body: pa.Buffer, max_bytes: int) -> None:
-    """Count rows and decompressed bytes of all messages, without reading their buffers."""
+def _check_messages(body: pa.Buffer, max_bytes: int, *, is_file: bool) -> None:
+    """Count rows and decompressed bytes of all messages, without reading their buffers; nothing may be behind them."""
     rows = claimed = 0
-    for message in pa.ipc.MessageReader.open_stream(body):
+    source = pa.BufferReader(body)
+    for place, message in enumerate(pa.ipc.MessageReader.open_stream(source)):
+        if message.type == "schema" and place:
+            _refuse_more("an Arrow stream begins before the first one has ended")
         if message.type not in ("record batch", "dictionary"):
             continue
         length, sizes = _claims(message.metadata.to_pybytes(), message.body)
@@ -80,6 +82,13 @@ def _check_messages(body: pa.Buffer, max_bytes: int) -> None:
             _refuse(f"the body has more than {MAX_ROWS:,} rows", "send it in smaller ones")
         if claimed > max_bytes:
             _refuse(f"the body has more than {max_bytes:,} bytes, decompressed", "send it in smaller ones")
+    left = body.size - source.tell()
+    if left and not is_file:
+        _refuse_more(f"{left:,} bytes follow the end of the Arrow stream")
+
+
+def _refuse_more(message: str) -> NoReturn:
+    _refuse(message, "nothing was stored; a body is one stream: send each by itself")
 
 
 def _claims(metadata: bytes, body: pa.Buffer | None) -> tuple[int, list[int]]:
