@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+
 import httpx
+import polars as pl
 import pyarrow as pa
 import pytest
 from served import served
@@ -62,3 +65,42 @@ def test_the_end_of_a_stream(client, end):
     answer = send(client, f"ends{len(end)}", arrow(TABLE).removesuffix(END) + end)
     assert answer.status_code == 200, answer.text
     assert len(stored(client, f"ends{len(end)}")) == 2
+
+
+FRAME = pl.DataFrame({"space": ["a", "b"], "timestamp": [1, 2], "data": [b"x", b"y"], "n": [[1], [2, 3]]})
+
+
+def of_polars(frame: pl.DataFrame, **options) -> bytes:
+    sink = io.BytesIO()
+    frame.write_ipc(sink, **options)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize(("topic", "options"), [
+    ("plain", {}), ("lz4", {"compression": "lz4"}), ("zstd", {"compression": "zstd"}),
+    ("small", {"record_batch_size": 1}), ("old", {"compat_level": pl.CompatLevel.oldest()}),
+])  # fmt: skip
+def test_files_of_polars(client, topic, options):
+    """A file whose first message has no length before it is read by its footer, whatever is compressed in it."""
+    answer = send(client, topic, of_polars(FRAME, **options), FILE)
+    assert answer.status_code == 200, answer.text
+    found = stored(client, topic).select(["space", "data", "n"])
+    assert found.to_pydict() == FRAME.drop("timestamp").to_dict(as_series=False)
+
+
+def test_a_file_of_polars_to_plateaus_routes(client):
+    """They read it, too."""
+    body = of_polars(pl.DataFrame({"time": [1, 2], "message": ["x", "y"]}), compat_level=pl.CompatLevel.oldest())
+    answer = client.post("/topic/polars/partition/p", content=body, headers={"content-type": FILE})
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("body", [
+    arrow(TABLE, file=True) * 2, arrow(TABLE, file=True) + arrow(TABLE.slice(0, 0), file=True), of_polars(FRAME) * 2,
+    arrow(TABLE, file=True) + b"garbage", arrow(TABLE, file=True)[:-1],
+], ids=["file", "empty file", "of Polars", "garbage", "cut"])  # fmt: skip
+def test_something_behind_a_file(client, body):
+    """It is refused with all before it."""
+    answer = send(client, "files", body, FILE)
+    assert answer.status_code == 400, answer.text
+    assert len(stored(client, "files")) == 0

@@ -7,7 +7,7 @@ nulls. All of that is counted before it is unpacked.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 import numpy as np
@@ -19,31 +19,35 @@ from esformat import InvalidEventError
 MAX_ROWS = 1_000_000
 """Of one body."""
 _FILE_MAGIC = b"ARROW1\x00\x00"
+_FOOTER_LENGTH = struct.Struct("<i6s")  # behind the footer, and then the magic again
+_BUFFER, _BLOCK = struct.Struct("<qq"), struct.Struct("<qi4xq")
+_CONTINUES = -1  # stands before the length of a message, but not in the form of before 2019
+_MOST_BEHIND = 64  # bytes between batches and footer: an end of the stream, and padding
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 _STORED_PLAIN = -1  # stands for a length where a buffer in a compressed message is not compressed
 _TIMES_LARGER = 16  # what repeated values may grow to, in multiples of the limit of a body's bytes
 
 
 def read_arrow(body: pa.Buffer, max_bytes: int) -> pa.Table:
-    """The table in an Arrow stream, or in an Arrow file, which is a stream with an index behind it.
+    """The table in an Arrow stream, or in an Arrow file, which an index at its end tells of.
 
     max_bytes: what its buffers may have together when they are decompressed. Raises InvalidEventError.
     """
     is_file = body.size >= len(_FILE_MAGIC) and body.slice(0, len(_FILE_MAGIC)).to_pybytes() == _FILE_MAGIC
     try:
-        return _read(body.slice(len(_FILE_MAGIC)) if is_file else body, max_bytes, is_file=is_file)
+        return _read(body, max_bytes, is_file=is_file)
     except InvalidEventError:
         raise
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, NotImplementedError, struct.error) as error:
         # KeyError, TypeError: of pyarrow, for types that it does not know in Python
-        raise InvalidEventError(f"the body is not an Arrow stream: {' '.join(str(error).split())[:200]}") from None
+        _refuse_form(" ".join(str(error).split())[:200], is_file=is_file)
 
 
 def _read(body: pa.Buffer, max_bytes: int, *, is_file: bool) -> pa.Table:
-    _check_messages(body, max_bytes, is_file=is_file)
-    with pa.ipc.open_stream(body) as reader:
+    _check_claims(_messages_of_file(body) if is_file else _messages_of_stream(body), max_bytes)
+    with pa.ipc.open_file(body) if is_file else pa.ipc.open_stream(body) as reader:
         names = [_checked(field).name for field in reader.schema]
-        table = pa.Table.from_batches(list(reader), schema=reader.schema)
+        table = reader.read_all()
     table.validate(full=True)  # before anything follows its offsets and indices
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -63,16 +67,17 @@ def _refuse(message: str, hint: str | None = None) -> NoReturn:
     raise InvalidEventError(message, hint=hint)
 
 
+def _refuse_form(message: str, *, is_file: bool = False) -> NoReturn:
+    _refuse(f"the body is not an Arrow {'file' if is_file else 'stream'}: {message}")
+
+
 # ------------------------------------------------------------ what messages claim
 
 
-def _check_messages(body: pa.Buffer, max_bytes: int, *, is_file: bool) -> None:
-    """Count rows and decompressed bytes of all messages, without reading their buffers; nothing may be behind them."""
+def _check_claims(messages: Iterable[pa.ipc.Message], max_bytes: int) -> None:
+    """Count rows and decompressed bytes of all messages, without reading their buffers."""
     rows = claimed = 0
-    source = pa.BufferReader(body)
-    for place, message in enumerate(pa.ipc.MessageReader.open_stream(source)):
-        if message.type == "schema" and place:
-            _refuse_more("an Arrow stream begins before the first one has ended")
+    for message in messages:
         if message.type not in ("record batch", "dictionary"):
             continue
         length, sizes = _claims(message.metadata.to_pybytes(), message.body)
@@ -82,13 +87,48 @@ def _check_messages(body: pa.Buffer, max_bytes: int, *, is_file: bool) -> None:
             _refuse(f"the body has more than {MAX_ROWS:,} rows", "send it in smaller ones")
         if claimed > max_bytes:
             _refuse(f"the body has more than {max_bytes:,} bytes, decompressed", "send it in smaller ones")
-    left = body.size - source.tell()
-    if left and not is_file:
-        _refuse_more(f"{left:,} bytes follow the end of the Arrow stream")
 
 
-def _refuse_more(message: str) -> NoReturn:
-    _refuse(message, "nothing was stored; a body is one stream: send each by itself")
+def _messages_of_stream(body: pa.Buffer) -> Iterator[pa.ipc.Message]:
+    """The messages of a stream that nothing follows."""
+    source = pa.BufferReader(body)
+    for place, message in enumerate(pa.ipc.MessageReader.open_stream(source)):
+        if message.type == "schema" and place:
+            _refuse_more("an Arrow stream begins before the first one has ended", "stream")
+        yield message
+    if left := body.size - source.tell():
+        _refuse_more(f"{left:,} bytes follow the end of the Arrow stream", "stream")
+
+
+def _messages_of_file(body: pa.Buffer) -> Iterator[pa.ipc.Message]:
+    """The messages that a file's footer names (File.fbs of the Arrow format): dictionaries may follow what needs them.
+
+    None of them is read twice, and they are all that there is: the body is not two files.
+    """
+    end = body.size - _FOOTER_LENGTH.size
+    length, magic = _FOOTER_LENGTH.unpack_from(body, end)
+    start = end - length
+    if magic != _FILE_MAGIC.rstrip(b"\0") or not 0 < length <= end - len(_FILE_MAGIC):
+        _refuse_form("its end is missing, or something follows it", is_file=True)
+    footer = body.slice(start, length).to_pybytes()
+    index = _Table(footer, _u32(footer, 0))
+    blocks = sorted([*index.structs(2, _BLOCK), *index.structs(3, _BLOCK)])
+    at = len(_FILE_MAGIC)
+    behind = start - sum(blocks[-1]) if blocks else start - at - length  # the schema is about as long as the footer
+    if behind > _MOST_BEHIND:
+        _refuse_more("more lies in the Arrow file than its index names", "file")
+    for offset, head, size in blocks:
+        if offset < at or head < 8 or size < 0 or offset + head + size > start:
+            _refuse_form("its index names a batch outside of it, or within another one", is_file=True)
+        first, second = struct.unpack_from("<ii", body, offset)
+        if (second + 8 if first == _CONTINUES else first + 4) != head:
+            _refuse_form("its index has another length of a message than that message", is_file=True)
+        at = offset + head + size
+        yield pa.ipc.read_message(body.slice(offset, head + size))
+
+
+def _refuse_more(message: str, form: str) -> NoReturn:
+    _refuse(message, f"nothing was stored; a body is one {form}: send each by itself")
 
 
 def _claims(metadata: bytes, body: pa.Buffer | None) -> tuple[int, list[int]]:
@@ -104,10 +144,10 @@ def _claims(metadata: bytes, body: pa.Buffer | None) -> tuple[int, list[int]]:
     elif kind != _RECORD_BATCH:
         return 0, []
     length = batch.i64(0)
-    buffers = list(batch.pairs(2))
+    buffers = list(batch.structs(2, _BUFFER))
     size = 0 if body is None else body.size
     if length < 0 or any(offset < 0 or stored < 0 or offset + stored > size for offset, stored in buffers):
-        _refuse("the body is not an Arrow stream: a batch has buffers outside of it")
+        _refuse_form("a batch has buffers outside of it")
     if not batch.field(3):
         return length, [stored for _, stored in buffers]
     return length, [_decompressed(body.slice(offset, stored)) for offset, stored in buffers if body is not None]
@@ -119,7 +159,7 @@ def _decompressed(buffer: pa.Buffer) -> int:
         return 0
     (claimed,) = struct.unpack_from("<q", buffer)
     if claimed < _STORED_PLAIN:
-        _refuse("the body is not an Arrow stream: a buffer of negative length")
+        _refuse_form("a buffer of negative length")
     return buffer.size - 8 if claimed == _STORED_PLAIN else int(claimed)
 
 
@@ -155,17 +195,17 @@ class _Table:
             raise struct.error("a table is missing")
         return _Table(self._data, at + _u32(self._data, at))
 
-    def pairs(self, number: int) -> Iterator[tuple[int, int]]:
-        """A vector of two int64 each."""
+    def structs(self, number: int, layout: struct.Struct) -> Iterator[tuple[int, ...]]:
+        """A vector of structs."""
         at = self.field(number)
         if not at:
             return
         at += _u32(self._data, at)
         count = _u32(self._data, at)
-        if at + 4 + 16 * count > len(self._data):
+        if at + 4 + layout.size * count > len(self._data):
             raise struct.error("a vector is cut short")
         for place in range(count):
-            yield struct.unpack_from("<qq", self._data, at + 4 + 16 * place)
+            yield layout.unpack_from(self._data, at + 4 + layout.size * place)
 
 
 # ------------------------------------------------------------ values that stand for many

@@ -57,7 +57,7 @@ def _read(body: pa.Buffer, max_bytes: int) -> tuple[pa.Schema, pa.Table]:
     try:
         table = read_arrow(body, max_bytes)
         table.validate(full=True)
-        with pa.ipc.open_stream(body.slice(len(_MAGIC))) as reader:
+        with pa.ipc.open_file(body) as reader:
             return reader.schema, table
     except InvalidEventError as error:
         raise InvalidEventError(f"arrow error: {error.message}", hint=error.hint) from None

@@ -58,17 +58,19 @@ def test_shared_values_become_plain(column):
     assert not arrow_body._repeats(found.type)
 
 
-def test_compressed_bomb():
+@pytest.mark.parametrize("file", [False, True])
+def test_compressed_bomb(file):
     """A kilobyte that becomes a hundred megabytes is refused unread."""
-    body = one(pa.array(np.zeros(12_500_000, np.int64)[:900_000]), compression="zstd")
+    body = one(pa.array(np.zeros(12_500_000, np.int64)[:900_000]), compression="zstd", file=file)
     assert len(body) < 10_000
     with pytest.raises(InvalidEventError, match="decompressed"):
         read(body)
 
 
-def test_claimed_length_of_a_buffer():
+@pytest.mark.parametrize("file", [False, True])
+def test_claimed_length_of_a_buffer(file):
     """A compressed buffer that claims to be huge is refused before anything is allocated for it."""
-    body = bytearray(one(pa.array(range(5_000)), compression="lz4"))
+    body = bytearray(one(pa.array(range(5_000)), compression="lz4", file=file))
     true = struct.pack("<q", 40_000)
     at = body.index(true)
     body[at : at + 8] = struct.pack("<q", 1 << 60)
@@ -89,10 +91,11 @@ def test_repeated_values_bomb(column):
         read(one(column), limit=4 << 20)
 
 
-def test_too_many_rows():
+@pytest.mark.parametrize("file", [False, True])
+def test_too_many_rows(file):
     """Rows that cost nothing are counted as well."""
     with pytest.raises(InvalidEventError, match="1,000,000 rows"):
-        read(one(pa.nulls(1_000_001)))
+        read(one(pa.nulls(1_000_001), file=file))
 
 
 def test_nested_repeats():
@@ -118,6 +121,8 @@ GOOD = [
     stream(*TABLE.to_batches()), stream(*TABLE.to_batches(), compression="zstd"),
     one(pa.array(["a", "b", "a"]).dictionary_encode()), one(pa.array(["a longer text than that"], pa.string_view())),
     one(pa.RunEndEncodedArray.from_arrays([1, 3], ["x", "y"])),
+    stream(*TABLE.to_batches(max_chunksize=1), file=True), stream(*TABLE.to_batches(), compression="zstd", file=True),
+    one(pa.array(["a", "b", "a"]).dictionary_encode(), file=True),
 ]  # fmt: skip
 
 
@@ -133,6 +138,44 @@ def test_hostile_bodies(body, at, junk, cut):
         return
     table.validate(full=True)
     table.slice(0, 10).to_pylist()
+
+
+ENTRY = struct.Struct("<qi4xq")  # of a file's index: offset, bytes of metadata, bytes of values
+
+
+def file_with(change) -> bytes:
+    """A file of two batches whose entries in the index are those that `change` gives."""
+    body = bytearray(stream(*TABLE.to_batches(max_chunksize=1), file=True))
+    places = range(len(body) - 10 - 2 * ENTRY.size, 0, -1)
+    at = next(at for at in places if follow(*(ENTRY.unpack_from(body, at + n) for n in (0, ENTRY.size))))
+    for entry in change([ENTRY.unpack_from(body, at + n) for n in (0, ENTRY.size)]):
+        ENTRY.pack_into(body, at, *entry)
+        at += ENTRY.size
+    return bytes(body)
+
+
+def follow(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
+    return all(0 < value < 1000 for value in (*first, *second)) and sum(first) == second[0]
+
+
+@pytest.mark.parametrize(("change", "is_read"), [
+    (lambda a, b: [a, b], True),
+    (lambda a, b: [b, a], True),
+    (lambda a, b: [a, a], False),
+    (lambda a, b: [b, b], False),
+    (lambda a, b: [(a[0] + 8, *a[1:]), b], False),
+    (lambda a, b: [(a[0], a[1] - 8, a[2] + 8), b], False),
+    (lambda a, b: [a, (b[0], b[1], 1 << 40)], False),
+    (lambda a, b: [a, (-8, *b[1:])], False),
+])  # fmt: skip
+def test_the_index_of_a_file(change, is_read):
+    """It names each batch once, as it is; else what was counted would not be what is read."""
+    body = file_with(lambda two: change(*two))
+    if is_read:
+        assert read(body).num_rows == 2
+        return
+    with pytest.raises(InvalidEventError, match="its index"):
+        read(body)
 
 
 def test_what_is_read_is_valid():
