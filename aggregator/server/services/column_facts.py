@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +23,7 @@ class _Seen:
     type: pa.DataType
     nulls: int = 0
     bytes: int | None = None
-    least: Any = None
-    greatest: Any = None
+    ends: pa.Array | None = None  # the least and the greatest value, of a type that Arrow compares
 
     def add(self, column: pa.Array) -> None:
         self.nulls += column.null_count
@@ -31,19 +31,18 @@ class _Seen:
             self.bytes = (self.bytes or 0) + (pc.sum(pc.binary_length(column)).as_py() or 0)
         elif pa.types.is_nested(self.type) or pa.types.is_null(self.type):
             return
-        found = pc.min_max(column)
-        for name, end, better in (("least", found["min"], pc.less), ("greatest", found["max"], pc.greater)):
-            known = getattr(self, name)
-            if end.is_valid and (known is None or better(end, known).as_py()):
-                setattr(self, name, end)
+        with contextlib.suppress(pa.ArrowNotImplementedError):  # as of intervals: which is longer is not certain
+            ends = _ends(_comparable(column))
+            self.ends = ends if self.ends is None else _ends(pa.concat_arrays([self.ends, ends]))
 
     def told(self, name: str, events: int) -> dict[str, Any]:
+        least, greatest = (None, None) if self.ends is None else _texts(self.ends.cast(self.type))
         return {
             "name": name,
             "type": str(self.type),
             "nulls": self.nulls,
-            "least": _text(self.least),
-            "greatest": _text(self.greatest),
+            "least": least,
+            "greatest": greatest,
             "mean_bytes": None if self.bytes is None else round(self.bytes / max(1, events - self.nulls), 1),
         }
 
@@ -60,10 +59,25 @@ def column_facts(segment: esformat.Segment, check: Callable[[], None]) -> list[d
     return [{**each.told(name, segment.num_events), "different": different.get(name)} for name, each in seen.items()]
 
 
-def _text(value: pa.Scalar | None) -> str | None:
-    if value is None:
-        return None
-    if pa.types.is_binary(value.type):
-        return bytes(value.as_py()).decode("utf-8", "replace")[:_MOST_LETTERS]
-    told: str = as_text(pa.array([value.as_py()], value.type))[0].as_py()
-    return told[:_MOST_LETTERS]
+def _comparable(column: pa.Array) -> pa.Array:
+    """The values in a type of which Arrow tells the least one, where it does not of theirs."""
+    kind = column.type
+    if pa.types.is_duration(kind):
+        return column.cast(pa.int64())
+    if pa.types.is_float16(kind):
+        return column.cast(pa.float32())
+    return column
+
+
+def _ends(column: pa.Array) -> pa.Array:
+    found = pc.min_max(column)
+    return pa.concat_arrays([pa.repeat(found["min"], 1), pa.repeat(found["max"], 1)])
+
+
+def _texts(ends: pa.Array) -> list[str | None]:
+    """The values as text, also where Python has none such, as of times behind its years."""
+    if pa.types.is_binary(ends.type):
+        texts = [None if value is None else value.decode("utf-8", "replace") for value in ends.to_pylist()]
+    else:
+        texts = as_text(ends).to_pylist()
+    return [None if text is None else text[:_MOST_LETTERS] for text in texts]
