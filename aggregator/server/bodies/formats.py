@@ -13,7 +13,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +31,8 @@ from esformat.parts import as_text
 
 _COMPRESSED = (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"BZh")
 _BINARY_DATA = re.compile(rb'"data"\s*+:\s*+\{\s*+"base64"')
+_JOINED = re.compile(rb"\}\s*+\{")
+_CURL = "`curl -d` removes line ends: send the body with `curl --data-binary`, which keeps them"
 _NO_EVENTS = pa.table({"space": pa.array([], pa.string()), "timestamp": pa.array([], pa.int64())})
 
 
@@ -104,11 +106,26 @@ def read_events(
 
 def _read_text(text: bytes, media: str, roles: convert.Roles, times: TimeReader) -> pa.Table:
     if media == CSV:
+        if b"\n" not in text and b"\r" not in text:
+            raise InvalidEventError("the body has no line end: a header alone came", hint=_CURL)
         return _load(text, "csv", _with_grouping(roles, text), times)
     roles = replace(roles, grouping="grouping" if b'"grouping"' in text else None)
-    if b'"base64"' in text and _BINARY_DATA.search(text):
-        return _with_bytes(text, roles, times)
-    return _load(text, "jsonl", roles, times)
+    with _told_of_line_ends(text):
+        if b'"base64"' in text and _BINARY_DATA.search(text):
+            return _with_bytes(text, roles, times)
+        return _load(text, "jsonl", roles, times)
+
+
+@contextlib.contextmanager
+def _told_of_line_ends(text: bytes) -> Iterator[None]:
+    """What refuses JSON lines tells that their line ends are missing, where they are."""
+    try:
+        yield
+    except InvalidEventError as error:
+        if b"\n" in text or not _JOINED.search(text):
+            raise
+        hint = _CURL if error.hint is None else f"{error.hint}; {_CURL}"
+        raise InvalidEventError(error.message, hint=hint) from None
 
 
 def _with_message(table: pa.Table, names: Names) -> pa.Table:
@@ -255,8 +272,15 @@ def read_records(
     if media not in (LINES, JSON):
         raise ValueError(media)
     text = body.to_pybytes()
+    if media == JSON:
+        return _records_in(_as_lines(text), names, times)
+    with _told_of_line_ends(text):
+        return _records_in(text, names, times)
+
+
+def _records_in(text: bytes, names: Names, times: TimeReader) -> list[dict[str, Any]]:
     records = []
-    for number, line in enumerate(split_lines(_as_lines(text) if media == JSON else text), 1):
+    for number, line in enumerate(split_lines(text), 1):
         if line and not line.isspace():
             record = parse_object(line, number)
             if names != OURS:

@@ -1,0 +1,54 @@
+"""`curl -d @file` removes line ends: a CSV file was all header then, and the answer 200 although nothing was stored."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+from served import served
+
+CSV = "space,timestamp,data,type\ncustomer-1,2026-03-01T08:00:00Z,hello,page\n"
+EVENT = '{"space": "a", "timestamp": 1, "data": "x"}\n'
+EVENTS, STREAMS = "/v1/topics/t/events", "/v1/streams?tags=app%3Dweb"
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("catalog")) as server, httpx.Client(base_url=server.url) as client:
+        client.put("/v1/topics/t", json={})
+        yield client
+
+
+def send(client, path: str, body: str, media: str) -> httpx.Response:
+    return client.post(path, content=body, headers={"content-type": media})
+
+
+@pytest.mark.parametrize("body", [CSV.replace("\n", ""), CSV.splitlines()[0]])
+def test_csv_without_line_ends(client, body):
+    """It is refused, and the hint tells how to send it."""
+    problem = send(client, EVENTS, body, "text/csv").json()
+    assert (problem["status"], problem["detail"]) == (400, "the body has no line end: a header alone came")
+    assert "--data-binary" in problem["hint"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_csv_of_a_header(client, end):
+    """A header that ends is a table without events."""
+    answer = send(client, EVENTS, CSV.splitlines()[0] + end, "text/csv")
+    assert (answer.status_code, answer.json()["last"]) == (200, -1), answer.text
+
+
+@pytest.mark.parametrize(("path", "line"), [
+    (EVENTS, EVENT), (EVENTS, EVENT.replace('"x"', '{"base64": "eA=="}')), (STREAMS, '{"ts": 1, "msg": "x"}\n'),
+])  # fmt: skip
+def test_json_lines_without_line_ends(client, path, line):
+    """The hint tells how to send them; other broken lines have another reason."""
+    for body in (line.strip() * 3, " ".join([line.strip()] * 2)):
+        problem = send(client, path, body, "application/x-ndjson").json()
+        assert problem["status"] == 400
+        assert "--data-binary" in problem["hint"], problem
+    for body in (line + line.strip() * 2, line.strip() + "]"):
+        problem = send(client, path, body, "application/x-ndjson").json()
+        assert problem["status"] == 400
+        assert "--data-binary" not in json.dumps(problem)
