@@ -10,6 +10,9 @@ import pyarrow as pa
 import pytest
 from served import served
 
+import aggregator
+from aggregator.client import Client
+
 STREAM, FILE = "application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file"
 TABLE = pa.table({"space": ["a", "b"], "timestamp": pa.array([1, 2], pa.int64()), "data": [b"x", b"y"]})
 END = b"\xff\xff\xff\xff\0\0\0\0"
@@ -104,3 +107,38 @@ def test_something_behind_a_file(client, body):
     answer = send(client, "files", body, FILE)
     assert answer.status_code == 400, answer.text
     assert len(stored(client, "files")) == 0
+
+
+ODD = pl.DataFrame({
+    "space": ["a", "b", "c"], "timestamp": [1, 2, 3],
+    "category": pl.Series(["x", None, "y"], dtype=pl.Categorical),
+    "enum": pl.Series(["p", "q", "p"], dtype=pl.Enum(["p", "q"])),
+    "texts": [["a", "a text of more than twelve"], [], None],
+    "categories": pl.Series([["x"], ["y", "x"], []], dtype=pl.List(pl.Categorical)),
+    "pairs": pl.Series([["x", "y"], ["z", None], ["", ""]], dtype=pl.Array(pl.String, 2)),
+    "struct": [{"s": "x", "n": 1}, {"s": None, "n": 2}, {"s": "a text of more than twelve", "n": 3}],
+    "binaries": [[b"x"], [b"\xff", None], []],
+})  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["client", "stream", "file", "compressed"])
+def test_frames_of_polars(client, tmp_path, way):
+    """Categories, enums and nested texts are stored exactly as an append in the same process stores them."""
+    client.put(f"/v1/topics/{way}", json={})
+    if way == "client":
+        with Client(str(client.base_url)) as ours:
+            ours.topic(way).append(ODD)
+    elif way == "stream":
+        sink = io.BytesIO()
+        ODD.write_ipc_stream(sink)
+        assert send(client, way, sink.getvalue()).status_code == 200
+    else:
+        body = of_polars(ODD, compression="zstd" if way == "compressed" else "uncompressed")
+        assert send(client, way, body, FILE).status_code == 200
+    with aggregator.open(tmp_path) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(ODD)
+        expected = topic.scan().to_table()
+    found = stored(client, way).select(expected.column_names)
+    assert found.schema.types == expected.schema.types
+    assert found.to_pylist() == expected.to_pylist()

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from esformat import InvalidEventError
+from esformat.parts import normalise_type, plain_array
 
+I64 = npt.NDArray[np.int64]
 MAX_ROWS = 1_000_000
 """Of one body."""
 _FILE_MAGIC = b"ARROW1\x00\x00"
@@ -25,6 +28,7 @@ _CONTINUES = -1  # stands before the length of a message, but not in the form of
 _MOST_BEHIND = 64  # bytes between batches and footer: an end of the stream, and padding
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 _STORED_PLAIN = -1  # stands for a length where a buffer in a compressed message is not compressed
+_OFFSET, _WIDEST = 8, 16  # bytes that are counted for a value: of text beside its own, of a number
 _TIMES_LARGER = 16  # what repeated values may grow to, in multiples of the limit of a body's bytes
 
 
@@ -218,8 +222,7 @@ def _repeats(kind: pa.DataType) -> bool:
     own = (
         pa.types.is_dictionary(kind)
         or pa.types.is_run_end_encoded(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_binary_view(kind)
+        or _is_view(kind)
         or pa.types.is_list_view(kind)
         or pa.types.is_large_list_view(kind)
     )
@@ -227,73 +230,86 @@ def _repeats(kind: pa.DataType) -> bool:
 
 
 def _unpacked(table: pa.Table, max_bytes: int) -> pa.Table:
-    """The table with plain values, once it is known how large that is."""
+    """The table with plain values, as a topic stores them, once it is known how large that is."""
     total = 0
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         if not _repeats(column.type):
             columns.append(column)
             continue
-        plain = [_plain(chunk) for chunk in column.chunks]
-        total += sum(size for size, _ in plain)
+        kind = normalise_type(column.type)
+        if _repeats(kind):  # as of unions
+            _refuse(f"values of type {str(kind)[:100]} cannot be stored", "send plain lists, texts and numbers")
+        total += sum(_bytes(chunk) for chunk in column.chunks)
         if total > max_bytes:
             _refuse(f"column {name[:100]!r} has more than {max_bytes:,} bytes, unpacked", "send smaller bodies")
-        columns.append(pa.chunked_array([make() for _, make in plain], type=_plain_type(column.type)))
+        try:
+            columns.append(pa.chunked_array([plain_array(chunk, kind) for chunk in column.chunks], kind))
+        except pa.ArrowException as error:
+            _refuse(f"column {name[:100]!r} of type {str(column.type)[:100]} cannot be read: {str(error)[:200]}")
     return pa.table(columns, names=table.column_names)
 
 
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-        kind = kind.value_type
-    if pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_binary_view(kind):
-        return pa.binary()
-    if _repeats(kind):
-        _refuse(f"values of type {str(kind)[:100]} cannot be stored", "send plain lists, texts and numbers")
-    return kind
-
-
-def _plain(array: pa.Array) -> tuple[int, _Cast]:
-    """How many bytes the values of a column have unpacked, and what unpacks it."""
-    kind = _plain_type(array.type)
-    if pa.types.is_dictionary(array.type):
-        sizes = pc.take(_sizes(array.dictionary), array.indices)
-    elif pa.types.is_run_end_encoded(array.type):
-        sizes = pc.multiply(_sizes(array.values), _run_lengths(array))
+def _bytes(array: pa.Array) -> int:
+    """How many bytes the values of a column, or of a part of one, have unpacked, at most."""
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return _bytes(array.storage)
+    if pa.types.is_dictionary(kind):
+        used = array.indices.drop_null().value_counts()  # takes no more room than there are values
+        return _weighed(array.dictionary, used.field("counts"), used.field("values"))
+    if pa.types.is_run_end_encoded(kind):
+        if len(array) > MAX_ROWS:
+            _refuse(f"run ends of {len(array):,} values in lists are too many", "send plain lists")
+        return _weighed(array.values, _run_lengths(array))
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        size = _size(array.values)
+        largest = size if isinstance(size, int) else int(size.max(initial=0))
+        return int(np.asarray(array.sizes).sum(dtype=np.int64)) * (_WIDEST + largest)
+    if not pa.types.is_nested(kind):
+        size = _size(array)
+        return size * len(array) if isinstance(size, int) else int(size.sum())
+    if pa.types.is_struct(kind):
+        parts = [array.field(place) for place in range(kind.num_fields)]
     else:
-        sizes = _sizes(array)
-    return pc.sum(sizes).as_py() or 0, _Cast(array, kind)
+        parts = [array.keys, array.items] if pa.types.is_map(kind) else [array.values]
+    return 8 * len(array) + sum(_bytes(part) if _repeats(part.type) else part.nbytes for part in parts)
 
 
-class _Cast:
-    """A cast that is done when it is called."""
-
-    def __init__(self, array: pa.Array, kind: pa.DataType) -> None:
-        self._array, self._kind = array, kind
-
-    def __call__(self) -> pa.Array:
-        array = self._array
-        if pa.types.is_run_end_encoded(array.type):
-            array = pc.run_end_decode(array)
-        return array.cast(self._kind)
+def _weighed(values: pa.Array, counts: Any, places: Any = None) -> int:
+    """The bytes of values that stand for several: so many each, or those at these places."""
+    size = _size(values)
+    if places is not None and not isinstance(size, int):
+        size = size[np.asarray(places)]
+    return int((np.asarray(counts).astype(np.float64) * size).sum())  # of what is far too much, no digit counts
 
 
-def _sizes(values: pa.Array) -> pa.Array:
-    """The bytes of each value."""
+def _size(values: pa.Array) -> int | I64:
+    """The bytes of each value; one number where all are counted alike."""
     kind = values.type
-    if pa.types.is_nested(kind):
-        return pa.repeat(pa.scalar(values.nbytes, pa.int64()), len(values))  # no more than all of them together
-    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+    if isinstance(kind, pa.BaseExtensionType):
+        return _size(values.storage)
+    if pa.types.is_nested(kind) or (_repeats(kind) and not _is_view(kind)):
+        return _bytes(values) if _repeats(kind) else values.nbytes  # no more than all of them together
+    if _is_view(kind):
         views = np.frombuffer(values.buffers()[1], np.int32)  # four for each value, the first is its length
-        lengths = views[values.offset * 4 : (values.offset + len(values)) * 4 : 4].astype(np.int64)
-        return pc.if_else(values.is_valid(), pa.array(lengths), pa.scalar(0, pa.int64()))
+        lengths = views[values.offset * 4 : (values.offset + len(values)) * 4 : 4]
+        return np.where(np.asarray(values.is_valid()), lengths, 0).astype(np.int64) + _OFFSET
+    if _is_text(kind):
+        return np.asarray(pc.fill_null(pc.binary_length(values), 0)).astype(np.int64) + _OFFSET
+    return _WIDEST if pa.types.is_null(kind) else max(_WIDEST, kind.bit_width // 8)
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
     texts = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
-    if any(is_text(kind) for is_text in texts):
-        return pc.fill_null(pc.binary_length(values).cast(pa.int64()), 0)
-    return pa.repeat(pa.scalar(16, pa.int64()), len(values))  # no plain number is longer
+    return any(is_text(kind) for is_text in texts)
 
 
-def _run_lengths(array: pa.RunEndEncodedArray) -> pa.Array:
-    ends = array.run_ends.cast(pa.int64())
-    return pc.subtract(ends, pc.fill_null(pa.concat_arrays([pa.nulls(min(1, len(ends)), pa.int64()), ends[:-1]]), 0))
+def _run_lengths(array: pa.RunEndEncodedArray) -> I64:
+    lengths = np.asarray(array.run_ends).astype(np.int64)
+    lengths[1:] = lengths[1:] - lengths[:-1]
+    return lengths

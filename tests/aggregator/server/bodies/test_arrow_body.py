@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from aggregator.server.bodies import arrow_body
 from aggregator.server.bodies.arrow_body import read_arrow
 from esformat import InvalidEventError
+from esformat.parts import normalise_type
 
 LIMIT = 1 << 20
 TABLE = pa.table({"space": ["a", "b"], "timestamp": pa.array([1, 2]), "data": [b"x", None]})
@@ -98,10 +99,56 @@ def test_too_many_rows(file):
         read(one(pa.nulls(1_000_001), file=file))
 
 
-def test_nested_repeats():
-    """Lists of dictionaries are refused, and it is said."""
-    with pytest.raises(InvalidEventError, match="plain lists"):
-        read(one(pa.ListArray.from_arrays([0, 1], pa.array(["a"]).dictionary_encode())))
+VIEWS = pa.array(["short", "a text of more than twelve", None, ""], pa.string_view())
+WORDS = pa.DictionaryArray.from_arrays(pa.array([0, 2, 1, None], pa.uint32()), VIEWS)
+
+
+@pytest.mark.parametrize("column", [
+    WORDS,
+    pa.RunEndEncodedArray.from_arrays([1, 2, 3, 6], VIEWS),
+    pa.LargeListArray.from_arrays([0, 1, 1, 4], VIEWS),
+    pa.LargeListArray.from_arrays([0, 1, 1, 4], WORDS),
+    pa.FixedSizeListArray.from_arrays(VIEWS, 2),
+    pa.StructArray.from_arrays([VIEWS, WORDS, pa.array([1, 2, 3, 4])], ["v", "w", "n"]),
+    pa.MapArray.from_arrays([0, 2, 4], pa.array(["a", "b", "c", "d"], pa.string_view()), WORDS),
+    pa.ListArray.from_arrays([0, 2, 3], pa.StructArray.from_arrays([VIEWS], ["v"])),
+    pa.ListViewArray.from_arrays([2, 0], [2, 3], VIEWS),
+    pa.ListViewArray.from_arrays([0, 0], [2, 3], pa.array([1, 2, 3])),
+    pa.ListArray.from_arrays([0, 1, 3], pa.RunEndEncodedArray.from_arrays([1, 3], ["x", "y"])),
+    pa.array([[], []], pa.list_(pa.string_view())),
+    pa.array([], pa.large_list(pa.string_view())),
+    pa.nulls(3, pa.struct([pa.field("v", pa.string_view())])),
+])  # fmt: skip
+def test_shared_values_within_others(column):
+    """They become plain, in the type in which a topic stores them."""
+    found = read(one(column)).column("c")
+    assert found.to_pylist() == column.to_pylist()
+    assert found.type == normalise_type(column.type)
+    assert found.combine_chunks().validate(full=True) is None
+
+
+MANY = 2**31 - 1
+
+
+@pytest.mark.parametrize("column", [
+    pa.ListArray.from_arrays([0, 100_000], pa.DictionaryArray.from_arrays(np.zeros(100_000, np.int8), ["x" * 10_000])),
+    pa.StructArray.from_arrays([pa.DictionaryArray.from_arrays(np.zeros(100_000, np.int8), ["x" * 10_000])], ["s"]),
+    pa.DictionaryArray.from_arrays(pa.array(np.zeros(100_000, np.int8)), pa.array([b"x" * 10_000], pa.binary(10_000))),
+    pa.ListViewArray.from_arrays([0] * 10_000, [10_000] * 10_000, pa.array(range(10_000))),
+    pa.ListArray.from_arrays([0, MANY], pa.RunEndEncodedArray.from_arrays(pa.array([MANY], pa.int32()), [None])),
+    pa.ListViewArray.from_arrays([0], pa.array([MANY], pa.int32()), pa.nulls(MANY)),
+])  # fmt: skip
+def test_bombs_within_others(column):
+    """What stands for many is counted wherever it is, before it is unpacked."""
+    with pytest.raises(InvalidEventError, match=r"unpacked|too many"):
+        read(one(column), limit=4 << 20)
+
+
+def test_unions():
+    """What cannot be stored is refused, and it is said."""
+    union = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [VIEWS.slice(0, 1)])
+    with pytest.raises(InvalidEventError, match="cannot be stored"):
+        read(one(union))
 
 
 def test_same_name_twice():
@@ -121,6 +168,8 @@ GOOD = [
     stream(*TABLE.to_batches()), stream(*TABLE.to_batches(), compression="zstd"),
     one(pa.array(["a", "b", "a"]).dictionary_encode()), one(pa.array(["a longer text than that"], pa.string_view())),
     one(pa.RunEndEncodedArray.from_arrays([1, 3], ["x", "y"])),
+    one(pa.array([["a longer text than that"], []], pa.large_list(pa.string_view()))),
+    one(pa.ListViewArray.from_arrays([0, 1], [2, 1], pa.array(["a", "b"]).dictionary_encode())),
     stream(*TABLE.to_batches(max_chunksize=1), file=True), stream(*TABLE.to_batches(), compression="zstd", file=True),
     one(pa.array(["a", "b", "a"]).dictionary_encode(), file=True),
 ]  # fmt: skip
