@@ -165,8 +165,11 @@ class _Parquet:
             raise UsageError(f"Parquet cannot hold {_told(odd)}", hint=_NO_PARQUET)
         try:
             self._writer = ParquetWriter(file, schema, compression="zstd")
-        except pa.ArrowNotImplementedError as error:
-            raise UsageError(f"Parquet cannot hold {_misfit(schema) or error}", hint=_NO_PARQUET) from None
+        except (pa.ArrowNotImplementedError, OSError) as error:  # OSError: of types, too, as of bytes of no length
+            misfit = _misfit(schema)
+            if misfit is None and isinstance(error, OSError):
+                raise
+            raise UsageError(f"Parquet cannot hold {misfit or error}", hint=_NO_PARQUET) from None
 
     def write(self, batch: pa.RecordBatch) -> None:
         try:
@@ -184,13 +187,13 @@ class _Parquet:
 
 
 def _misfit(schema: pa.Schema) -> str | None:
-    """The column that Parquet has no type for."""
+    """The column that Parquet has no type for: found in memory, where no disk fails."""
     from pyarrow.parquet import ParquetWriter
 
     for field in schema:
         try:
             ParquetWriter(pa.BufferOutputStream(), pa.schema([field])).close()
-        except pa.ArrowNotImplementedError:
+        except (pa.ArrowNotImplementedError, OSError):
             return _told(field)
     return None
 

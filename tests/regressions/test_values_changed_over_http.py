@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 
 import httpx
 import pyarrow as pa
@@ -91,6 +92,21 @@ def test_what_parquet_cannot_hold(client, statement):
     assert (answer.status_code, "'d'" in answer.text) == (400, True)
     answer = client.get("/v1/topics/empty/events", headers={"accept": PARQUET})
     assert (answer.status_code, "'labels'" in answer.text) == (400, True)
+
+
+@pytest.mark.parametrize("column", [
+    pa.array([b""], pa.binary(0)), pa.array([Decimal(100)], pa.decimal128(10, -2)),
+], ids=["bytes", "decimal"])  # fmt: skip
+def test_types_that_parquet_refuses(client, column, request):
+    """It is said as well where the library takes them for errors of the disk."""
+    topic = f"types-{request.node.callspec.id}"
+    sink = pa.BufferOutputStream()
+    table = pa.table({"space": ["x"], "timestamp": [1], "odd": column})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    assert send(client, topic, sink.getvalue().to_pybytes(), "application/vnd.apache.arrow.stream").status_code == 200
+    answer = client.get(f"/v1/topics/{topic}/events", headers={"accept": PARQUET})
+    assert (answer.status_code, "'odd'" in answer.text) == (400, True)
 
 
 def test_bounds_between_two_microseconds(client):

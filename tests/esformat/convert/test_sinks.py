@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import json
 import sys
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.csv
@@ -148,10 +150,26 @@ def test_names_that_are_there_twice(format_):
 @pytest.mark.parametrize("column", [
     pa.array([{}], pa.struct([])), pa.array([[{}]], pa.list_(pa.struct([]))),
     pa.array([[]], pa.list_(pa.int8(), 0)), pa.array([pa.MonthDayNano([0, 1, 0])]),
-    pa.array([2**62], pa.timestamp("s")),
+    pa.array([2**62], pa.timestamp("s")), pa.array([b""], pa.binary(0)), pa.array([[b""]], pa.list_(pa.binary(0))),
+    pa.array([Decimal(100)], pa.decimal128(10, -2)), pa.array([Decimal(100)], pa.decimal256(50, -2)),
 ])  # fmt: skip
 def test_what_parquet_cannot_hold(column):
     """It is said, and of which column where that is known."""
     with pytest.raises(UsageError, match="Parquet cannot hold") as caught:
         written(pa.table({"fine": [1], "odd": column}), "parquet")
     assert "'odd'" in str(caught.value) or "overflow" in str(caught.value)
+
+
+def test_a_full_disk_is_none_of_parquets():
+    """What the disk says as the file begins is not taken for a type."""
+
+    class Full(io.RawIOBase):
+        def writable(self) -> bool:
+            return True
+
+        def write(self, _: object) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left") as caught:
+        open_sink("parquet", Full(), TABLE.schema)
+    assert caught.value.errno == errno.ENOSPC
