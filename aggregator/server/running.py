@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -210,13 +211,13 @@ def listen_all(settings: Settings) -> list[socket.socket]:
     with contextlib.ExitStack() as undoing:
         found = [undoing.enter_context(listen(settings.http.bind))]
         if settings.metrics_bind is not None:
-            found.append(undoing.enter_context(listen(settings.metrics_bind)))
+            found.append(undoing.enter_context(listen(settings.metrics_bind, "metrics.prometheus")))
         undoing.pop_all()
         return found
 
 
-def listen(bind: str) -> socket.socket:
-    """A listening socket for "host:port"; IPv6 hosts in brackets. Raises InvalidRequestError."""
+def listen(bind: str, setting: str = "--bind") -> socket.socket:
+    """A listening socket for "host:port" of a setting; IPv6 hosts in brackets. Raises InvalidRequestError."""
     host, port = split_address(bind)
     with contextlib.ExitStack() as undoing:
         try:
@@ -227,7 +228,9 @@ def listen(bind: str) -> socket.socket:
             listener.bind(address)
             listener.listen(_BACKLOG)
         except OSError as error:
-            raise InvalidRequestError(f"cannot listen on {bind}: {error.strerror or error}") from None
+            taken = error.errno == errno.EADDRINUSE
+            hint = f"take another one with {setting} 127.0.0.1:PORT, or 0 for any that is free" if taken else None
+            raise InvalidRequestError(f"cannot listen on {bind}: {error.strerror or error}", hint=hint) from None
         undoing.pop_all()
     return listener
 
@@ -379,9 +382,9 @@ class _Server(uvicorn.Server):
         if not sockets:
             return
         listener, *more = sockets
-        self.context.catalog.announce(url_of(listener, secure=self.config.is_ssl))
-        catalog = str(self.context.catalog.path)
-        told = {"catalog": catalog, "address": _address(listener), "tls": self.config.is_ssl}
+        url = url_of(listener, secure=self.config.is_ssl)
+        self.context.catalog.announce(url)
+        told = {"catalog": str(self.context.catalog.path), "address": url, "tls": self.config.is_ssl}
         for figures in more:
             told["metrics"] = _address(figures)
         _log.info("serving", extra=told)

@@ -160,7 +160,7 @@ class Served:
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         told = next(found for line in self.process.stderr if (found := json.loads(line))["message"] == "serving")
-        host, port = told["address"].split(":")
+        host, port = told["address"].removeprefix("http://").split(":")
         self.place = host, int(port)
         url = f"http://{host}:{port}/v1/topics/load"
         made = urllib.request.Request(url, b"{}", {"content-type": "application/json"}, method="PUT")

@@ -52,8 +52,7 @@ class Spawned:
                 break
         else:
             raise AssertionError(f"the server did not start: {self.told}")
-        secure = "https" if self.told[-1]["tls"] else "http"
-        self.url = f"{secure}://{self.told[-1]['address']}"
+        self.url = self.told[-1]["address"]
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal, and give the exit status; of one that goes on all the same, that of a kill."""

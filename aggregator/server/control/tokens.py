@@ -171,7 +171,7 @@ class Authority:
             return ANYBODY
         scheme, _, given = (header or "").partition(" ")
         if scheme.lower() not in _SCHEMES:
-            raise _refused("a bearer token is needed")
+            raise _refused("a bearer token is needed", "send one in a header, as in `Authorization: Bearer agg_…`")
         prefix, _, rest = _token_in(scheme.lower(), given.strip()).partition("_")
         token_id, _, secret = rest.partition("_")
         found = self._tokens.get(token_id)
@@ -253,5 +253,5 @@ def _token_in(scheme: str, given: str) -> str:
     return second
 
 
-def _refused(detail: str) -> ProblemError:
-    return ProblemError(401, "unauthorized", detail, WWW_Authenticate=_CHALLENGE)
+def _refused(detail: str, hint: str | None = None) -> ProblemError:
+    return ProblemError(401, "unauthorized", detail, hint, WWW_Authenticate=_CHALLENGE)

@@ -145,9 +145,21 @@ def test_an_address_that_is_taken(monkeypatch):
     monkeypatch.setattr(running, "_Listener", Listener)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(InvalidRequestError, match=f"cannot listen on {address}"):
+        with pytest.raises(InvalidRequestError, match=f"cannot listen on {address}") as caught:
             running.listen(address)
+    assert caught.value.hint == "take another one with --bind 127.0.0.1:PORT, or 0 for any that is free"
     assert [each.fileno() for each in made] == [-1]
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_the_log_has_a_link(tmp_path, secure, caplog):
+    """What is told as the server starts is where a browser finds it."""
+    caplog.set_level("INFO", "aggregator.server")
+    tls = Tls(*CertificateAuthority(tmp_path).issue("127.0.0.1")) if secure else Tls()
+    with served(tmp_path / "data", Settings(tls=tls)) as server:
+        (told,) = (each for each in caplog.records if each.message == "serving")
+        assert told.address == server.url
+        assert told.address.startswith("https://127.0.0.1:" if secure else "http://127.0.0.1:")
 
 
 def test_public_addresses(tmp_path):

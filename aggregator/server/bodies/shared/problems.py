@@ -80,12 +80,16 @@ def problem_of(error: BaseException) -> Problem:
     if isinstance(error, ProblemError):
         return error.problem
     if isinstance(error, HTTPException):
-        headers = tuple((error.headers or {}).items())
+        headers = error.headers or {}
+        hint = "/docs lists the routes" if error.status_code == 404 else None
+        if "Allow" in headers:
+            hint = f"this path takes {headers['Allow']}"
         return Problem(
             error.status_code,
             http.HTTPStatus(error.status_code).name.lower().replace("_", "-"),
             error.detail,
-            headers=headers,
+            hint,
+            headers=tuple(headers.items()),
         )
     for kind, status, name in _CALLERS:
         if isinstance(error, kind):

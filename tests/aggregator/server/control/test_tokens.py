@@ -113,7 +113,9 @@ def test_a_file_that_cannot_be_read(tmp_path, server, web, caplog):
     assert web.get("/v1/topics").status_code == 200
     (server.catalog.path / "tokens.json").write_text("{")
     server.context.authority._looked = 0.0
-    assert web.get("/v1/topics").status_code == 401
+    refused = web.get("/v1/topics")
+    assert refused.status_code == 401
+    assert "`Authorization: Bearer agg_" in refused.json()["hint"]
 
 
 def test_scopes():
