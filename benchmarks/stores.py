@@ -248,7 +248,7 @@ def _serving(root: Path, address: str, *flags: str) -> Iterator[tuple[str, subpr
                 if '"serving"' in line:
                     break
             Thread(target=process.stderr.read, daemon=True).start()
-            yield f"http://{json.loads(line)['address']}", process
+            yield str(json.loads(line)["address"]), process
         finally:
             process.kill()
 
