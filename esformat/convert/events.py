@@ -184,6 +184,8 @@ class _Making:
         return pc.if_else(pa.array(times.ok), times.timestamps(), pa.scalar(None, TIMESTAMP))
 
     def _bytes(self, name: str, roles: Roles) -> tuple[pa.Array, Mask | None]:
+        if name in self._rows.words:
+            return self._rows.words[name], None
         column, unfit = convert(self._source(name), pa.binary())
         written = self._rows.origin.unit == LINE  # else a column of bytes is just that
         return (typed_text.without_base64(column) if written else column), unfit

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from esformat.convert.arrays import Ints, Mask
 from esformat.convert.column_type import join
 from esformat.convert.errors import InputError
 from esformat.convert.json_values import DEEPEST, columns, deepest, parse_object
+from esformat.convert.json_words import Words
 from esformat.convert.records import Block, blocks, readable, whole_lines, without_mark
 from esformat.convert.roles import Roles
 from esformat.convert.rows import LINE, BadRow, Origin, Rows
@@ -23,6 +25,7 @@ from esformat.convert.source import Source
 
 _TOO_LONG = "the line is too long"
 _EXACT_IN_FLOAT = float(2**53)
+_Columns: TypeAlias = "dict[str, pa.BinaryArray]"
 _SPACES = b" \t\r\n\v\f"
 
 
@@ -34,6 +37,8 @@ class JsonReader:
         self._roles = roles
         # Types of the blocks so far: telling them to the parser keeps text that looks like a time text.
         self._types: dict[str, pa.DataType] = {}
+        self._words = Words(roles.bytes)
+        self._texts = roles.bytes - roles.also_typed  # told as text: the parser would make types of other values
         if not self._parses_all:
             self._types = dict.fromkeys(roles.named, pa.null())
 
@@ -60,12 +65,40 @@ class JsonReader:
     def _parse(self, block: Block) -> Rows:
         lines = _Lines.of(block, self._source.path)
         found = None if block.broken else self._parse_fast(block.data)
+        words: _Columns = {}
         bad: list[BadRow] = []
+        others = self._words.likely_in(block.data) if found is None else not self._has_texts(found)
+        if others and not block.broken:
+            words, left = self._taken(lines)
+            found = self._parse_fast(left) if found is None and left else found
         if found is None or found.num_rows != len(lines):
-            found, lines, bad = self._parse_each(lines, block.broken)
-        types = {field.name: field.type for field in found.schema}
+            found, words, lines, bad = self._parse_each(lines, block.broken)
+        found = self._with_words(found, words)
+        types = {each.name: pa.string() if pa.types.is_binary(each.type) else each.type for each in found.schema}
         rest = json_members.without(lines.text, self._roles.named) if self._roles.data_json else None
-        return Rows(found, types, lines.origin, bad, rest)
+        return Rows(found, types, lines.origin, bad, rest, words)
+
+    def _has_texts(self, batch: pa.RecordBatch) -> bool:
+        """Whether all that becomes bytes is text."""
+        types = [field.type for field in batch.schema if field.name in self._roles.bytes]
+        return all(pa.types.is_string(type_) or pa.types.is_null(type_) for type_ in types)
+
+    def _taken(self, lines: _Lines) -> tuple[_Columns, bytes]:
+        """Take what becomes bytes out of lines, texts aside; nothing where that cannot be, or a line is broken."""
+        if deepest(lines.data) > DEEPEST:
+            return {}, b""
+        try:
+            taken = [self._words.take(line) for line in lines.text.to_pylist()]
+        except ValueError:
+            return {}, b""
+        left = "".join(text for _, text in taken).encode()
+        return _binary([found for found, _ in taken]), left if left != lines.data else b""
+
+    def _with_words(self, batch: pa.RecordBatch, words: _Columns) -> pa.RecordBatch:
+        """Put what was taken out in its place, but for columns whose values decide their type."""
+        for name in self._texts & words.keys():
+            batch = batch.set_column(batch.schema.get_field_index(name), name, words[name])
+        return batch
 
     def _parse_fast(self, data: bytes) -> pa.RecordBatch | None:
         """Let pyarrow parse whole lines; None if it cannot, or not without losing something."""
@@ -77,10 +110,14 @@ class JsonReader:
         if not dense or _has_bare_null(dense) or deepest(data) > DEEPEST:
             return None
         found = None
+        texts = {name: pa.string() for name in self._texts if json.dumps(name, ensure_ascii=False).encode() in data}
         if self._types:
-            found = _read(data, pa.schema(list(self._types.items())), strict=self._parses_all)
+            types = {**self._types, **texts}
+            found = _read(data, pa.schema(list(types.items())), "error" if self._parses_all else "ignore")
         if found is None and b"[null" not in dense:  # of such lists it would lose elements
-            found = _read(data, None)
+            found = _read(data, pa.schema(list(texts.items())))
+            if found is not None and any(found[name].null_count == len(found) for name in texts):  # a column, or none
+                found = _read(data, None)
         if found is not None and _texts_for_times(found.schema) != found.schema:
             found = _read(data, _texts_for_times(found.schema))
         if found is None or any(_loses_digits(column) for column in found.columns):
@@ -94,18 +131,20 @@ class JsonReader:
             self._types[field.name] = join(self._types.get(field.name, pa.null()), field.type)
         return batch.select([field.name for field in wanted])
 
-    def _parse_each(self, lines: _Lines, broken: str) -> tuple[pa.RecordBatch, _Lines, list[BadRow]]:
+    def _parse_each(self, lines: _Lines, broken: str) -> tuple[pa.RecordBatch, _Columns, _Lines, list[BadRow]]:
         """Parse line by line; lines that are no JSON object become bad rows."""
-        objects, good, bad = [], np.ones(len(lines), dtype=np.bool_), []
+        objects, words, good, bad = [], [], np.ones(len(lines), dtype=np.bool_), []
         for row in range(len(lines)):
             try:
                 if broken:
                     raise ValueError(broken)
-                objects.append(parse_object(lines.line(row)))
+                found = parse_object(lines.line(row))
+                words.append(self._words.of(found, lines.line(row)))
+                objects.append(found | dict.fromkeys(self._texts & found.keys()))
             except ValueError as error:
                 good[row] = False
                 bad.append(lines.origin.bad_row(row, str(error)))
-        return self._known(columns(objects)), lines.only(good), bad
+        return self._known(columns(objects)), _binary(words), lines.only(good), bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +192,18 @@ class _Lines:
         return pa.array([self.line(row) for row in range(len(self))], pa.binary()).cast(pa.string())
 
 
-def _read(data: bytes, types: pa.Schema | None, *, strict: bool = False) -> pa.RecordBatch | None:
-    """Parse whole lines as `types`, or as what they look like; None if that fails.
+def _binary(words: Sequence[Mapping[str, bytes | None]]) -> _Columns:
+    """What was taken out of lines, as columns."""
+    names = dict.fromkeys(name for found in words for name in found)
+    return {name: pa.array([found.get(name) for found in words], pa.binary()) for name in names}
 
-    Other keys than those of `types` are left out; `strict` makes them a failure.
+
+def _read(
+    data: bytes, types: pa.Schema | None, others: Literal["infer", "ignore", "error"] = "infer"
+) -> pa.RecordBatch | None:
+    """Parse whole lines as `types`; None if that fails.
+
+    Other keys than those of `types` become what they look like, are left out, or make it fail.
     """
     try:
         table = pa.json.read_json(
@@ -164,7 +211,7 @@ def _read(data: bytes, types: pa.Schema | None, *, strict: bool = False) -> pa.R
             pa.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
             pa.json.ParseOptions(
                 explicit_schema=types,
-                unexpected_field_behavior="infer" if types is None else "error" if strict else "ignore",
+                unexpected_field_behavior=others,
             ),
         )
         table.validate(full=True)

@@ -30,7 +30,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
             raise ValueError(f"nested deeper than {DEEPEST} levels")
         value = json.loads(line.decode(), object_pairs_hook=_object, parse_float=_float)
         if b"\\u" in line:
-            json.dumps(value, ensure_ascii=False).encode()
+            check_text(value)
     except UnicodeDecodeError as error:
         raise ValueError(f"byte {error.start + 1} of the line is not UTF-8 text") from error
     except UnicodeEncodeError as error:
@@ -40,6 +40,19 @@ def parse_object(line: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"a JSON {_name(value)} where an object is expected")
     return value
+
+
+def parse_value(text: str, at: int) -> tuple[Any, int]:
+    """Read the JSON value that begins at `at`, floats as far as they go; tell where it ends. Raises ValueError."""
+    value, end = _DECODER.raw_decode(text, at)
+    if text.find("\\u", at, end) >= 0:
+        check_text(value)
+    return value, end
+
+
+def check_text(value: Any) -> None:
+    """Raise UnicodeEncodeError, a ValueError, for text that is not whole characters."""
+    json.dumps(value, ensure_ascii=False).encode()
 
 
 def deepest(lines: bytes) -> int:
@@ -99,6 +112,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the key {twice!r} is there twice")
     return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object)
 
 
 def _name(value: Any) -> str:

@@ -143,6 +143,21 @@ class Roles:
         optional = {name for name in (self.second_key, self.payload) if name is not None}
         return frozenset({self.space, self.timestamp, *optional, *self.indexes}) - frozenset(self.types)
 
+    @property
+    def bytes(self) -> frozenset[str]:
+        """Columns that become bytes: what they hold is kept as it is written."""
+        kinds = {**self.known, **self.types}
+        keys = (self.space, self.second_key) if self.keys == "binary" else ()
+        typed = (name for name, kind in kinds.items() if pa.types.is_binary(kind) and name in self.typed([name]))
+        return frozenset(name for name in (self.payload, *keys, *typed) if name is not None)
+
+    @property
+    def also_typed(self) -> frozenset[str]:
+        """Those of `bytes` with another role, in which their values decide the type."""
+        keys = (self.space, self.second_key) if self.keys == "text" else ()
+        typed = (name for name in self.columns or () if name not in self.types)
+        return self.bytes & {self.timestamp, *keys, *self.indexes, *typed}
+
     def wanted(self, names: Iterable[str]) -> list[str]:
         """Choose those of an input's columns that are needed, in the input's order."""
         return [name for name in names if self.keeps_rest or name in self.named]

@@ -55,4 +55,6 @@ class Rows:
     origin: Origin
     bad: Sequence[BadRow] = ()
     rest: pa.StringArray | None = None  # the JSON of what has no other role, where the input has it word for word
+    words: Mapping[str, pa.BinaryArray] = field(default_factory=dict)
+    """Columns that become bytes, where the input tells texts from other values: texts, and others word for word."""
     meant: Mapping[str, str] = field(default_factory=dict)  # types that segments do not have, such as arrow.uuid

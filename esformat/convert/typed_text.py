@@ -49,10 +49,18 @@ def without_base64(column: pa.BinaryArray) -> pa.BinaryArray:
 
 def _bytes_or_text(text: bytes) -> bytes:
     try:
-        value = json.loads(text)
-        return base64.b64decode(value["base64"], validate=True) if len(value) == 1 else text
-    except (ValueError, TypeError):  # somebody's own
+        found = bytes_of(json.loads(text))
+    except ValueError:  # somebody's own
         return text
+    return text if found is None else found
+
+
+def bytes_of(value: Any) -> bytes | None:
+    """The bytes that a value of JSON has, which is an object {"base64": …}; None of any other."""
+    try:
+        return base64.b64decode(value["base64"], validate=True) if len(value) == 1 else None
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 def loads(text: str | bytes) -> Any:

@@ -149,7 +149,7 @@ def _alike(one: Rows, other: Rows) -> bool:
 
 def _at_once(few: Sequence[Rows], plan: Plan, fit: Fit) -> pa.RecordBatch | None:
     """The events of several batches, made with one call of each kind; None where one of their rows has to be named."""
-    if len(few) < 2 or any(rows.bad or rows.rest is not None for rows in few):
+    if len(few) < 2 or any(rows.bad or rows.words or rows.rest is not None for rows in few):
         return None
     rows = replace(few[0], batch=pa.concat_batches([each.batch for each in few]))
     made, rejects = make_events(rows, read_times(rows, plan.roles), plan)

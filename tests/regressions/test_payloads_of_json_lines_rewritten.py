@@ -1,0 +1,124 @@
+"""Payloads of JSON lines were parsed to a type that all rows share, and written anew."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import aggregator
+import esformat
+from aggregator.cli import root as aggregator_root
+from esformat.cli import root
+from esformat.convert import Load, Roles, convert_file, records
+
+WORDS = [
+    '{"b":1.50,"a":9}', "{}", '{"a":1,"z":12345678901234567890.12}', '{ "a" : [ 1 , null ] }', "[1, 2.0]", "1e400",
+    "-0.0", "true", '{"é":"\\u00e9"}', '{"t":"2026-01-01"}', "12345678901234567890", '{"base64":1}',
+]  # fmt: skip
+VALUES = [(word, word.encode()) for word in WORDS] + [
+    ('"text"', b"text"), ('"2026-01-01"', b"2026-01-01"), ('"7"', b"7"), ('"\\u00e9\\n"', "é\n".encode()),
+    ('{"base64":"aGk="}', b"hi"), ('{"base64":"/w=="}', b"\xff"),
+]  # fmt: skip
+MIXED = ',"x":%s'
+"""A column of two types, for which the lines are read one by one."""
+
+
+def lines_of(values, more=""):
+    rows = [
+        f'{{"space":"a","timestamp":{time},"data":{value}{more % ("1" if time % 2 else "[]") if more else ""}}}\n'
+        for time, value in enumerate(values, 1)
+    ]
+    return "".join(rows).encode()
+
+
+def payloads(path):
+    with esformat.open(path) as segment:
+        return [event.data for event in segment.scan()]
+
+
+@pytest.mark.parametrize("more", ["", MIXED], ids=["fast", "one by one"])
+@pytest.mark.parametrize("block_bytes", [40, 300, 8 << 20])
+def test_word_for_word(tmp_path, monkeypatch, more, block_bytes):
+    """Each is its own text, whatever the other rows of the file have, and wherever its blocks end."""
+    monkeypatch.setattr(records, "BLOCK_BYTES", block_bytes)
+    given = [value for value, _ in VALUES]
+    expected = [payload for _, payload in VALUES]
+    (tmp_path / "in.jsonl").write_bytes(lines_of([*given, *given[::-1]], more))
+    assert root.run(["write", str(tmp_path / "out.esdb"), str(tmp_path / "in.jsonl")]) == 0
+    assert payloads(tmp_path / "out.esdb") == [*expected, *expected[::-1]]
+    convert_file(str(tmp_path / "in.jsonl"), str(tmp_path / "converted.esdb"))
+    assert payloads(tmp_path / "converted.esdb") == [*expected, *expected[::-1]]
+
+
+@pytest.mark.parametrize(("written", "payload"), [*VALUES, ("null", b"")])
+def test_alone(tmp_path, written, payload):
+    """Nor does it count whether there is another row."""
+    (tmp_path / "in.jsonl").write_bytes(lines_of([written]))
+    assert root.run(["write", str(tmp_path / "out.esdb"), str(tmp_path / "in.jsonl")]) == 0
+    assert payloads(tmp_path / "out.esdb") == [payload]
+
+
+def test_broken_lines(tmp_path, capfd):
+    """A line that is none is told as before, and the others are kept."""
+    good = lines_of(['{"a":1.0}', "5"])
+    bad = [b'{"space":"a","timestamp":1,"data":{"a":}}\n', b'{"space":"a","timestamp":1,"data":1.5.3}\n',
+           b'{"space":"a","timestamp":1,"data":{"a":1,"a":2}}\n', b'{"space":"a","timestamp":1,"data":{},"data":[]}\n',
+           b'{"space":"a","timestamp":1 "data":{}}\n']  # fmt: skip
+    (tmp_path / "in.jsonl").write_bytes(good + b"".join(bad) + good)
+    run = ["write", str(tmp_path / "out.esdb"), str(tmp_path / "in.jsonl"), "--on-error", "skip"]
+    assert root.run(run) == 0
+    assert payloads(tmp_path / "out.esdb") == [b'{"a":1.0}', b'{"a":1.0}', b"5", b"5"]
+    assert f"{len(bad)} bad rows left out" in capfd.readouterr().out
+
+
+def test_names(tmp_path):
+    """A name may be written with escapes; and a member further in is another."""
+    lines = ['"d\\u0061ta":{"a":1.0}', '"x":{"data":{"b":1.0}},"data":[1.0]', '"x":{"data":{"b":1.0}}']
+    for number, chosen in enumerate([lines, lines[:1], lines[2:]]):
+        path = tmp_path / f"{number}.jsonl"
+        path.write_text("".join(f'{{"space":"a","timestamp":1,{line}}}\n' for line in chosen))
+        with Load([str(path)], Roles(space="space", timestamp="timestamp")) as load:
+            (batch,) = load.batches()
+        found = batch.column("data").to_pylist() if "data" in batch.schema.names else None
+        assert found == [[b'{"a":1.0}', b"[1.0]", b""], [b'{"a":1.0}'], None][number]
+
+
+def test_a_payload_with_another_role(tmp_path):
+    """As an index it has the type of its values; as the payload its text."""
+    (tmp_path / "in.jsonl").write_text('{"space":"a","timestamp":1,"n":7}\n{"space":"a","timestamp":2,"n":8}\n')
+    roles = Roles(space="space", timestamp="timestamp", data="n", indexes=("n",))
+    with Load([str(tmp_path / "in.jsonl")], roles) as load:
+        (batch,) = load.batches()
+    assert (batch.column("n").to_pylist(), batch.column("data").to_pylist()) == ([7, 8], [b"7", b"8"])
+
+
+def test_keys_that_are_bytes(tmp_path):
+    """A text is a text in keys, too."""
+    texts = ['{"base64":"aGk="}', {"base64": "/w=="}, "plain", 5]
+    rows = [{"space": text, "timestamp": 1, "v": text} for text in texts]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = ["write", str(tmp_path / "out.esdb"), str(tmp_path / "in.jsonl"), "--keys", "binary", "--type", "v=binary"]
+    assert root.run(run) == 0
+    with esformat.open(tmp_path / "out.esdb") as segment:
+        found = [(event.space, event.columns["v"]) for event in segment.scan()]
+    assert sorted(found) == sorted((each, each) for each in [b'{"base64":"aGk="}', b"\xff", b"plain", b"5"])
+
+
+def test_many_names_are_no_columns(tmp_path):
+    """Rows with names of their own take as much as their text."""
+    words = [f'{{"key-{number}":{number}}}' for number in range(2000)]
+    (tmp_path / "in.jsonl").write_bytes(lines_of(words))
+    with Load([str(tmp_path / "in.jsonl")], Roles(space="space", timestamp="timestamp")) as load:
+        batches = list(load.batches())
+    assert sum(batch.nbytes for batch in batches) < 1 << 20
+    assert [value.as_py().decode() for batch in batches for value in batch.column("data")] == words
+
+
+def test_import(tmp_path):
+    """A topic takes them alike."""
+    (tmp_path / "in.jsonl").write_bytes(lines_of([value for value, _ in VALUES]))
+    assert aggregator_root.run(["init", str(tmp_path / "catalog")]) == 0
+    assert aggregator_root.run(["import", str(tmp_path / "catalog"), "t", str(tmp_path / "in.jsonl")]) == 0
+    with aggregator.open(tmp_path / "catalog") as catalog:
+        assert [event.data for event in catalog.topic("t").scan()] == [payload for _, payload in VALUES]
