@@ -186,9 +186,10 @@ class _Making:
     def _bytes(self, name: str, roles: Roles) -> tuple[pa.Array, Mask | None]:
         if name in self._rows.words:
             return self._rows.words[name], None
-        column, unfit = convert(self._source(name), pa.binary())
-        written = self._rows.origin.unit == LINE  # else a column of bytes is just that
-        return (typed_text.without_base64(column) if written else column), unfit
+        source = self._source(name)
+        column, unfit = convert(source, pa.binary())
+        of_csv = self._rows.origin.unit == LINE and pa.types.is_binary(source.type)
+        return (typed_text.without_base64(column) if of_csv else column), unfit
 
     def _instead(self, roles: Roles) -> str:
         """Of keys that no row has, which columns they may be."""

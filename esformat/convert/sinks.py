@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from esformat.convert.typed_text import without_base64
 from esformat.errors import UsageError
 from esformat.format import json_text
 
@@ -49,7 +50,7 @@ def write_batches(
 ) -> int:
     """Write `batches` of `schema` to `file` as one of SINK_FORMATS. Returns the number of rows.
 
-    tell: is told of values that JSON does not have, and that became null, a sentence for each column.
+    tell: is told of values that do not come back from JSON or CSV as they are, a sentence for each column.
     Raises OSError, UsageError for a column that Parquet cannot hold, and pa.ArrowException for one that others cannot.
     """
     sink = open_sink(format_, file, schema)
@@ -58,8 +59,9 @@ def write_batches(
         sink.write(batch)
         row_count += batch.num_rows
     sink.finish()
-    for name, count in sink.lost.items() if isinstance(sink, _JsonLines) else ():
-        tell(f"column {name!r}: JSON has no NaN and no infinity; null was written for {count:,} of them")
+    if isinstance(sink, _JsonLines | _Csv):
+        for name, count in sink.lost.items():
+            tell(f"column {name!r}: {sink.loss.format(count)}")
     return row_count
 
 
@@ -80,6 +82,8 @@ def grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 class _JsonLines:
     """One JSON object per row."""
+
+    loss = "JSON has no NaN and no infinity; null was written for {:,} of them"
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         self._file = file
@@ -123,11 +127,19 @@ class _JsonArray(_JsonLines):
 class _Csv:
     """A line of names, then one record per row. Null is an empty field; "" in quotes is an empty text."""
 
+    loss = "{:,} texts look like bytes in base64, and are read as those from CSV"
+
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         self._file = file
+        self.lost: Counter[str] = Counter()
+        """Texts that would be read as other bytes, by column."""
         self._write(pa.table([pa.array([], pa.string())] * len(schema), names=schema.names), header=True)
 
     def write(self, batch: pa.RecordBatch) -> None:
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            again = without_base64(column) if pa.types.is_binary(column.type) else column
+            if again is not column and (lost := pc.sum(pc.not_equal(column, again)).as_py()):
+                self.lost[name] += lost
         for piece in _pieces(batch):
             columns = [_csv_column(column) for column in piece.columns]
             self._write(pa.table(columns, names=piece.schema.names), header=False)

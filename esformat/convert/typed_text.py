@@ -29,9 +29,7 @@ def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
         encoded = pc.fill_null(pc.starts_with(column, _BASE64), False)
         if pc.any(encoded).as_py():
             values = column.to_pylist()
-            return pa.array(
-                [_bytes(v.decode()) if e else v for v, e in zip(values, encoded.to_pylist(), strict=True)], kind
-            )
+            return pa.array([_in_field(v) if e else v for v, e in zip(values, encoded.to_pylist(), strict=True)], kind)
         return column.cast(kind)
     if pt.is_large_string(kind):
         return column.cast(pa.string()).cast(kind)
@@ -128,12 +126,14 @@ def _is_bytes(kind: pa.DataType) -> bool:
     )
 
 
+def _in_field(text: bytes) -> bytes | None:
+    """Bytes of a field that begins like those in base64: CSV does not tell a text from an object."""
+    found = json.loads(text)
+    return _bytes(found) if isinstance(found, dict) and set(found) == {"base64"} else text
+
+
 def _bytes(value: Any) -> bytes | None:
     """Bytes as `json_text` writes them: text, or an object that has them in base64."""
-    if isinstance(value, str) and value.encode().startswith(_BASE64):
-        found = json.loads(value)
-        if isinstance(found, dict) and set(found) == {"base64"}:
-            value = found
     if isinstance(value, dict):
         return base64.b64decode(value["base64"], validate=True)
     return None if value is None else value.encode()

@@ -1,4 +1,4 @@
-"""Payloads of JSON lines were parsed to a type that all rows share, and written anew."""
+"""Payloads of JSON lines were parsed to a type that all rows share, and written anew; a text was taken for base64."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import aggregator
 import esformat
 from aggregator.cli import root as aggregator_root
 from esformat.cli import root
-from esformat.convert import Load, Roles, convert_file, records
+from esformat.convert import Conversion, Load, Roles, convert_file, records
 
 WORDS = [
     '{"b":1.50,"a":9}', "{}", '{"a":1,"z":12345678901234567890.12}', '{ "a" : [ 1 , null ] }', "[1, 2.0]", "1e400",
@@ -18,7 +18,7 @@ WORDS = [
 ]  # fmt: skip
 VALUES = [(word, word.encode()) for word in WORDS] + [
     ('"text"', b"text"), ('"2026-01-01"', b"2026-01-01"), ('"7"', b"7"), ('"\\u00e9\\n"', "é\n".encode()),
-    ('{"base64":"aGk="}', b"hi"), ('{"base64":"/w=="}', b"\xff"),
+    ('"{\\"base64\\":\\"aGk=\\"}"', b'{"base64":"aGk="}'), ('{"base64":"aGk="}', b"hi"), ('{"base64":"/w=="}', b"\xff"),
 ]  # fmt: skip
 MIXED = ',"x":%s'
 """A column of two types, for which the lines are read one by one."""
@@ -122,3 +122,32 @@ def test_import(tmp_path):
     assert aggregator_root.run(["import", str(tmp_path / "catalog"), "t", str(tmp_path / "in.jsonl")]) == 0
     with aggregator.open(tmp_path / "catalog") as catalog:
         assert [event.data for event in catalog.topic("t").scan()] == [payload for _, payload in VALUES]
+
+
+ODD = [b'{"base64":"aGk="}', b'{"base64":"?"}', b'{"base64": 1}', b"\xff", b'"', b"plain"]
+
+
+def test_scanned_and_written_again(tmp_path):
+    """What a scan writes as JSON lines comes back, also a text that looks like bytes in base64."""
+    with esformat.create(tmp_path / "a.esdb") as writer:
+        for time, payload in enumerate(ODD):
+            writer.add("a", payload, timestamp=time)
+    scan = ["scan", str(tmp_path / "a.esdb"), "-o", str(tmp_path / "a.jsonl")]
+    assert root.run(scan) == 0
+    assert root.run(["write", str(tmp_path / "b.esdb"), str(tmp_path / "a.jsonl")]) == 0
+    assert payloads(tmp_path / "b.esdb") == ODD
+    convert_file(str(tmp_path / "a.esdb"), str(tmp_path / "c.jsonl"))
+    convert_file(str(tmp_path / "c.jsonl"), str(tmp_path / "c.esdb"), Conversion(schema=str(tmp_path / "a.esdb")))
+    assert payloads(tmp_path / "c.esdb") == ODD
+
+
+def test_csv_does_not_tell_them_apart(tmp_path, capfd):
+    """A conversion refuses such a text, and a scan tells of it."""
+    with esformat.create(tmp_path / "a.esdb") as writer:
+        for time, payload in enumerate([*ODD, ODD[0]]):
+            writer.add("a", payload, timestamp=time)
+    with pytest.raises(esformat.InvalidEventError, match="csv would not give back"):
+        convert_file(str(tmp_path / "a.esdb"), str(tmp_path / "a.csv"))
+    assert root.run(["scan", str(tmp_path / "a.esdb"), "-o", str(tmp_path / "b.csv")]) == 0
+    told = "column 'data': 2 texts look like bytes in base64, and are read as those from CSV"
+    assert told in capfd.readouterr().err
