@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 
@@ -49,12 +50,15 @@ class Rejects:
             yield bad if isinstance(bad, BadRow) else origin.bad_row(bad, self._reasons[bad](bad))
 
 
-def make_events(rows: Rows, times: Times, plan: Plan) -> tuple[pa.RecordBatch, Rejects]:
+def make_events(
+    rows: Rows, times: Times, plan: Plan, lost: Counter[str] | None = None
+) -> tuple[pa.RecordBatch, Rejects]:
     """Make a batch of events of those `rows` that can be, in their order; the others are rejected.
 
-    `times` are theirs, from `read_times`; `plan` fits them.
+    `times` are theirs, from `read_times`; `plan` fits them. lost: counts NaN and infinities of each column that is
+    written as JSON, which has null for them.
     """
-    roles, making = plan.roles, _Making(rows)
+    roles, making = plan.roles, _Making(rows, Counter() if lost is None else lost)
     making.add("space", making.key(roles, roles.space, "space"))
     key = roles.second_key
     if key is not None and (key == roles.grouping or key in rows.types):
@@ -83,8 +87,9 @@ def no_events(plan: Plan) -> pa.RecordBatch:
 class _Making:
     """The columns of a batch of events as they come about, and what is wrong with which row."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, lost: Counter[str]) -> None:
         self._rows = rows
+        self._lost = lost
         self._columns: dict[str, pa.Array] = {}
         self._optional: set[str] = set()  # reserved columns that may have nulls
         self._reasons: dict[int, Callable[[int], str]] = {}  # by row; the first thing found counts
@@ -98,7 +103,7 @@ class _Making:
         if roles.keys == "binary":
             keys, unfit = self._bytes(name, roles)
         else:
-            keys, unfit = convert(source, pa.string())
+            keys, unfit = self._converted(name, pa.string())
         self._reject(
             unfit, lambda _: f"{role} {name!r} is not UTF-8 text: {_TO_UTF8}, or take bytes with --keys binary"
         )
@@ -128,6 +133,8 @@ class _Making:
         written = self._rows.rest
         if written is None:
             columns = {name: self.typed(name, type_, plan.roles) for name, type_ in plan.json.items()}
+            for name, column in columns.items():
+                self._count_lost(name, column)
             written = json_text.objects(columns, self._rows.batch.num_rows)
         return written.cast(pa.binary())
 
@@ -139,7 +146,7 @@ class _Making:
                 return fitted
         if type_ == TIMESTAMP and not pa.types.is_timestamp(source.type):
             return self._times(name, roles)
-        column, unfit = self._bytes(name, roles) if pa.types.is_binary(type_) else convert(source, type_)
+        column, unfit = self._bytes(name, roles) if pa.types.is_binary(type_) else self._converted(name, type_)
         if pa.types.is_string(type_):
             self._reject(
                 unfit, lambda _: f"column {name!r} is not UTF-8 text: {_TO_UTF8}, or give --type {name}=binary"
@@ -160,7 +167,7 @@ class _Making:
             return pc.if_else(pa.array(times.ok), times.timestamps(), pa.scalar(None, TIMESTAMP))
         if not keeps_kind(source, kind):
             return None
-        column, unfit = self._bytes(name, roles) if pa.types.is_binary(kind) else convert(source, kind)
+        column, unfit = self._bytes(name, roles) if pa.types.is_binary(kind) else self._converted(name, kind)
         fits = unfit is None or not unfit.any()
         return column if fits and keeps_values(source, column) else None
 
@@ -186,10 +193,19 @@ class _Making:
     def _bytes(self, name: str, roles: Roles) -> tuple[pa.Array, Mask | None]:
         if name in self._rows.words:
             return self._rows.words[name], None
-        source = self._source(name)
-        column, unfit = convert(source, pa.binary())
-        of_csv = self._rows.origin.unit == LINE and pa.types.is_binary(source.type)
+        column, unfit = self._converted(name, pa.binary())
+        of_csv = self._rows.origin.unit == LINE and pa.types.is_binary(self._source(name).type)
         return (typed_text.without_base64(column) if of_csv else column), unfit
+
+    def _converted(self, name: str, type_: pa.DataType) -> tuple[pa.Array, Mask | None]:
+        source = self._source(name)
+        if pa.types.is_nested(source.type) and not pa.types.is_nested(type_):  # which makes it JSON
+            self._count_lost(name, source)
+        return convert(source, type_)
+
+    def _count_lost(self, name: str, column: pa.Array) -> None:
+        if count := json_text.not_finite(column):
+            self._lost[name] += count
 
     def _instead(self, roles: Roles) -> str:
         """Of keys that no row has, which columns they may be."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from esformat.convert.roles import Roles
 from esformat.convert.rows import Rows
 from esformat.convert.source import Input, Source
 from esformat.convert.spool import Pipe
+from esformat.format import json_text
 
 Progress = Callable[[int, int], None]  # stored bytes read so far, and in all as far as known: pipes do not tell
 
@@ -87,6 +89,7 @@ class Load:
         self.assumed: set[str] = set()
         """Units of timestamps that are numbers, as their sizes told them, of what was read so far."""
         self._plan = Plan(roles)  # that of what was read so far
+        self._lost: Counter[str] = Counter()  # NaN and infinities of what became JSON, by column
         self._meant: dict[str, str] = {}  # columns of types that segments do not have
         with ExitStack() as opened:
             self._sources = [opened.enter_context(closing(Source(path, stdin=stdin, live=live))) for path in inputs]
@@ -125,23 +128,26 @@ class Load:
         Raises InputError, BadRowError.
         """
         self._bad_rows.begin()
+        self._lost.clear()
         growing = plan is None
         plan = Plan(self._roles) if plan is None else plan
         for rows, times in self._rows():
             self._plan = plan = plan.widened(rows.types, has_nanos=times.has_nanos)
-            events, rejects = make_events(rows, times, plan)
+            events, rejects = make_events(rows, times, plan, self._lost)
             self._bad_rows.take(rejects)
             if events.num_rows:
                 yield events.drop_columns([plan.stored[name] for name in plan.untyped]) if growing else events
 
     def assumptions(self) -> Iterator[str]:
-        """Say which units of numbers their sizes told, and which columns lost their type, of what was read so far."""
+        """Say which units of numbers their sizes told, and what columns lost, of what was read so far."""
         if self.assumed:
             units = " and ".join(sorted(self.assumed))
             yield f"numbers of timestamps were taken to count {units} since 1970: --timestamp-format can say otherwise"
         for name, kind in self._meant.items():
             if name in self._plan.typed:
                 yield f"column {name!r} is of type {kind}, which segments do not have: its plain values are kept"
+        for name, count in self._lost.items():
+            yield f"column {name!r}: {json_text.NO_NAN.format(count)}"
         untyped = [name for name in self._plan.untyped if name not in self._roles.required]
         if untyped:
             more = ", …" if len(untyped) > _SHOWN_NAMES else ""
@@ -158,6 +164,7 @@ class Load:
     def _write(self, plan: Plan, create: Create) -> Summary:
         """Write the events by `plan`, which may grow until the first of them is written."""
         self._bad_rows.begin()
+        self._lost.clear()
         num_events = repeated_count = 0
         writer: esformat.Writer | None = None
         with ExitStack() as writing:
@@ -166,7 +173,7 @@ class Load:
                 if writer is not None and wider is not plan:
                     raise _PlanBrokenError
                 plan = wider
-                events, rejects = make_events(rows, times, plan)
+                events, rejects = make_events(rows, times, plan, self._lost)
                 self._bad_rows.take(rejects)
                 if writer is None and events.num_rows:
                     writer = writing.enter_context(create(plan))

@@ -83,7 +83,7 @@ def grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 class _JsonLines:
     """One JSON object per row."""
 
-    loss = "JSON has no NaN and no infinity; null was written for {:,} of them"
+    loss = json_text.NO_NAN
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         self._file = file
@@ -93,7 +93,7 @@ class _JsonLines:
 
     def write(self, batch: pa.RecordBatch) -> None:
         for name, column in zip(self._names, batch.columns, strict=True):
-            if lost := _not_finite(column):
+            if lost := json_text.not_finite(column):
                 self.lost[name] += lost
         for piece in _pieces(batch):
             lines = json_text.objects(dict(zip(self._names, piece.columns, strict=True)), piece.num_rows)
@@ -256,23 +256,6 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     step = max(1, -(-batch.num_rows // count))
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
-
-
-def _not_finite(column: pa.Array) -> int:
-    """How many NaN and infinities a column has, also inside lists, structs and maps."""
-    kind = column.type
-    if pa.types.is_floating(kind):
-        finite: int = pc.sum(pc.is_finite(column)).as_py() or 0
-        count: int = len(column) - column.null_count - finite
-        return count
-    if pa.types.is_struct(kind):
-        return sum(map(_not_finite, column.flatten()))
-    if pa.types.is_map(kind):
-        first, last = (column.offsets[place].as_py() for place in (0, len(column)))
-        return sum(_not_finite(part.slice(first, last - first)) for part in (column.keys, column.items))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return _not_finite(column.flatten())
-    return 0
 
 
 def _joined(lines: pa.StringArray, ending: str = "\n") -> memoryview:

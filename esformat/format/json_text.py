@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+NO_NAN = "JSON has no NaN and no infinity; null was written for {:,} of them"
+"""What is told of a column that has some, with how many."""
 _ESCAPED = r'["\\\x00-\x1f]'
 _NO_TEXT = pa.nulls(1, pa.string())[0]  # pa.scalar would import pandas, at the cost of a fifth of a command's start
 _CALENDAR_S = 900_000_000_000  # up to the year 30,489 either way: Arrow writes later times wrongly
@@ -36,6 +38,23 @@ def objects(columns: dict[str, pa.Array], length: int) -> pa.StringArray:
 def fragments(column: pa.Array) -> pa.StringArray:
     """Write each value as JSON text. No value of the result is null."""
     return pc.fill_null(_fragments(column), "null")
+
+
+def not_finite(column: pa.Array) -> int:
+    """How many NaN and infinities a column has, also inside lists, structs and maps."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        finite: int = pc.sum(pc.is_finite(column)).as_py() or 0
+        count: int = len(column) - column.null_count - finite
+        return count
+    if pa.types.is_struct(kind):
+        return sum(map(not_finite, column.flatten()))
+    if pa.types.is_map(kind):
+        first, last = (column.offsets[place].as_py() for place in (0, len(column)))
+        return sum(not_finite(part.slice(first, last - first)) for part in (column.keys, column.items))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return not_finite(column.flatten())
+    return 0
 
 
 def as_text(column: pa.Array) -> pa.StringArray:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import esformat
+from aggregator.cli import root as aggregator_root
 from esformat.cli import root
 from esformat.convert import write_batches
 
@@ -51,3 +52,30 @@ def test_the_command_tells(tmp_path, capfd):
     told = capfd.readouterr()
     assert len(told.out.splitlines()) == 2
     assert "column 'x': JSON has no NaN and no infinity; null was written for 1 of them" in told.err
+
+
+PAYLOADS = [
+    ("n.parquet", ["--data-json"], {"x": [NAN, 1.5, INF], "y": [1, 2, 3]}, "column 'x': {} 2 of them"),
+    ("n.csv", ["--data-json"], {"x": ["NaN", "1.5", "-inf"]}, "column 'x': {} 2 of them"),
+    ("n.parquet", [], {"data": [{"a": NAN}, {"a": 1.5}, None]}, "column 'data': {} 1 of them"),
+    ("n.parquet", ["--type", "x=string"], {"x": [[NAN, INF], [1.5], None]}, "column 'x': {} 2 of them"),
+    ("n.parquet", ["--index", "x"], {"x": [[NAN], [1.5], None]}, "column 'x': {} 1 of them"),
+    ("n.parquet", ["--data-json"], {"x": [0.5, 1.5, None]}, None),
+    ("n.parquet", [], {"x": [NAN, INF, None], "data": [NAN, 1.5, None]}, None),  # where nothing becomes JSON
+]
+
+
+@pytest.mark.parametrize(("name", "options", "columns", "told"), PAYLOADS, ids=range(len(PAYLOADS)))
+def test_what_becomes_json(tmp_path, capfd, name, options, columns, told):
+    """A payload or text that is made of columns is JSON, too; whoever writes or imports it is told."""
+    table = pa.table({"space": ["a"] * 3, "timestamp": [1, 2, 3], **columns})
+    with (tmp_path / name).open("wb") as file:
+        write_batches(table.to_batches(), table.schema, name.split(".")[1], file)
+    expected = told and told.format("JSON has no NaN and no infinity; null was written for")
+    assert aggregator_root.run(["init", str(tmp_path / "catalog")]) == 0
+    for run in (root.run, aggregator_root.run)[: 1 if "--index" in options else 2]:  # topics have no such index
+        verb = ["write", str(tmp_path / "x.esdb")] if run is root.run else ["import", str(tmp_path / "catalog"), "t"]
+        assert run([*verb, str(tmp_path / name), "--timestamp-format", "s", *options]) == 0
+        printed = capfd.readouterr()
+        assert (expected or "") in printed.out + printed.err
+        assert ("infinity" in printed.out + printed.err) == bool(expected)
