@@ -79,6 +79,8 @@ def _value_bytes(values: pa.Array) -> I64:
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if array.null_count and (pt.is_string_view(array.type) or pt.is_binary_view(array.type)):
+        array = _with_empty_nulls(array)
     if pt.is_float16(array.type) and kind != pa.float64():  # of these Arrow has few casts, and odd ones
         array = array.cast(pa.float64())
     found = array.cast(kind)
@@ -89,6 +91,14 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     elif _may_lose(given, kind) and not found.cast(given).equals(array):
         raise pa.ArrowInvalid("digits of numbers, or parts of days, would be lost")
     return found
+
+
+def _with_empty_nulls(array: pa.Array) -> pa.Array:
+    """Views of which those beneath nulls lead nowhere: they may hold anything, and Arrow's casts follow them."""
+    valid = np.asarray(array.is_valid())
+    views = np.frombuffer(array.buffers()[1], np.int32, 4 * (array.offset + len(array)))[4 * array.offset :]
+    views = np.where(valid[:, None], views.reshape(-1, 4), 0).astype(np.int32)
+    return pa.Array.from_buffers(array.type, len(array), [_bits(valid), pa.py_buffer(views), *array.buffers()[2:]])
 
 
 def _may_lose(given: pa.DataType, kind: pa.DataType) -> bool:

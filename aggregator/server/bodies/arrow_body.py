@@ -265,7 +265,8 @@ def _bytes(array: pa.Array) -> int:
     if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
         size = _size(array.values)
         largest = size if isinstance(size, int) else int(size.max(initial=0))
-        return int(np.asarray(array.sizes).sum(dtype=np.int64)) * (_WIDEST + largest)
+        count = np.asarray(array.sizes)[np.asarray(array.is_valid())].sum(dtype=np.int64)  # a null may have any size
+        return int(count) * (_WIDEST + largest)
     if not pa.types.is_nested(kind):
         size = _size(array)
         return size * len(array) if isinstance(size, int) else int(size.sum())
