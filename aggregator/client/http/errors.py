@@ -94,7 +94,7 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes, *, subject: s
             message, retry_after_s=retry_after_s(headers, problem) or _DEFAULT_RETRY_AFTER_S, **place
         )
     if status in (401, 403) and kind not in _KINDS:
-        if status == 401 and not hint:
+        if status == 401:  # the server's hint is for those who write headers
             place["hint"] = "give a token: in Python token=…, to a command --token-file or AGGREGATOR_TOKEN"
         return AccessDeniedError(message, status=status, **place)
     if status == 413:
