@@ -1316,6 +1316,8 @@ def codes_that_may(
     k: cython.Py_ssize_t
     for k in range(len(blocks)):
         block: Chunks = blocks[k]
+        if block is None:
+            raise TypeError("a block is missing")
         if not 0 <= chunk < len(block.chunks) - 1:
             raise ValueError("a block has no chunk of that number")
         at: cython.longlong = block.chunks.data.as_longlongs[chunk]

@@ -224,6 +224,8 @@ def test_codes_of_broken_blocks():
         with pytest.raises(CorruptSegmentError, match=r"head|cut short"):
             codes_that_may([block_of(chunk, 2, 1)], FIRST_COLUMN_CHUNK, lambda _: [], PLAIN)
     assert codes_that_may([block_of(b"", 2, 1)], FIRST_COLUMN_CHUNK, lambda _: [], PLAIN) == [None]
+    with pytest.raises(TypeError, match="missing"):
+        codes_that_may([None], FIRST_COLUMN_CHUNK, lambda _: [], PLAIN)
     for chunk in (-1, FIRST_COLUMN_CHUNK + 1, 1 << 40):
         with pytest.raises(ValueError, match="no chunk"):
             codes_that_may([block_of(b"", 2, 1)], chunk, lambda _: [], PLAIN)
