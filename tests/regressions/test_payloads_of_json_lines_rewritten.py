@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pytest
 
 import aggregator
 import esformat
 from aggregator.cli import root as aggregator_root
+from aggregator.server.bodies.formats import Names, read_events
+from aggregator.server.bodies.shared.media import LINES
 from esformat.cli import root
 from esformat.convert import Conversion, Load, Roles, convert_file, records
 
@@ -122,6 +125,22 @@ def test_import(tmp_path):
     assert aggregator_root.run(["import", str(tmp_path / "catalog"), "t", str(tmp_path / "in.jsonl")]) == 0
     with aggregator.open(tmp_path / "catalog") as catalog:
         assert [event.data for event in catalog.topic("t").scan()] == [payload for _, payload in VALUES]
+
+
+@pytest.mark.parametrize("name", ["data", "message"])
+def test_over_http(name):
+    """A body of lines is read alike, also where one of them has bytes, and where the payload is called otherwise."""
+    body = lines_of([value for value, _ in VALUES], MIXED).replace(b'"data":', f'"{name}":'.encode())
+    names = Names() if name == "data" else Names(message=name)
+    table = read_events(pa.py_buffer(body), LINES, types={}, binary_keys=False, max_bytes=1 << 20, names=names)
+    assert table["data"].to_pylist() == [payload for _, payload in VALUES]
+
+
+def test_over_http_what_is_no_base64():
+    """It is refused by the line."""
+    body = pa.py_buffer(lines_of(["1.50", '{"base64":"?"}']))
+    with pytest.raises(esformat.InvalidEventError, match="line 2: data is not base64"):
+        read_events(body, LINES, types={}, binary_keys=False, max_bytes=1 << 20)
 
 
 ODD = [b'{"base64":"aGk="}', b'{"base64":"?"}', b'{"base64": 1}', b"\xff", b'"', b"plain"]

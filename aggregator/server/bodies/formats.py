@@ -11,7 +11,6 @@ import binascii
 import contextlib
 import csv
 import io
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -112,7 +111,7 @@ def _read_text(text: bytes, media: str, roles: convert.Roles, times: TimeReader)
     roles = replace(roles, grouping="grouping" if b'"grouping"' in text else None)
     with _told_of_line_ends(text):
         if b'"base64"' in text and _BINARY_DATA.search(text):
-            return _with_bytes(text, roles, times)
+            _check_base64(text)
         return _load(text, "jsonl", roles, times)
 
 
@@ -134,8 +133,9 @@ def _with_message(table: pa.Table, names: Names) -> pa.Table:
         return table
     table = _renamed(table, {names.message: "data"})
     place = table.column_names.index("data")
-    texts = [pc.fill_null(as_text(chunk).cast(pa.binary()), b"") for chunk in table.column(place).chunks]
-    return table.set_column(place, "data", pa.chunked_array(texts, pa.binary()))
+    texts = [chunk if pa.types.is_binary(chunk.type) else as_text(chunk) for chunk in table.column(place).chunks]
+    payloads = [pc.fill_null(text.cast(pa.binary()), b"") for text in texts]
+    return table.set_column(place, "data", pa.chunked_array(payloads, pa.binary()))
 
 
 def _renamed(table: pa.Table, ours: Mapping[str, str]) -> pa.Table:
@@ -172,10 +172,11 @@ def _as_lines(text: bytes) -> bytes:
 
 
 def _roles(types: Mapping[str, pa.DataType], binary_keys: bool, names: Names, unit: str | None) -> convert.Roles:
+    messages = {} if names.message is None else {names.message: pa.binary()}
     return convert.Roles(
         space="space",
         timestamp=names.time or "timestamp",
-        known=dict(types),
+        known={**types, **messages},
         keys="binary" if binary_keys else "text",
         clock=convert.Clock(unit=unit),
     )
@@ -222,33 +223,15 @@ def _load(text: bytes, format_: str, roles: convert.Roles, times: TimeReader) ->
     return table
 
 
-# ------------------------------------------------------------ payloads that are no text
-
-
-def _with_bytes(text: bytes, roles: convert.Roles, times: TimeReader) -> pa.Table:
-    """Lines of which some have their payload as {"base64": "…"}, as answers give what is no text."""
-    lines, payloads = [], []
+def _check_base64(text: bytes) -> None:
+    """Refuse lines with a payload {"base64": "…"} that is no base64: it would be taken for an object like others."""
     for number, line in enumerate(split_lines(text), 1):
-        if not line.strip():
-            continue
-        record = parse_object(line, number)
-        payloads.append(_payload(record.pop("data", None), number))
-        lines.append(json.dumps(record))
-    table = _load("\n".join(lines).encode(), "jsonl", roles, times)
-    return table.append_column("data", pa.array(payloads, pa.binary()))
-
-
-def _payload(given: Any, number: int) -> bytes:
-    if given is None:
-        return b""
-    if isinstance(given, str):
-        return given.encode()
-    if isinstance(given, dict) and set(given) == {"base64"} and isinstance(given["base64"], str):
-        try:
-            return base64.b64decode(given["base64"], validate=True)
-        except (binascii.Error, ValueError):
-            raise InvalidEventError(f"line {number}: data is not base64") from None
-    return as_json(given, f"line {number}: data")
+        given = parse_object(line, number).get("data") if _BINARY_DATA.search(line) else None
+        if isinstance(given, dict) and set(given) == {"base64"} and isinstance(given["base64"], str):
+            try:
+                base64.b64decode(given["base64"], validate=True)
+            except (binascii.Error, ValueError):
+                raise InvalidEventError(f"line {number}: data is not base64") from None
 
 
 def as_json(value: Any, what: str) -> bytes:
