@@ -133,7 +133,9 @@ def _timestamps(table: pa.Table) -> pa.ChunkedArray:
         except pa.ArrowInvalid as error:
             raise InvalidEventError(
                 f"column 'timestamp' does not fit microseconds: {error}",
-                hint="keep the nanoseconds in a column of their own and floor this one",
+                hint="keep the nanoseconds in a column of their own and floor this one"
+                if kind.unit == "ns"
+                else "64 bits of them reach some 292,000 years before and after 1970",
             ) from None
     if not (pt.is_integer(kind) or pt.is_null(kind)):  # null: there are no rows
         raise InvalidEventError(
