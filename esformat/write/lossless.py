@@ -83,7 +83,8 @@ def _is_misread(value: Any, kind: pa.DataType) -> bool:
         pairs = value.items() if isinstance(value, Mapping) else value
         return any(_is_misread(key, kind.key_type) or _is_misread(item, kind.item_type) for key, item in pairs)
     if pt.is_nested(kind):
-        return any(_is_misread(item, kind.value_type) for item in value)
+        parts = kind.value_type
+        return (pt.is_nested(parts) or pt.is_temporal(parts)) and any(_is_misread(item, parts) for item in value)
     if pt.is_timestamp(kind):
         return not isinstance(value, dt.datetime) or (value.tzinfo is None) != (kind.tz is None)
     return any(of_kind(kind) and not isinstance(value, of_python) for of_kind, of_python in _TIMES)
