@@ -12,6 +12,7 @@ import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 
 import pytest
 from breaking_proxy import BreakingProxy, Fate
@@ -159,13 +160,20 @@ def test_the_end_of_a_program_is_bounded(capfd, answers, monkeypatch):
 @pytest.mark.parametrize("policy", ["drop_oldest", "drop_newest"])
 def test_the_stream_is_told_of_drops(catalog, server, policy):
     """When the server is back, a record says how many are missing, and the rest is there once."""
-    closed = [True]
-    with BreakingProxy(server.url, lambda _: Fate(up_bytes=1) if closed[0] else Fate()) as proxy:
+    closed, tried = [True], Event()
+
+    def fate(_):
+        tried.set()
+        return Fate(up_bytes=1) if closed[0] else Fate()
+
+    with BreakingProxy(server.url, fate) as proxy:
         handler = LogHandler(proxy.url, TAGS, queue_bytes=100_000, when_full=policy)
         logger = logging.getLogger("test.drops")
         logger.propagate = False
         logger.addHandler(handler)
-        for n in range(1000):
+        logger.warning("message 0")
+        assert tried.wait(20)  # else all that there is room for may be on its way, of which nothing is dropped
+        for n in range(1, 1000):
             logger.warning("message %d", n)
         dropped = handler.dropped
         assert 0 < dropped < 1000
