@@ -14,7 +14,7 @@ import pyarrow.types as pt
 _WHOLE = (int, str, bytes)  # are taken as they are, or not at all
 _ALL_WHOLE = {*_WHOLE, type(None)}
 _STEP_US = {"s": 1_000_000, "ms": 1_000}
-_TIMES = ((pt.is_date, dt.date), (pt.is_time, dt.time), (pt.is_duration, dt.timedelta))
+_TIMES = ((pt.is_timestamp, dt.datetime), (pt.is_date, dt.date), (pt.is_time, dt.time), (pt.is_duration, dt.timedelta))
 _MISREAD = ("double", "float", "struct", "date", "time", "duration")
 """In the names of nested types that Arrow may take values for which they are not."""
 
@@ -58,8 +58,8 @@ def _loses_time(value: Any, kind: pa.DataType) -> bool:
 
 
 def are_misread(values: Sequence[Any], kind: pa.DataType) -> bool:
-    """Whether Arrow takes some of the values for what they are not: truth values for numbers, numbers for times, times
-    with a zone for such without, a moment for its day, pairs for an object; or leaves part of one out.
+    """Whether Arrow takes some of the values for what they are not: truth values for numbers, numbers for times, a
+    moment for its day, pairs for an object; or leaves part of one out. Times without a zone are UTC.
     """
     if pt.is_floating(kind):
         return not {bool, np.bool_}.isdisjoint(map(type, values))
@@ -85,6 +85,4 @@ def _is_misread(value: Any, kind: pa.DataType) -> bool:
     if pt.is_nested(kind):
         parts = kind.value_type
         return (pt.is_nested(parts) or pt.is_temporal(parts)) and any(_is_misread(item, parts) for item in value)
-    if pt.is_timestamp(kind):
-        return not isinstance(value, dt.datetime) or (value.tzinfo is None) != (kind.tz is None)
     return any(of_kind(kind) and not isinstance(value, of_python) for of_kind, of_python in _TIMES)

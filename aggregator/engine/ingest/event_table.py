@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -106,14 +107,17 @@ def _of_rows(rows: Rows, binary_keys: bool, families: Sequence[EventSchema]) -> 
 
 
 def _inferred(values: list[Any]) -> pa.Array:
-    """Values in the type that Arrow finds for them, in nanoseconds where they have some.
+    """Values in the type that Arrow finds for them: times with a zone where one has, in nanoseconds where it has some.
 
     Raises TypeError where it takes one for what it is not, and what Arrow raises.
     """
     array = pa.array(values)
     kind = array.type
+    if pt.is_timestamp(kind) and any(isinstance(value, dt.datetime) and value.tzinfo is not None for value in values):
+        kind = pa.timestamp(kind.unit, kind.tz or "UTC")
     if (pt.is_timestamp(kind) or pt.is_duration(kind)) and first_cut(values, kind) is not None:
         kind = pa.timestamp("ns", kind.tz) if pt.is_timestamp(kind) else pa.duration("ns")
+    if kind != array.type:
         array = pa.array(values, kind)
     if are_misread(values, kind):
         raise TypeError("its values are of several kinds")
