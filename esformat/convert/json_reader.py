@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Literal, Self, TypeAlias
 
 import numpy as np
@@ -17,7 +17,7 @@ from esformat.convert.arrays import Ints, Mask
 from esformat.convert.column_type import join
 from esformat.convert.errors import InputError
 from esformat.convert.json_values import DEEPEST, columns, deepest, parse_object
-from esformat.convert.json_words import Words
+from esformat.convert.json_words import take
 from esformat.convert.records import Block, blocks, readable, whole_lines, without_mark
 from esformat.convert.roles import Roles
 from esformat.convert.rows import LINE, BadRow, Origin, Rows
@@ -37,7 +37,7 @@ class JsonReader:
         self._roles = roles
         # Types of the blocks so far: telling them to the parser keeps text that looks like a time text.
         self._types: dict[str, pa.DataType] = {}
-        self._words = Words(roles.bytes)
+        self._takes = False  # in the block before, not all that becomes bytes was text
         self._texts = roles.bytes - roles.also_typed  # told as text: the parser would make types of other values
         if not self._parses_all:
             self._types = dict.fromkeys(roles.named, pa.null())
@@ -63,16 +63,20 @@ class JsonReader:
         return block
 
     def _parse(self, block: Block) -> Rows:
-        lines = _Lines.of(block, self._source.path)
-        found = None if block.broken else self._parse_fast(block.data)
+        lines = left = _Lines.of(block, self._source.path)
         words: _Columns = {}
         bad: list[BadRow] = []
-        others = self._words.likely_in(block.data) if found is None else not self._has_texts(found)
-        if others and not block.broken:
+        parsed = not block.broken and not self._takes
+        found = self._parse_fast(block.data) if parsed else None
+        if self._roles.bytes and not block.broken and (found is None or not self._has_texts(found)):
             words, left = self._taken(lines)
-            found = self._parse_fast(left) if found is None and left else found
+            self._takes = left.data != block.data
+        if not block.broken and (self._takes or not parsed):
+            found = self._parse_fast(left.data)
         if found is None or found.num_rows != len(lines):
-            found, words, lines, bad = self._parse_each(lines, block.broken)
+            found, good, bad = self._parse_each(lines, left, block.broken)
+            lines = lines.only(good)
+            words = {name: words[name].filter(pa.array(good)) for name in words.keys() & set(found.schema.names)}
         found = self._with_words(found, words)
         types = {each.name: pa.string() if pa.types.is_binary(each.type) else each.type for each in found.schema}
         rest = json_members.without(lines.text, self._roles.named) if self._roles.data_json else None
@@ -83,16 +87,12 @@ class JsonReader:
         types = [field.type for field in batch.schema if field.name in self._roles.bytes]
         return all(pa.types.is_string(type_) or pa.types.is_null(type_) for type_ in types)
 
-    def _taken(self, lines: _Lines) -> tuple[_Columns, bytes]:
-        """Take what becomes bytes out of lines, texts aside; nothing where that cannot be, or a line is broken."""
-        if deepest(lines.data) > DEEPEST:
-            return {}, b""
-        try:
-            taken = [self._words.take(line) for line in lines.text.to_pylist()]
-        except ValueError:
-            return {}, b""
-        left = "".join(text for _, text in taken).encode()
-        return _binary([found for found, _ in taken]), left if left != lines.data else b""
+    def _taken(self, lines: _Lines) -> tuple[_Columns, _Lines]:
+        """Take what becomes bytes out of lines; nothing where they are no text or nested deeply."""
+        if not len(lines) or not _is_text(lines.data) or deepest(lines.data) > DEEPEST:
+            return {}, lines
+        columns, data, edges = take(lines.text, self._roles.bytes, self._texts)
+        return columns, replace(lines, data=data, starts=edges[:-1], ends=edges[1:])
 
     def _with_words(self, batch: pa.RecordBatch, words: _Columns) -> pa.RecordBatch:
         """Put what was taken out in its place, but for columns whose values decide their type."""
@@ -102,12 +102,8 @@ class JsonReader:
 
     def _parse_fast(self, data: bytes) -> pa.RecordBatch | None:
         """Let pyarrow parse whole lines; None if it cannot, or not without losing something."""
-        try:
-            data.decode()
-        except UnicodeDecodeError:
-            return None
         dense = data.translate(None, _SPACES)
-        if not dense or _has_bare_null(dense) or deepest(data) > DEEPEST:
+        if not dense or not _is_text(data) or _has_bare_null(dense) or deepest(data) > DEEPEST:
             return None
         found = None
         texts = {name: pa.string() for name in self._texts if json.dumps(name, ensure_ascii=False).encode() in data}
@@ -131,20 +127,19 @@ class JsonReader:
             self._types[field.name] = join(self._types.get(field.name, pa.null()), field.type)
         return batch.select([field.name for field in wanted])
 
-    def _parse_each(self, lines: _Lines, broken: str) -> tuple[pa.RecordBatch, _Columns, _Lines, list[BadRow]]:
-        """Parse line by line; lines that are no JSON object become bad rows."""
-        objects, words, good, bad = [], [], np.ones(len(lines), dtype=np.bool_), []
+    def _parse_each(self, lines: _Lines, left: _Lines, broken: str) -> tuple[pa.RecordBatch, Mask, list[BadRow]]:
+        """Parse what is left of lines one by one; those that are no JSON object become bad rows."""
+        objects, good, bad = [], np.ones(len(lines), dtype=np.bool_), []
         for row in range(len(lines)):
             try:
                 if broken:
                     raise ValueError(broken)
-                found = parse_object(lines.line(row))
-                words.append(self._words.of(found, lines.line(row)))
+                found = parse_object(left.line(row))
                 objects.append(found | dict.fromkeys(self._texts & found.keys()))
             except ValueError as error:
                 good[row] = False
                 bad.append(lines.origin.bad_row(row, str(error)))
-        return self._known(columns(objects)), _binary(words), lines.only(good), bad
+        return self._known(columns(objects)), good, bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +187,12 @@ class _Lines:
         return pa.array([self.line(row) for row in range(len(self))], pa.binary()).cast(pa.string())
 
 
-def _binary(words: Sequence[Mapping[str, bytes | None]]) -> _Columns:
-    """What was taken out of lines, as columns."""
-    names = dict.fromkeys(name for found in words for name in found)
-    return {name: pa.array([found.get(name) for found in words], pa.binary()) for name in names}
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _read(

@@ -3,92 +3,77 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
+from typing import NamedTuple
 
-from esformat.convert.json_values import parse_value
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from esformat.convert.arrays import Ints
 from esformat.convert.typed_text import bytes_of
+from esformat.core.json_paths import ESCAPED, MISSING, NULL, OBJECT, STRING
+from esformat.core.matching import gathered
+from esformat.format.json_values import JsonValues
 
-_SPACE = r"[ \t\r\n]*+"
-_TEXT = r'"(?:[^"\\]++|\\.)*+"'
-_SCALAR = rf'(?:{_TEXT}|[^\s"\[\]{{}},]++)'
-
-
-class Words:
-    """Takes such members out of objects. What is left is valid JSON just where the line was."""
-
-    def __init__(self, names: Collection[str]) -> None:
-        """Take the members that are called one of `names`, at the top level."""
-        self._asked = frozenset(names)
-        self._names = {json.dumps(name, ensure_ascii=False): name for name in names}
-        asked = "|".join(map(re.escape, self._names))
-        # members of other plain names with a text or number, then perhaps the beginning of one that is asked for
-        other = rf'{_SPACE}(?!(?:{asked}){_SPACE}:)"[^"\\]*+"{_SPACE}:{_SPACE}{_SCALAR}{_SPACE},'
-        self._other_value = re.compile(rf'(?:{asked})\s*+:\s*+[^"n\s]'.encode())
-        self._up_to_next = re.compile(rf"(?:{other})*+{_SPACE}(?:({asked}){_SPACE}:{_SPACE})?+")
-
-    def likely_in(self, lines: bytes) -> bool:
-        """Whether one of the members seems to have another value than a text or null somewhere; only a guess."""
-        return bool(self._asked) and self._other_value.search(lines) is not None
-
-    def of(self, members: Mapping[str, Any], line: bytes) -> dict[str, bytes | None]:
-        """Give those of the members of a line."""
-        values = {name: members[name] for name in self._asked & members.keys()}
-        if not all(isinstance(value, str) for value in values.values()):
-            return self.take(line.decode())[0]
-        return {name: value.encode() for name, value in values.items()}
-
-    def take(self, line: str) -> tuple[dict[str, bytes | None], str]:
-        """Give the members by name, and the line with null in place of those that are no text. Raises ValueError.
-
-        The line may be broken, but is not nested deeply.
-        """
-        found: dict[str, bytes | None] = {}
-        left, kept = "", 0
-        at = _after_space(line, 0)
-        if not line.startswith("{", at):
-            raise ValueError("no object")
-        while len(found) < len(self._asked):
-            name, start = self._next(line, at + 1)
-            if name is None:
-                break
-            value, end = parse_value(line, start)
-            if name in self._asked:
-                found[name] = value.encode() if isinstance(value, str) else _as_bytes(value, line[start:end])
-                if not isinstance(value, str):
-                    left, kept = left + line[kept:start] + "null", end
-            at = _after_space(line, end)
-            if not line.startswith(",", at):
-                break
-        return found, left + line[kept:]
-
-    def _next(self, line: str, at: int) -> tuple[str | None, int]:
-        """The next member that is asked for or is not plain, and where its value begins; None where there is none."""
-        met = self._up_to_next.match(line, at)
-        assert met is not None  # it matches nothing, too
-        if met[1] is not None:
-            return self._names[met[1]], met.end()
-        at = met.end()
-        if not line.startswith('"', at):
-            return None, at
-        name, end = parse_value(line, at)
-        at = _after_space(line, end)
-        if not line.startswith(":", at):
-            raise ValueError("no value")
-        return name, _after_space(line, at + 1)
+_TEXTS = [STRING, ESCAPED]
+_NULL = b"null"
 
 
-def _as_bytes(value: object, written: str) -> bytes | None:
-    if value is None:
-        return None
-    found = bytes_of(value)
-    return written.encode() if found is None else found
+class Taken(NamedTuple):
+    """Members that were taken out of lines, and what is left of these."""
+
+    columns: dict[str, pa.BinaryArray]
+    """A value for each line, null where there is none; without the members that no line has."""
+    data: bytes
+    edges: Ints
+    """Line i is bytes [edges[i], edges[i + 1]) of `data`."""
 
 
-_SPACES = re.compile(_SPACE)
+def take(lines: pa.StringArray, names: Collection[str], cut: Collection[str]) -> Taken:
+    """Take members out of lines of one JSON object each.
+
+    names: of the members, at the top level; at least one. cut: those that have null in what is left, but where they are
+    text. That is valid JSON just where the line was: nothing is taken from a broken one.
+    """
+    members = {name: JsonValues(lines, (name,)) for name in names}
+    columns = {name: _column(each, lines, name) for name, each in members.items() if (each.kinds != MISSING).any()}
+    pieces = [np.empty((2, 0), np.int64)]
+    for name in cut:
+        each = members[name]
+        rows = ~np.isin(each.kinds, [*_TEXTS, NULL, MISSING])
+        pieces.append(np.stack([each.starts[rows], each.ends[rows]]))
+    starts, ends = np.sort(np.concatenate(pieces, axis=1))
+    return Taken(columns, *_with_nulls(next(iter(members.values())), starts, ends))
 
 
-def _after_space(line: str, at: int) -> int:
-    met = _SPACES.match(line, at)
-    return met.end() if met else at
+def _column(values: JsonValues, lines: pa.StringArray, name: str) -> pa.BinaryArray:
+    column = values.texts_as_written().cast(pa.large_binary()).cast(pa.binary())
+    if (values.kinds == OBJECT).any():
+        inner = JsonValues(lines, (name, "base64"))
+        rows = np.flatnonzero((values.kinds == OBJECT) & np.isin(inner.kinds, _TEXTS))
+        if len(rows):
+            mask = np.zeros(len(column), np.bool_)
+            mask[rows] = True
+            some = [_stored(column[row].as_py()) for row in rows.tolist()]
+            column = pc.replace_with_mask(column, pa.array(mask), pa.array(some, pa.binary()))
+    return column
+
+
+def _stored(written: bytes) -> bytes:
+    """The bytes of an object that has a "base64", or its text where it has more, or that is none."""
+    members = json.loads(written, object_pairs_hook=list)
+    found = bytes_of(dict(members)) if len(members) == 1 else None
+    return written if found is None else found
+
+
+def _with_nulls(values: JsonValues, starts: Ints, ends: Ints) -> tuple[bytes, Ints]:
+    """The documents with null in place of the pieces [start, end), and their edges."""
+    size = len(values.data)
+    begins = np.full(2 * len(starts) + 1, size)  # what is kept and, behind the last document, null, in turn
+    begins[::2] = np.append(0, ends)
+    lengths = np.full_like(begins, len(_NULL))
+    lengths[::2] = np.append(starts, size) - begins[::2]
+    left = gathered(np.append(values.data, np.frombuffer(_NULL, np.uint8)), begins, lengths)
+    grown = np.append(0, np.cumsum(len(_NULL) - (ends - starts)))
+    return left, values.edges + grown[np.searchsorted(starts, values.edges)]

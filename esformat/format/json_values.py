@@ -83,31 +83,34 @@ def _utf8(value: bytes | None) -> str | None:
 class JsonValues:
     """The values at a path in each of `documents`, of text or binary; what is no UTF-8 is no JSON.
 
-    `kinds`: of `esformat.core.json_paths`, one for each document.
+    Document i is data[edges[i]:edges[i + 1]], and its value data[starts[i]:ends[i]], of strings what stands between
+    their quotes. `kinds`: of `esformat.core.json_paths`, one for each document.
     """
 
     def __init__(self, documents: pa.Array, steps: Sequence[Step]) -> None:
         n = len(documents)
-        edges, data = bytes_of(valid_text(documents))
-        self._data = np.frombuffer(data, np.uint8)
-        self._starts, self._ends = np.zeros(n, np.int64), np.zeros(n, np.int64)
+        self.edges, data = bytes_of(valid_text(documents))
+        self.data = np.frombuffer(data, np.uint8)
+        self.starts, self.ends = np.zeros(n, np.int64), np.zeros(n, np.int64)
         self.kinds: npt.NDArray[np.uint8] = np.zeros(n, np.uint8)
         keys = [str(step).encode("utf-8", "surrogatepass") for step in steps]
         places = [step if isinstance(step, int) else NOWHERE for step in steps]
-        find_values(self._data, edges, keys, places, self._starts, self._ends, self.kinds)
+        find_values(self.data, self.edges, keys, places, self.starts, self.ends, self.kinds)
 
     def texts(self, *, numbers_as_written: bool = False) -> pa.LargeStringArray:
         """The values as text: strings are themselves, all else is JSON as Python writes it; null for none and null.
 
         numbers_as_written: numbers keep the digits that they have in the document.
         """
-        none = (self.kinds == MISSING) | (self.kinds == NULL)
-        edges, raw = self._pieces(np.where(none, self._starts, self._ends) - self._starts)
         odd = np.isin(self.kinds, [ESCAPED, ARRAY, OBJECT])
-        whole = self._array(edges, raw, none)
+        whole = self._pieces()
         if not numbers_as_written:
             odd |= self._written_otherwise(whole)
         return self._with(whole, np.flatnonzero(odd))
+
+    def texts_as_written(self) -> pa.LargeStringArray:
+        """The values as text: strings are themselves, all else is as the document has it; null for none and null."""
+        return self._with(self._pieces(), np.flatnonzero(self.kinds == ESCAPED))
 
     def numbers(self) -> pa.DoubleArray:
         """Numbers, also those that strings hold; null for all else."""
@@ -127,14 +130,14 @@ class JsonValues:
             otherwise[rows] = ~np.asarray(plain)
         return otherwise
 
-    def _pieces(self, lengths: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], bytes]:
-        edges = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=edges[1:])
-        return edges, gathered(self._data, self._starts, lengths)
-
-    def _array(self, edges: npt.NDArray[np.int64], raw: bytes, none: npt.NDArray[np.bool_]) -> pa.LargeStringArray:
+    def _pieces(self) -> pa.LargeStringArray:
+        """The bytes of each value, null for none and null."""
+        none = (self.kinds == MISSING) | (self.kinds == NULL)
+        lengths = np.where(none, 0, self.ends - self.starts)
+        raw = pa.py_buffer(gathered(self.data, self.starts, lengths))
+        edges = pa.py_buffer(np.append(0, np.cumsum(lengths)))
         validity = pa.py_buffer(np.packbits(~none, bitorder="little"))
-        return pa.LargeStringArray.from_buffers(len(none), pa.py_buffer(edges), pa.py_buffer(raw), validity)
+        return pa.LargeStringArray.from_buffers(len(none), edges, raw, validity)
 
     def _with(self, texts: pa.LargeStringArray, odd: npt.NDArray[np.int64]) -> pa.LargeStringArray:
         """The texts with those at the rows `odd` as Python writes them."""
@@ -147,8 +150,8 @@ class JsonValues:
     def _rewritten(self, rows: npt.NDArray[np.int64]) -> list[str]:
         """Values as Python reads and writes them: all as one document, as that is twenty times as fast."""
         quotes = (self.kinds[rows] == ESCAPED).astype(np.int64)
-        spans = zip((self._starts[rows] - quotes).tolist(), (self._ends[rows] + quotes).tolist(), strict=True)
-        documents = [self._data[start:end].tobytes().decode("utf-8", "replace") for start, end in spans]
+        spans = zip((self.starts[rows] - quotes).tolist(), (self.ends[rows] + quotes).tolist(), strict=True)
+        documents = [self.data[start:end].tobytes().decode("utf-8", "replace") for start, end in spans]
         try:
             values = json.loads(f"[{','.join(documents)}]")
         except (ValueError, RecursionError):  # an integer of more digits than Python takes; deep nesting

@@ -222,3 +222,33 @@ def test_numbers_beyond_all_floats_become_text():
     assert [row["x"] for row in found] == ["-1e400", "1.5"]
     assert "3E+999" in str(found[0]["n"])
     assert "2.5" in str(found[1]["n"])
+
+
+PAYLOAD = Roles(space="u", timestamp="t", data="d")
+WHOLE = b'{"u":"a","t":1,"d":{"b":1.50,"b":2}}\n'
+
+
+@pytest.mark.parametrize(
+    ("lines", "words", "bad"),
+    [
+        (WHOLE, ['{"b":1.50,"b":2}'], []),
+        (WHOLE + b'{"u":\n', ['{"b":1.50,"b":2}'], [2]),  # a broken line beside it
+        (b'{"u":"a","t":1,"d":"\\ud800"}\n' + WHOLE, ['{"b":1.50,"b":2}'], [1]),  # half a character
+        (b'{"u":"a","t":1,"d":{},"d":{}}\n' + WHOLE, ['{"b":1.50,"b":2}'], [1]),
+        (b'\n{"u":"a","t":1,"d":"\\n"}\n \v\n' + WHOLE, ["\n", '{"b":1.50,"b":2}'], []),
+        (b'{"u":"a","t":"x"}\n{"u":"a","t":1,"d":"z"}\n' + WHOLE, [None, "z", '{"b":1.50,"b":2}'], []),
+    ],
+)
+@pytest.mark.parametrize("block_bytes", [1, 1 << 20])
+def test_payloads_whatever_is_beside_them(monkeypatch, lines, words, bad, block_bytes):
+    """A payload is what its line says, and which lines are bad does not depend on the others of the block."""
+    monkeypatch.setattr(records, "BLOCK_BYTES", block_bytes)
+    batches = read(lines, PAYLOAD)
+    assert [number for number, _ in bad_of(batches)] == bad
+    found: list[bytes | None] = []
+    for rows in batches:
+        given = rows.words.get(
+            "d", rows.batch["d"] if "d" in rows.batch.schema.names else pa.nulls(rows.batch.num_rows)
+        )
+        found += given.cast(pa.binary()).to_pylist()
+    assert found == [None if word is None else word.encode() for word in words]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from itertools import pairwise
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from esformat.convert.json_words import Words
+from esformat.convert.json_words import take
 
 CASES = [
     ('{"d":{"b":1.50,"a":9},"x":1}', {"d": b'{"b":1.50,"a":9}'}, '{"d":null,"x":1}'),
@@ -25,22 +26,40 @@ CASES = [
     ('{"d":{"base64":"aGk=","x":1}}', {"d": b'{"base64":"aGk=","x":1}'}, '{"d":null}'),
     ('{"d":["base64"]}', {"d": b'["base64"]'}, '{"d":null}'),
     ('{"k\\"é":{},"x":0,"d":[]}', {'k"é': b"{}", "d": b"[]"}, '{"k\\"é":null,"x":0,"d":null}'),
+    ('{"d":{"base64":"aGk=","base64":"aGk="}}', {"d": b'{"base64":"aGk=","base64":"aGk="}'}, '{"d":null}'),
+    ('{"d":{"\\u0062ase64":"aGk="}}', {"d": b"hi"}, '{"d":null}'),
+    ('{"d":{"a":1,"a":2}}', {"d": b'{"a":1,"a":2}'}, '{"d":null}'),
+    ('{"d":{"a":"\\ud800"}}', {"d": b'{"a":"\\ud800"}'}, '{"d":null}'),
     ("{}", {}, "{}"),
     ('{"dd":1,"d d":2}', {}, '{"dd":1,"d d":2}'),
+    *((broken, {}, broken) for broken in ["", "1", "[]", '{"d":}', '{"d":"', '{"d":{}} 5', '{"d":[1,]}']),
 ]
+
+
+def taken(*lines: str) -> list[tuple[dict[str, bytes | None], str]]:
+    """What is taken out of each line, of two names, and what is left of it."""
+    columns, data, edges = take(pa.array(lines, pa.string()), ["d", 'k"é'], ["d", 'k"é'])
+    left = [data[start:end].decode() for start, end in pairwise(edges.tolist())]
+    rows = [{name: column[row].as_py() for name, column in columns.items()} for row in range(len(lines))]
+    return list(zip(rows, left, strict=True))
 
 
 @pytest.mark.parametrize(("line", "found", "left"), CASES)
 def test_take(line, found, left):
-    """Objects, arrays, numbers and truth values are their own text."""
-    assert Words(["d", 'k"é']).take(line) == (found, left)
+    """Objects, arrays, numbers and truth values are their own text; of a broken line nothing is taken."""
+    assert taken(line) == [(found, left)]
 
 
-@pytest.mark.parametrize("line", ["", "1", "[]", '{"d":{"a":1,"a":2}}', '{"d":{"a":"\\ud800"}}', '{"d":}', '{"d":"'])
-def test_no_value(line):
-    """Where there is no object, or no value that a line may have, nothing is taken."""
-    with pytest.raises(ValueError):  # noqa: PT011 - of several kinds; nobody sees them
-        Words(["d"]).take(line)
+def test_lines_together():
+    """Each line has its own, whatever those around it have."""
+    nothing: dict[str, bytes | None] = {"d": None, 'k"é': None}
+    assert taken(*(line for line, _, _ in CASES)) == [(nothing | found, left) for _, found, left in CASES]
+
+
+def test_what_stays():
+    """A member that is not cut stays where it is, and its text is taken all the same."""
+    columns, data, _ = take(pa.array(['{"d":[1],"x":[2]}']), ["d", "x"], ["x"])
+    assert (columns["d"].to_pylist(), columns["x"].to_pylist(), data) == ([b"[1]"], [b"[2]"], b'{"d":[1],"x":null}')
 
 
 JSON = st.recursive(
@@ -59,13 +78,13 @@ KEYS = st.sampled_from(["d", "k", "x", 'd"', '"d', ',"d', "\\", "d:", "", " d", 
 def test_any_object(members, separators, ascii_only):
     """Each is taken with its own text, and the others are as they were."""
     line = json.dumps(members, separators=separators, ensure_ascii=ascii_only)
-    found, left = Words(["d", "é"]).take(line)
-    taken = {name: value for name, value in members.items() if name in ("d", "é")}
+    ((found, left),) = taken(line)
+    mine = {name: value for name, value in members.items() if name == "d"}
     assert json.loads(left) == {
-        name: None if name in taken and not isinstance(value, str) else value for name, value in members.items()
+        name: None if name in mine and not isinstance(value, str) else value for name, value in members.items()
     }
-    assert found.keys() == taken.keys()
-    for name, value in taken.items():
+    assert found.keys() == mine.keys()
+    for name, value in mine.items():
         text = json.dumps(value, separators=separators, ensure_ascii=ascii_only)
         assert found[name] == (None if value is None else (value if isinstance(value, str) else text).encode())
 
@@ -73,12 +92,12 @@ def test_any_object(members, separators, ascii_only):
 @given(st.text(st.sampled_from('{}[]",:d\\1.n '), max_size=12), st.integers(0, 30))
 @example("", 0)
 def test_broken_lines_stay_broken(noise, at):
-    """What is left is valid JSON only where the line was."""
+    """What is left is valid JSON only where the line was, and of the line beside it nothing changes."""
     whole = '{"x":[1],"d":{"a":1.5},"y":"z"}'
     line = whole[:at] + noise + whole[at + len(noise) // 2 :]
-    with suppress(ValueError):
-        _, left = Words(["d"]).take(line)
-        assert _is_json(left) == _is_json(line)
+    (_, left), (found, other) = taken(line, whole)
+    assert _is_json(left) == _is_json(line)
+    assert (found["d"], other) == (b'{"a":1.5}', '{"x":[1],"d":null,"y":"z"}')
 
 
 def _is_json(text: str) -> bool:
