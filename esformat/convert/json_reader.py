@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, Self, TypeAlias
 
@@ -72,7 +72,7 @@ class JsonReader:
             words, left = self._taken(lines)
             self._takes = left.data != block.data
         if not block.broken and (self._takes or not parsed):
-            found = self._parse_fast(left.data)
+            found = self._parse_fast(left.data, words)
         if found is None or found.num_rows != len(lines):
             found, good, bad = self._parse_each(lines, left, block.broken)
             lines = lines.only(good)
@@ -100,8 +100,8 @@ class JsonReader:
             batch = batch.set_column(batch.schema.get_field_index(name), name, words[name])
         return batch
 
-    def _parse_fast(self, data: bytes) -> pa.RecordBatch | None:
-        """Let pyarrow parse whole lines; None if it cannot, or not without losing something."""
+    def _parse_fast(self, data: bytes, known: Container[str] = ()) -> pa.RecordBatch | None:
+        """Let pyarrow parse whole lines; None if it cannot, or not without losing something. known: members of some."""
         dense = data.translate(None, _SPACES)
         if not dense or not _is_text(data) or _has_bare_null(dense) or deepest(data) > DEEPEST:
             return None
@@ -112,7 +112,8 @@ class JsonReader:
             found = _read(data, pa.schema(list(types.items())), "error" if self._parses_all else "ignore")
         if found is None and b"[null" not in dense:  # of such lists it would lose elements
             found = _read(data, pa.schema(list(texts.items())))
-            if found is not None and any(found[name].null_count == len(found) for name in texts):  # a column, or none
+            unsure = [name for name in texts if name not in known]
+            if found is not None and any(found[name].null_count == len(found) for name in unsure):  # a column, or none
                 found = _read(data, None)
         if found is not None and _texts_for_times(found.schema) != found.schema:
             found = _read(data, _texts_for_times(found.schema))

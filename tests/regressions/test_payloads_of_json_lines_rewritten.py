@@ -17,7 +17,8 @@ from esformat.convert import Conversion, Load, Roles, convert_file, records
 
 WORDS = [
     '{"b":1.50,"a":9}', "{}", '{"a":1,"z":12345678901234567890.12}', '{ "a" : [ 1 , null ] }', "[1, 2.0]", "1e400",
-    "-0.0", "true", '{"a":1,"a":2}', '{"a":"\\ud800"}', '{"é":"\\u00e9"}', '{"t":"2026-01-01"}', "12345678901234567890", '{"base64":1}',
+    '{"a":1,"a":2}', '{"a":"\\ud800"}', "-0.0", "true", '{"é":"\\u00e9"}',
+    '{"t":"2026-01-01"}', "12345678901234567890", '{"base64":1}',
 ]  # fmt: skip
 VALUES = [(word, word.encode()) for word in WORDS] + [
     ('"text"', b"text"), ('"2026-01-01"', b"2026-01-01"), ('"7"', b"7"), ('"\\u00e9\\n"', "é\n".encode()),
@@ -66,7 +67,8 @@ def test_broken_lines(tmp_path, capfd):
     """A line that is none is told as before, and the others are kept."""
     good = lines_of(['{"a":1.0}', "5"])
     bad = [b'{"space":"a","timestamp":1,"data":{"a":}}\n', b'{"space":"a","timestamp":1,"data":1.5.3}\n',
-           b'{"space":"a","timestamp":1,"data":{},"data":[]}\n', b'{"space":"a","timestamp":1 "data":{}}\n']  # fmt: skip
+           b'{"space":"a","timestamp":1,"data":{},"data":[]}\n',
+           b'{"space":"a","timestamp":1 "data":{}}\n']  # fmt: skip
     (tmp_path / "in.jsonl").write_bytes(good + b"".join(bad) + good)
     run = ["write", str(tmp_path / "out.esdb"), str(tmp_path / "in.jsonl"), "--on-error", "skip"]
     assert root.run(run) == 0
