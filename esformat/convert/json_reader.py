@@ -16,17 +16,17 @@ from esformat.convert import json_members
 from esformat.convert.arrays import Ints, Mask
 from esformat.convert.column_type import join
 from esformat.convert.errors import InputError
-from esformat.convert.json_values import DEEPEST, columns, deepest, parse_object
+from esformat.convert.json_values import DEEPEST, columns, parse_object
 from esformat.convert.json_words import take
 from esformat.convert.records import Block, blocks, readable, whole_lines, without_mark
 from esformat.convert.roles import Roles
 from esformat.convert.rows import LINE, BadRow, Origin, Rows
 from esformat.convert.source import Source
+from esformat.core.json_paths import outline
 
 _TOO_LONG = "the line is too long"
 _EXACT_IN_FLOAT = float(2**53)
 _Columns: TypeAlias = "dict[str, pa.BinaryArray]"
-_SPACES = b" \t\r\n\v\f"
 
 
 class JsonReader:
@@ -89,7 +89,7 @@ class JsonReader:
 
     def _taken(self, lines: _Lines) -> tuple[_Columns, _Lines]:
         """Take what becomes bytes out of lines; nothing where they are no text or nested deeply."""
-        if not len(lines) or not _is_text(lines.data) or deepest(lines.data) > DEEPEST:
+        if not len(lines) or not _is_text(lines.data) or outline(lines.data)[0] > DEEPEST:
             return {}, lines
         columns, data, edges = take(lines.text, self._roles.bytes, self._texts)
         return columns, replace(lines, data=data, starts=edges[:-1], ends=edges[1:])
@@ -102,15 +102,16 @@ class JsonReader:
 
     def _parse_fast(self, data: bytes, known: Container[str] = ()) -> pa.RecordBatch | None:
         """Let pyarrow parse whole lines; None if it cannot, or not without losing something. known: members of some."""
-        dense = data.translate(None, _SPACES)
-        if not dense or not _is_text(data) or _has_bare_null(dense) or deepest(data) > DEEPEST:
+        depth, bare_null, null_in_list = outline(data)
+        # pyarrow's parser ends the process if a null in no object comes first, and takes others for objects
+        if not depth or depth > DEEPEST or bare_null or not _is_text(data):
             return None
         found = None
         texts = {name: pa.string() for name in self._texts if json.dumps(name, ensure_ascii=False).encode() in data}
         if self._types:
             types = {**self._types, **texts}
             found = _read(data, pa.schema(list(types.items())), "error" if self._parses_all else "ignore")
-        if found is None and b"[null" not in dense:  # of such lists it would lose elements
+        if found is None and not null_in_list:  # of such lists it would lose elements
             found = _read(data, pa.schema(list(texts.items())))
             unsure = [name for name in texts if name not in known]
             if found is not None and any(found[name].null_count == len(found) for name in unsure):  # a column, or none
@@ -216,14 +217,6 @@ def _read(
     except pa.ArrowInvalid:
         return None
     return table.combine_chunks().to_batches()[0] if len(table) else None
-
-
-def _has_bare_null(dense: bytes) -> bool:
-    """Tell whether one of the lines, whose spaces are left out, may be, or end in, a null in no object.
-
-    The parser ends the process if one comes first, and takes others for objects. Such letters in a text count, too.
-    """
-    return dense.startswith(b"null") or b"}null" in dense
 
 
 def _texts_for_times(schema: pa.Schema) -> pa.Schema:

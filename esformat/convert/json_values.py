@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
+
+from esformat.core.json_paths import outline
 
 DEEPEST = 100  # levels of nesting; pyarrow crashes at some ten thousand, and no reader of the result wants them
 
 _EXACT_IN_FLOAT = 2**53
-_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}\n"))
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
-_STEPS = np.zeros(256, dtype=np.int32)
-_STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
     """Read one line as a JSON object. Raises ValueError that says what is wrong with it."""
     try:
-        if deepest(_STRING.sub(b"", line)) > DEEPEST:
+        if outline(line)[0] > DEEPEST:
             raise ValueError(f"nested deeper than {DEEPEST} levels")
         value = json.loads(line.decode(), object_pairs_hook=_object, parse_float=_float)
         if b"\\u" in line:
@@ -53,16 +49,6 @@ def parse_value(text: str, at: int) -> tuple[Any, int]:
 def check_text(value: Any) -> None:
     """Raise UnicodeEncodeError, a ValueError, for text that is not whole characters."""
     json.dumps(value, ensure_ascii=False).encode()
-
-
-def deepest(lines: bytes) -> int:
-    """Tell how deep brackets nest in any of `lines`. Brackets inside texts count, too: the answer may be too high."""
-    steps = _STEPS[np.frombuffer(brackets := lines.translate(None, _NOT_BRACKETS), dtype=np.uint8)]
-    depth = np.cumsum(steps)
-    # each line begins at 0 again: take off what the lines before it have left open
-    ends = np.flatnonzero(np.frombuffer(brackets, dtype=np.uint8) == ord("\n"))
-    left_open = np.repeat(np.concatenate([[0], depth[ends]]), np.diff(np.concatenate([[0], ends, [len(depth)]])))
-    return int((depth - left_open).max(initial=0))
 
 
 def columns(objects: Sequence[dict[str, Any]]) -> pa.RecordBatch:

@@ -178,6 +178,52 @@ def count_fields(
     state[0], state[1] = tree.number, tree.left_out
 
 
+def outline(lines: cython.const[cython.uchar][::1]) -> tuple[int, bool, bool]:
+    """How deep brackets nest in any of some lines of JSON; whether a null, or what has its first letter, stands in none
+    of them; and whether a list begins with one.
+
+    What a line has behind a broken string counts as no string: then the answer may be too high.
+    """
+    at: cython.Py_ssize_t = 0
+    n: cython.Py_ssize_t = lines.shape[0]
+    start: cython.p_uchar
+    behind: cython.p_uchar
+    level: cython.longlong = 0
+    deepest: cython.longlong = 0
+    bare: cython.bint = False
+    first: cython.bint = False
+    whole: cython.bint = True
+    kind: cython.int = _MISSING
+    before: cython.uchar = 0
+    letter: cython.uchar
+    if not n:
+        return 0, False, False
+    start = cython.cast(cython.p_uchar, cython.address(lines[0]))
+    with cython.nogil:
+        while at < n:
+            letter = start[at]
+            at += 1
+            if letter == 34 and whole:  # "
+                behind = _string(start + at, start + n, cython.address(kind))
+                if behind == cython.NULL:
+                    whole = False
+                else:
+                    at = behind - start
+            elif letter == 10:
+                level, whole = 0, True
+            elif letter == 123 or letter == 91:  # { [
+                level += 1
+                deepest = max(deepest, level)
+            elif letter == 125 or letter == 93:  # } ]
+                level -= 1
+            elif letter == 110:  # n
+                bare = bare or level <= 0
+                first = first or before == 91
+            if letter > 32:
+                before = letter
+    return deepest, bare, first
+
+
 @cython.cfunc
 @cython.exceptval(-1)
 def _check_edges(edges: cython.const[cython.longlong][::1], size: cython.Py_ssize_t) -> cython.int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from esformat.convert.json_values import column, columns, deepest, parse_object
+from esformat.convert.json_values import column, columns, parse_object
 
 BAD_LINES = [
     (b"xx", "broken JSON: Expecting value at character 1"),
@@ -32,22 +32,6 @@ def test_bad_lines(line, complaint):
     """A line that is no object is told with what is wrong, and where."""
     with pytest.raises(ValueError, match=complaint):
         parse_object(line)
-
-
-@pytest.mark.parametrize(
-    ("lines", "depth"),
-    [
-        (b"", 0),
-        (b"{}\n", 1),
-        (b'{"a":[[]]}\n{}\n', 3),
-        (b"[\n[\n[\n", 1),  # each line begins at 0
-        (b"]]]]\n[[\n", 2),
-        (b'{"a":[1,2],"b":{"c":[]}}\n' * 3, 3),
-    ],
-)
-def test_deepest(lines, depth):
-    """Depth is counted line by line."""
-    assert deepest(lines) == depth
 
 
 def test_brackets_in_texts_are_no_depth():

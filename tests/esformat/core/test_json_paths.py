@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -163,3 +164,48 @@ def test_tables_that_do_not_fit(place, value):
     outputs[place] = value
     with pytest.raises(ValueError, match=r"room|table|slot|outside"):
         json_paths.count_fields(document, edges, kinds, *outputs)
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (b"", (0, False, False)),
+        (b" \n\t\n", (0, False, False)),
+        (b"{}\n", (1, False, False)),
+        (b'{"a":[[]]}\n{}\n', (3, False, False)),
+        (b"[\n[\n[\n", (1, False, False)),  # each line begins at 0
+        (b"]]]]\n[[\n", (2, False, False)),
+        (b'{"a":"[[ null"}\n', (1, False, False)),
+        (b'{"a":"[[\\x","b":[[null\n"[["\n', (5, False, True)),  # behind a broken string all counts
+        (b'{"a":null,"b":[1,null]}\n', (2, False, False)),
+        (b'{"a":[ \tnull]}\n', (2, False, True)),
+        (b"null\n", (0, True, False)),
+        (b'{"a":1} \n null', (1, True, False)),
+        (b'{"a":1}} nu', (1, True, False)),
+    ],
+)
+def test_outline(lines, found):
+    """Levels are those of a line, strings aside; a null in no bracket is told, and one that comes first in a list."""
+    assert json_paths.outline(lines) == found
+
+
+@given(st.lists(documents, max_size=4))
+def test_outline_of_documents(values):
+    """It is that of the documents."""
+    lines = "".join(json.dumps(value) + "\n" for value in values).encode()
+    depth, bare, first = json_paths.outline(lines)
+    assert depth == max(map(levels, values), default=0)
+    assert bare == any(value in (None, math.inf, -math.inf) for value in values)  # Infinity has the letter, too
+    assert first == any(map(begins_with_null, values))
+
+
+def levels(value: object) -> int:
+    """How deep a value nests."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(levels, inner), default=0)
+
+
+def begins_with_null(value: object) -> bool:
+    """Whether a list of it does."""
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    return (isinstance(value, list) and value[:1] == [None]) or any(map(begins_with_null, inner))
