@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from esformat.core.json_paths import outline
 from esformat.format.json_fields import count_fields
 from esformat.format.json_values import JsonValues
 
@@ -42,6 +43,7 @@ def one_input(data: bytes) -> None:
     found = JsonValues(array, path)
     text, kind = found.texts()[1].as_py(), int(found.kinds[1])
     fields = count_fields([array])
+    depth, _, _ = outline(document)
     assert fields.payloads == 3
     if document.count(b"[") + document.count(b"{") > _MOST_LEVELS or _LONG_NUMBER.search(document.decode("latin-1")):
         return
@@ -51,6 +53,7 @@ def one_input(data: bytes) -> None:
         assert (kind, text, fields.no_json) == (0, None, 2)
         return
     assert fields.no_json == 1
+    assert b"\n" in document or depth >= depth_of(whole)  # of equal keys `whole` has the last
     there, value = value_at(whole, path)
     assert (kind != 0, text) == (there, _text(value))
 
@@ -65,6 +68,12 @@ def value_at(value: Any, path: Sequence[str | int]) -> tuple[bool, Any]:
         else:
             return False, None
     return True, value
+
+
+def depth_of(value: Any) -> int:
+    """How deep a value nests."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(depth_of, inner), default=0)
 
 
 def _text(value: Any) -> str | None:

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from esformat.core import json_paths
-from tests.fuzz.json_paths import value_at
+from tests.fuzz.json_paths import depth_of, value_at
 
 Step = str | int
 _KINDS = {
@@ -194,15 +194,9 @@ def test_outline_of_documents(values):
     """It is that of the documents."""
     lines = "".join(json.dumps(value) + "\n" for value in values).encode()
     depth, bare, first = json_paths.outline(lines)
-    assert depth == max(map(levels, values), default=0)
+    assert depth == max(map(depth_of, values), default=0)
     assert bare == any(value in (None, math.inf, -math.inf) for value in values)  # Infinity has the letter, too
     assert first == any(map(begins_with_null, values))
-
-
-def levels(value: object) -> int:
-    """How deep a value nests."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    return 0 if inner is None else 1 + max(map(levels, inner), default=0)
 
 
 def begins_with_null(value: object) -> bool:
