@@ -80,7 +80,7 @@ class LogHandler(logging.Handler):
         self._complained = False
         self._flushed = (0.0, 0)  # seconds that the last flush took, and what the server had taken then
         self._writer = self._start()
-        for name in ("httpx", "httpcore"):
+        for name in ("httpx", "httpcore", "aggregator.client"):
             if _keep_quiet not in (logger := logging.getLogger(name)).filters:
                 logger.addFilter(_keep_quiet)
 
@@ -219,7 +219,7 @@ def _listed(value: Any) -> Any:
 
 
 def _keep_quiet(record: logging.LogRecord) -> bool:
-    """A filter of the HTTP library's loggers: nothing about the shipping of records, for any handler."""
+    """A filter of the loggers of clients: nothing about the shipping of records, for any handler."""
     return not threading.current_thread().name.startswith(_THREAD)
 
 

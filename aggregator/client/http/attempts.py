@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -14,6 +15,9 @@ from esformat import EsdbError
 
 ELSEWHERE = (UnavailableError, ReadOnlyError)
 """What another server of the same catalog may do: this one is gone, or stops, or was fenced off, or only follows."""
+QUIET_S = 1.0
+"""After so long without an answer somebody is told that a call is tried again and again."""
+_log = logging.getLogger("aggregator.client")
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
@@ -28,6 +32,7 @@ class Attempts:
         self._began = clock()
         self._made = 0
         self._maybe_stored = False
+        self._told = False
         self.refusals = 0
 
     def wait_s(self, error: EsdbError) -> float:
@@ -46,6 +51,9 @@ class Attempts:
         wait = self._retry.wait_s(self._made, self._clock() - self._began, retry_after_s)
         if wait is None:
             raise self.given_up(error)
+        if isinstance(error, UnavailableError) and not self._told and self._clock() - self._began >= QUIET_S:
+            self._told = True
+            _log.warning("trying again: %s", error)
         return 0.0 if isinstance(error, ELSEWHERE) and self._made % self._servers else wait
 
     def given_up(self, error: EsdbError) -> EsdbError:

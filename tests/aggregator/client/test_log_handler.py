@@ -120,6 +120,15 @@ def test_its_own_http_is_left_out(catalog, server, caplog):
     assert [record for record in caplog.records if record.name.startswith("httpx")] == []
 
 
+def test_nor_does_it_tell_its_own_handlers_that_nobody_answers(caplog):
+    """What its client warns of would be one more record for it."""
+    handler = LogHandler("http://127.0.0.1:1", TAGS, exit_timeout_s=2.0)
+    record = logging.makeLogRecord({"msg": "alone", "name": "app", "levelno": logging.INFO})
+    handler.emit(record)
+    handler.close()
+    assert [record for record in caplog.records if record.name.startswith("aggregator")] == []
+
+
 def test_no_server(capfd):
     """Logging goes on at full speed and without an error; what was dropped is counted, and said once at the end."""
     handler = LogHandler("http://127.0.0.1:9", TAGS, queue_bytes=50_000, exit_timeout_s=0.05)

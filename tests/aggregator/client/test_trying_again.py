@@ -106,3 +106,15 @@ def test_a_lost_attempt_is_not_forgotten():
     with pytest.raises(OverloadedError):
         attempts.wait_s(refused())
     assert attempts.refusals == 1
+
+
+def test_who_waits_is_told(caplog):
+    """After a second without an answer there is one warning; a server that is busy is none."""
+    now = [0.0]
+    attempts = Attempts(Retry(), repeatable=True, clock=lambda: now[0])
+    gone = failure_of(httpx.ConnectError("refused"), "http://x")
+    for seconds in (0.0, 0.9, 1.0, 9.0):
+        now[0] = seconds
+        attempts.wait_s(gone)
+        attempts.wait_s(OverloadedError("full", retry_after_s=0.1))
+        assert [record.message for record in caplog.records] == [f"trying again: {gone}"] * (seconds >= 1)
