@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from threading import Lock
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator import Catalog, TopicNotFoundError, lql
+from aggregator.model import RECORD_INDEX
 from aggregator.storage.segments.records import FIELDS
 from esformat import EsdbError
 from esformat.parts import as_text
@@ -32,7 +33,7 @@ class DocumentIds:
 
     def __init__(self, known: int = KNOWN) -> None:
         self._most = known
-        self._known: dict[bytes, None] = {}  # the oldest first
+        self._known: dict[bytes, int] = {}  # record indexes of documents, the oldest first
         self._claimed: set[bytes] = set()
         self._read: set[tuple[str, str]] = set()
         self._lock, self._reading = Lock(), Lock()
@@ -42,9 +43,9 @@ class DocumentIds:
         with self._reading:
             if (topic, partition) in self._read:
                 return
-            found: list[bytes] = []
+            found: list[tuple[bytes, int]] = []
             try:
-                found += islice(_stored(catalog, topic, partition, self._most), self._most)
+                found += islice(_stored(catalog, topic, partition, self._most, reverse=True), self._most)
             except TopicNotFoundError:
                 pass  # nothing is stored in it
             except EsdbError as error:  # fewer are known then; refusing documents for it would lose more
@@ -55,9 +56,30 @@ class DocumentIds:
                     error.message,
                 )
             with self._lock:
-                self._known = dict.fromkeys(reversed(found)) | self._known
+                self._known = dict(reversed(found)) | self._known
                 self._forget()
             self._read.add((topic, partition))
+
+    def forget_gone(self, catalog: Catalog, topic: str, partition: str, keys: Iterable[bytes]) -> None:
+        """Forget those of the keys whose documents are not there any more: they would be refused, and be nowhere."""
+        with self._lock:
+            known = {key: self._known[key] for key in keys if key in self._known}
+        if not known:
+            return
+        first, last = min(known.values()), max(known.values())
+        try:
+            there = {key for key, _ in _stored(catalog, topic, partition, last - first + 1, first)}
+        except TopicNotFoundError:
+            there = set()
+        except EsdbError as error:  # storing them once more would be worse
+            _log.warning(
+                "ids of documents in topic %r, partition %r cannot be checked: %s", topic, partition, error.message
+            )
+            return
+        with self._lock:
+            for key, place in known.items():
+                if key not in there and self._known.get(key) == place:
+                    del self._known[key]
 
     def claim(self, key: bytes) -> str:
         """Begin to store a document, which `settle` ends: "new"; or "known", or "claimed" by another request."""
@@ -69,11 +91,11 @@ class DocumentIds:
             self._claimed.add(key)
             return "new"
 
-    def settle(self, claimed: Iterable[bytes], stored: Iterable[bytes]) -> None:
-        """End what `claim` began; learn ids that are stored, claimed or not."""
+    def settle(self, claimed: Iterable[bytes], stored: Mapping[bytes, int]) -> None:
+        """End what `claim` began; learn ids that are stored, claimed or not, with their record indexes."""
         with self._lock:
             self._claimed.difference_update(claimed)
-            self._known |= dict.fromkeys(stored)
+            self._known |= stored
             self._forget()
 
     def _forget(self) -> None:
@@ -88,25 +110,27 @@ def key_of(topic: str, partition: str, index: str, document_id: str) -> bytes:
     return hashlib.blake2b(whole, digest_size=16).digest()
 
 
-def _stored(catalog: Catalog, topic: str, partition: str, most: int) -> Iterator[bytes]:
-    """Documents of a partition's last records, the newest first."""
+def _stored(
+    catalog: Catalog, topic: str, partition: str, most: int, first: int | None = None, *, reverse: bool = False
+) -> Iterator[tuple[bytes, int]]:
+    """Documents of a partition with their record indexes: of so many records from the first, or the last, on."""
     opened = catalog.topic(topic)
     names = opened.scan().schema.names
-    columns = ["space", *(name for name in (ID_FIELD, FIELDS) if name in names)]
+    columns = ["space", RECORD_INDEX, *(name for name in (ID_FIELD, FIELDS) if name in names)]
     indexes: dict[str, str | None] = {}
     if partition not in opened.partitions:
         return
-    for batch in opened.read(partition, reverse=True, limit=most, columns=columns).batches():
-        for space, document_id in _with_ids(batch):
+    for batch in opened.read(partition, first, most, reverse=reverse, columns=columns).batches():
+        for space, document_id, place in _with_ids(batch):
             if space not in indexes:
                 indexes[space] = _index(space)
             index = indexes[space]
             if index is not None:
-                yield key_of(topic, partition, index, document_id)
+                yield key_of(topic, partition, index, document_id), place
 
 
-def _with_ids(batch: pa.RecordBatch) -> Iterator[tuple[str, str]]:
-    """The space and the id of each record that has one."""
+def _with_ids(batch: pa.RecordBatch) -> Iterator[tuple[str, str, int]]:
+    """The space, the id and the record index of each record that has an id."""
     ids = pa.nulls(len(batch), pa.string())
     if ID_FIELD in batch.schema.names:
         ids = as_text(batch.column(ID_FIELD)).cast(pa.string())
@@ -114,8 +138,8 @@ def _with_ids(batch: pa.RecordBatch) -> Iterator[tuple[str, str]]:
         mapped = batch.column(FIELDS)
         ids = pc.coalesce(ids, as_text(pc.map_lookup(mapped, pa.scalar(ID_FIELD, mapped.type.key_type), "first")))
     there = pc.is_valid(ids)
-    spaces = as_text(batch.column("space")).filter(there)
-    return zip(spaces.to_pylist(), ids.filter(there).to_pylist(), strict=True)
+    found = (as_text(batch.column("space")), ids, batch.column(RECORD_INDEX))
+    return zip(*(column.filter(there).to_pylist() for column in found), strict=True)
 
 
 def _index(space: str) -> str | None:

@@ -204,6 +204,7 @@ def _store_once(
     creates = [place for place in keys if actions[place].verb == "create" and target.producer is None]
     if creates:
         ids.read_back(context.catalog, target.topic, target.partition)
+        ids.forget_gone(context.catalog, target.topic, target.partition, (keys[place] for place in creates))
     found: dict[int, Outcome | Wrong] = {place: each for place, each in enumerate(made) if isinstance(each, Wrong)}
     claimed: set[bytes] = set()
     try:
@@ -220,7 +221,8 @@ def _store_once(
         outcomes = store(context.catalog, [each for _, each in rest], target, tell)
         found |= {place: outcome for (place, _), outcome in zip(rest, outcomes, strict=True)}
     finally:
-        ids.settle(claimed, [key for place, key in keys.items() if isinstance(found.get(place), Place)])
+        stored = ((key, found.get(place)) for place, key in keys.items())
+        ids.settle(claimed, {key: at.index for key, at in stored if isinstance(at, Place)})
     return [found[place] for place in range(len(made))]
 
 

@@ -178,9 +178,9 @@ def test_ids_that_are_known():
     """The newest are; of a document that two requests create, one does, and the other hears when that has ended."""
     ids = DocumentIds(known=3)
     assert [ids.claim(key) for key in (b"1", b"1", b"2")] == ["new", "claimed", "new"]
-    ids.settle([b"1", b"2"], [b"1"])
+    ids.settle([b"1", b"2"], {b"1": 0})
     assert [ids.claim(key) for key in (b"1", b"2")] == ["known", "new"]
-    ids.settle([b"2"], [b"2", b"3", b"4"])
+    ids.settle([b"2"], {b"2": 1, b"3": 2, b"4": 3})
     assert [ids.claim(key) for key in (b"1", b"2", b"3", b"4")] == ["new", "known", "known", "known"]
     keys = {key_of(*parts) for parts in [("a", "b", "c", "d"), ("a", "b", "cd", ""), ("", "ab", "c", "d"), ("a",) * 4]}
     assert len(keys) == 4
@@ -193,7 +193,7 @@ def test_ids_that_cannot_be_stored_yet(web, server):
     key = key_of("logs", "0", "a", "9")
     assert server.context.document_ids.claim(key) == "new"
     assert created(web, "9") == [429]
-    server.context.document_ids.settle([key], [])
+    server.context.document_ids.settle([key], {})
     assert created(web, "9") == [201]
 
 
