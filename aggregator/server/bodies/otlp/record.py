@@ -14,7 +14,6 @@ from esformat import InvalidEventError
 DEEPEST = 64
 """Of nested values."""
 _SEVERITIES = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")  # four numbers each, from 1
-_RESERVED = ("ts", "msg")
 
 
 def add_times(made: dict[str, Any], nanos: int) -> None:
@@ -34,9 +33,9 @@ def add_severity(made: dict[str, Any], text: str, number: int) -> None:
 
 
 def add_attributes(made: dict[str, Any], attributes: Iterable[tuple[str, Any]]) -> None:
-    """Attributes under their own names, unless something else has it already."""
+    """Attributes under their own names, or with a prefix where something else has it, another of that name as well."""
     for name, value in attributes:
-        made[name if name not in made and name not in _RESERVED else f"attributes.{name}"] = value
+        made[free_name(name, "attributes.", made)] = value
 
 
 def split(attributes: Iterable[tuple[str, Any]], names: Container[str]) -> tuple[dict[str, str], dict[str, Any]]:
