@@ -124,7 +124,7 @@ def _checked(event: Any, number: int) -> Mapping[str, Any]:
     for name in ("subject", "datacontenttype"):
         if event.get(name) is not None and not isinstance(event[name], str):
             raise InvalidEventError(f"event {number}: {name} must be a text")
-    return event
+    return {name: value for name, value in event.items() if value is not None}  # CloudEvents take null for absent
 
 
 def _key(text: str, tell: Tell) -> str:
