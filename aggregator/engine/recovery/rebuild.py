@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Container
+from collections.abc import Callable, Collection, Container, Mapping
 from pathlib import Path
 
 from aggregator.base.age_clock import stored_clock
@@ -105,8 +105,10 @@ def _fill(
     _retire(state, manifest, [found[number][1].info for number in superseded])
     _note_stored(manifest, store, [each.info for each in newest_first], there, far)
     _take_batches(layout, state, manifest)
-    restored, missing = _restore(layout, state, manifest, quarantined, clock)
-    next_indexes = {number: partition.next_index for number, (_, partition) in state.partitions.items()}
+    restored, missing, logged = _restore(layout, state, manifest, quarantined, clock)
+    next_indexes = {
+        number: max(partition.next_index, logged.get(number, 0)) for number, (_, partition) in state.partitions.items()
+    }
     IncarnationRows(manifest).begin(next_indexes, known=False)
     if found:
         manifest.put(CLOCK, stored_clock(max(each.info.created_us for _, each in found.values())))
@@ -224,23 +226,25 @@ def _take_batches(layout: Layout, state: CatalogState, manifest: Manifest) -> No
 
 def _restore(
     layout: Layout, state: CatalogState, manifest: Manifest, quarantined: list[str], clock: Callable[[], int]
-) -> tuple[Restored, tuple[str, ...]]:
-    """Bring back what the facts tell; a file of them that cannot be used is set aside."""
+) -> tuple[Restored, tuple[str, ...], Mapping[int, int]]:
+    """Bring back what the facts tell; a file of them that cannot be used is set aside. Gives what was brought back,
+    what is missing, and for each partition the record index behind the last event in the log.
+    """
     path = layout.facts
     try:
         facts, change = read_facts(path)
     except FileNotFoundError:
-        return Restored(), (_without_facts(path.name, "is not there"),)
+        return Restored(), (_without_facts(path.name, "is not there"),), {}
     except (CorruptManifestError, UnknownVersionError) as error:
         set_aside(layout, path)
         quarantined.append(path.name)
-        return Restored(), (_without_facts(path.name, f"cannot be used: {error.message}"),)
+        return Restored(), (_without_facts(path.name, f"cannot be used: {error.message}"),), {}
     logged = adopt_definitions(layout.log, state, manifest, clock) if layout.log.is_dir() else {}
     restored = restore(facts, change, state, manifest, logged)
     missing = list(restored.missing)
     if facts.passed_over:
         missing.append(f"{path.name} is of a newer version: {facts.passed_over} lines of it were passed over")
-    return restored, tuple(missing)
+    return restored, tuple(missing), {number: end for number, (_, end) in logged.items()}
 
 
 def _without_facts(name: str, why: str) -> str:
