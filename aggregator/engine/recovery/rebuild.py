@@ -207,7 +207,8 @@ def _take_deleted(layout: Layout, state: CatalogState, manifest: Manifest) -> No
             if state.is_deleted(partition.topic):
                 sealed = {partition.number: partition.sealed_index}
                 state.add_partition(manifest.add_partition(partition.topic, partition.name, partition.number))
-                state.partitions[partition.number][1].sealed_index = partition.sealed_index
+                known = state.partitions[partition.number][1]
+                known.sealed_index = known.next_index = partition.sealed_index  # positions may be there
                 manifest.apply(Edit(sealed=sealed))
 
 
