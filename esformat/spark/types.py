@@ -119,8 +119,9 @@ def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         if field.name not in batch.schema.names:
             columns.append(pa.nulls(len(batch), field.type))
             continue
-        try:
-            columns.append(batch.column(field.name).cast(field.type))
+        column = batch.column(field.name)
+        try:  # pyarrow's cast fails in some nested types that are the same, as of nulls, or of maps in maps
+            columns.append(column if column.type == field.type else column.cast(field.type))
         except pa.ArrowInvalid as error:
             raise UsageError(f"column {field.name!r} does not fit Spark's type: {error}") from None
     return pa.RecordBatch.from_arrays(columns, schema=schema)
