@@ -40,7 +40,7 @@ from esformat.convert import Clock
 from esformat.errors import UsageError
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<hex>[xX]'(?:[0-9a-fA-F]{2})*')|(?P<text>'(?:[^']|'')*')|(?P<quoted>`(?:[^`]|``)+`)"
+    r"\s*(?:(?P<hex>[xX]'(?:[0-9a-fA-F]{2})*')|(?P<text>'(?:[^']|'')*')|(?P<quoted>`(?:[^`]|``)*`)"
     r"|(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<word>[A-Za-z_]\w*)|(?P<sign><=|>=|<>|!=|[=<>(),]))"
 )
 _COMPARISONS: dict[str, Callable[[tuple[str, ...], Any], Filter]] = {

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self, TypeVar
@@ -21,24 +20,40 @@ SEGMENT_EVENTS = 4_000_000
 
 _OF_TABLES = ("serialization.format", "owner", "provider", "location", "external", "is_managed_location", "comment")
 """What Spark's catalog adds to the options of a table."""
+_NAME = re.compile(r'\s*(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>[^,]*?))\s*(?P<comma>,|\Z)')
 _LOST = "tables of a catalog lose theirs in Spark"
 
 
 def parse_names(text: str) -> tuple[str, ...]:
     """Column names with commas between, in CSV quotes where need be. Raises ValueError that says what was expected."""
-    names = tuple(name.strip() for name in next(csv.reader([text]), []))
-    if not names or not all(names):
-        raise ValueError("a list of column names with commas between")
+    names = []
+    for quoted, plain in _each_name(text):
+        if not plain and quoted is None:
+            raise ValueError("a list of column names with commas between")
+        names.append(plain if quoted is None else quoted.replace('""', '"'))
     if len(set(names)) != len(names):
         raise ValueError("column names, each once")
-    return names
+    return tuple(names)
+
+
+def _each_name(text: str) -> Iterator[tuple[str | None, str]]:
+    """What is within quotes, None where there are none, and what stands there without."""
+    at, comma = 0, ","
+    while comma:
+        found = _NAME.match(text, at)
+        assert found is not None  # whatever comes is one name at least, if without a letter
+        at, comma = found.end(), found["comma"]
+        yield found["quoted"], found["plain"]
 
 
 def as_list(names: Sequence[str]) -> str:
-    """Column names as an option takes them; in CSV quotes where a name has a comma of its own. Raises UsageError."""
+    """Column names as an option takes them; in CSV quotes where it would take a name for another. Raises UsageError."""
     if isinstance(names, str):
         raise UsageError(f"columns are a list of names, not the text {names!r}", hint=f"give [{names!r}]")
-    return ",".join('"' + name.replace('"', '""') + '"' if set(name) & set(',"') else name for name in names)
+    return ",".join(
+        name if name and name == name.strip() and not set(name) & set(',"') else '"' + name.replace('"', '""') + '"'
+        for name in names
+    )
 
 
 def parse_indexes(text: str) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ from esformat.read.row_range import RowPiece
 from esformat.spark import scan_plan, scoping
 from esformat.spark.condition import AnyOf, matching, parse_condition
 from esformat.spark.java import ensure_java, packaged_java
-from esformat.spark.options import ReadOptions, WriteOptions, parse_bytes
+from esformat.spark.options import ReadOptions, WriteOptions, as_list, parse_bytes, parse_names
 from esformat.spark.pushed import bounds_of_filters
 from esformat.spark.reader import SegmentReader
 from esformat.spark.save import SegmentWriter
@@ -496,3 +496,16 @@ def test_nested_values(tmp_path, column):
         for batch in batches:
             batch.validate(full=True)
         assert pa.Table.from_batches(batches)["c"].to_pylist() == expected.to_pylist()
+
+
+NAMES = [["a", "b c"], [" a", "a", "a "], ["", " "], ["a\nb", "a\tb"], ['"', '""', ","], ["a,b", "\u00a0"]]
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_names_of_columns(names):
+    """Options carry every name there can be; what people write has blanks around the commas."""
+    assert parse_names(as_list(names)) == tuple(names)
+    assert parse_names(' type , "a, b" ') == ("type", "a, b")
+    for text in ("", " ", "a,", ",a", "a,,b"):
+        with pytest.raises(ValueError, match="a list of column names"):
+            parse_names(text)
