@@ -19,7 +19,7 @@ from aggregator.spark.reader import CatalogReader, choose_columns
 from aggregator.spark.save import CatalogStreamWriter, CatalogWriter
 from aggregator.spark.stream import CatalogStreamReader
 from esformat import UsageError
-from esformat.spark.parts import PUSH_DOWN, activate, as_list, clustered, in_zone, zone_of
+from esformat.spark.parts import PUSH_DOWN, activate, as_list, clustered, filters_are_scoped, in_zone, zone_of
 
 
 class AggregatorDataSource(DataSource):
@@ -63,7 +63,7 @@ def register(spark: SparkSession, *, push_down: bool = True) -> None:
     """Make `format("aggregator")` known to a session. push_down: as of `esformat.spark.register`."""
     activate(spark)
     spark.dataSource.register(in_zone(AggregatorDataSource, zone_of(spark)))
-    if push_down:
+    if push_down and filters_are_scoped():
         spark.conf.set(PUSH_DOWN, "true")
 
 

@@ -18,7 +18,7 @@ _LOCAL_SOCKETS = {"spark.python.unix.domain.socket.enabled": "true"} if os.name 
 def start_session(
     name: str = "esformat", *, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The running session, or a new one, with the data source registered and push-down switched on.
+    """The running session, or a new one, with the data source registered.
 
     master: where it runs; None: as `spark-submit` says, else on all processors of this machine. conf: settings of
     Spark, for a new one. Times are UTC in it. Raises UsageError where there is no Java.

@@ -25,6 +25,7 @@ from esformat.spark.packed import PackedReader, can_be_packed, packed_schema, un
 from esformat.spark.reader import SegmentReader, with_path_columns
 from esformat.spark.save import SegmentWriter
 from esformat.spark.scan_plan import read_schemas
+from esformat.spark.scoping import filters_are_scoped
 from esformat.spark.stream_save import SegmentStreamWriter
 from esformat.spark.types import readable, spark_schema, unify_schemas
 
@@ -109,7 +110,7 @@ def register(spark: SparkSession, *, push_down: bool = True) -> None:
 
     push_down: switch on that Spark hands filters to data sources written in Python, for the whole session. Answers are
     the same without it, but every block is read for them. Spark 4.3.0 mixes up filters of queries on one DataFrame, so
-    there they are not used: give the option `where`, or use `read`.
+    there it stays as it is, for they would not be used: give the option `where`, or use `read`.
     Of threads, the one that registers can write: Spark looks for data sources in the session that a thread has.
     The option `where` takes the time zone that the session has now; after a change of that register once more.
     """
@@ -118,7 +119,7 @@ def register(spark: SparkSession, *, push_down: bool = True) -> None:
     source = in_zone(EsdbDataSource, zone)
     source.cores = cores_of(spark)
     spark.dataSource.register(source)
-    if push_down:
+    if push_down and filters_are_scoped():
         spark.conf.set(PUSH_DOWN, "true")
     _zones[spark] = zone
 

@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    """The session, with the data source registered and push-down on."""
+    """The session, with the data source registered."""
     if MISSING:
         pytest.skip(MISSING)
     scratch = tmp_path_factory.mktemp("spark")
