@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, fields, replace
@@ -22,6 +23,7 @@ from esformat.convert.rows import Origin, Rows
 from esformat.convert.source import Source
 from esformat.convert.typed_files import read_typed
 from esformat.errors import UsageError
+from esformat.format import json_text
 from esformat.spark.directories import values_in
 
 TEXT_KINDS = ("json", "csv")
@@ -78,6 +80,7 @@ class Surveyed:
     has_nanos: bool
     assumed: frozenset[str]  # units that the sizes of timestamps told
     group_bytes: tuple[int, ...] = ()  # of the row groups of a Parquet file that is too large for a task
+    lost: Mapping[str, int] = field(default_factory=dict)  # NaN and infinities of columns that become JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,15 +165,16 @@ def _at_once(few: Sequence[Rows], plan: Plan, fit: Fit) -> pa.RecordBatch | None
 def _survey_text(rules: InputRules, path: str) -> Surveyed:
     plan, bad, count = Plan(rules.roles), _bad_rows(rules), 0
     assumed: frozenset[str] = frozenset()
+    lost: Counter[str] = Counter()
     with closing(Source(path)) as source:
         for rows in _rows(rules, source):
             times = read_times(rows, rules.roles)
             plan = plan.widened(rows.types, has_nanos=times.has_nanos)
-            made, rejects = make_events(rows, times, plan)
+            made, rejects = make_events(rows, times, plan, lost)
             bad.take(rejects)
             count += made.num_rows
             assumed |= times.assumed
-    return Surveyed({}, dict(plan.types), count, bad.count, plan.has_nanos, assumed)
+    return Surveyed({}, dict(plan.types), count, bad.count, plan.has_nanos, assumed, lost=lost)
 
 
 def _survey_typed(rules: InputRules, path: str) -> Surveyed:
@@ -192,7 +196,34 @@ def _survey_typed(rules: InputRules, path: str) -> Surveyed:
         large = rules.kind == "parquet" and source.size_bytes > TASK_BYTES
         group_bytes = ArrowReader(source, rules.roles, "parquet").group_bytes() if large else ()
     guessed = {name: kind for name, kind in guessed.items() if name not in typed}
-    return Surveyed(typed, guessed, count, 0, has_nanos, assumed, tuple(group_bytes))
+    lost = _lost(rules, path, {**guessed, **typed})
+    return Surveyed(typed, guessed, count, 0, has_nanos, assumed, tuple(group_bytes), lost)
+
+
+def _lost(rules: InputRules, path: str, types: Mapping[str, pa.DataType]) -> Counter[str]:
+    """How many NaN and infinities there are of each column that becomes JSON, which has null for them."""
+    plan = Plan(rules.roles).widened(types, has_nanos=False)
+    columns = {name: kind for name, kind in _written_as_json(plan).items() if _has_floats(kind)}
+    lost: Counter[str] = Counter()
+    if columns:
+        with closing(Source(path)) as source:
+            for rows in _rows(rules, source):
+                for name, kind in columns.items():
+                    lost[name] += json_text.not_finite(convert(rows.batch.column(name), kind)[0])
+    return +lost  # without those that have none
+
+
+def _written_as_json(plan: Plan) -> dict[str, pa.DataType]:
+    """The columns of a file that become JSON, as its payload, a key or an index, and the types that they have then."""
+    roles = plan.roles
+    texts = (roles.space, roles.second_key, plan.payload, *roles.indexes)
+    nested = {name: kind for name, kind in plan.types.items() if name in texts and pa.types.is_nested(kind)}
+    objects = plan.json if roles.data_json else {}
+    return {**nested, **{name: kind for name, kind in objects.items() if name in plan.types}}
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    return pa.types.is_floating(kind) or any(_has_floats(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def _in_microseconds(kind: pa.DataType | None) -> bool:

@@ -14,7 +14,7 @@ from esformat.spark import input_rows
 from esformat.spark.foreign import FILE_BYTES, pack
 from esformat.spark.input_rows import InputRules, Piece, Surveyed, events, survey
 from esformat.spark.jobs.reading import rules_of
-from esformat.spark.jobs.survey import unite
+from esformat.spark.jobs.survey import Inspection, unite
 
 RULES = InputRules("parquet", Roles(space="user", timestamp="at", null_data=True))
 KEYS = {"user": pa.string(), "at": pa.timestamp("us", "UTC")}
@@ -52,6 +52,33 @@ def test_column_that_no_file_has():
     with pytest.raises(UsageError, match="no file has a column 'type'"):
         unite(rules, {"1.csv": surveyed()})
     assert unite(rules, {"1.csv": surveyed(), "2.csv": surveyed(guessed={"type": pa.string()})})[1].indexes
+
+
+NAN, INF = float("nan"), float("inf")
+LOST = [
+    ("parquet", {"data_json": True}, {"x": [NAN, 1.5, INF], "y": [[NAN], None, []], "z": [1, 2, 3]}, {"x": 2, "y": 1}),
+    ("parquet", {}, {"data": [{"a": NAN}, {"a": 1.5}, None], "x": [NAN, NAN, NAN]}, {"data": 1}),
+    ("parquet", {"indexes": ("y",)}, {"y": [[INF], [NAN], None]}, {"y": 2}),
+    ("parquet", {"data_json": True}, {"x": [1.5, None, 2.5], "data": [b"", b"", None]}, {}),
+    ("csv", {"data_json": True}, {"x": ["NaN", "1.5", "-inf"]}, {"x": 2}),
+]
+
+
+@pytest.mark.parametrize(("kind", "roles", "columns", "lost"), LOST)
+def test_not_finite_becomes_json(tmp_path, kind, roles, columns, lost):
+    """A job says how many NaN and infinities of which column became null, as JSON has none; typed columns keep them."""
+    table = pa.table({"user": ["a", "b", "c"], "at": pa.array([1, 2, 3], pa.timestamp("us", "UTC")), **columns})
+    if kind == "csv":
+        lines = [",".join(table.column_names), *(",".join(map(str, row.values())) for row in table.to_pylist())]
+        (tmp_path / "1").write_text("\n".join(lines))
+    else:
+        pq.write_table(table, tmp_path / "1")
+    rules = InputRules(kind, Roles(space="user", timestamp="at", null_data=True, **roles))
+    found = {str(each): survey(rules, str(tmp_path / "1")) for each in range(2)}
+    assert list(Inspection(*unite(rules, found), found, []).notes()) == [
+        f"column {name!r}: JSON has no NaN and no infinity; null was written for {2 * count} of them"
+        for name, count in lost.items()
+    ]
 
 
 def test_directory_that_contradicts_its_file(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,7 @@ from esformat.convert import Plan, Roles
 from esformat.convert.column_type import join
 from esformat.convert.load import notes_of
 from esformat.errors import EsdbError, UsageError
+from esformat.format import json_text
 from esformat.read.collection.schema import common_type
 from esformat.spark.input_rows import TASK_BYTES, InputRules, Piece, Surveyed, survey
 from esformat.spark.jobs.inputs import InputFile
@@ -43,6 +45,9 @@ class Inspection:
             zone = self.plan.roles.clock.zone or "UTC"
             yield f"timestamps have no time zone and were taken as of {zone}: --timezone can say otherwise"
         yield from notes_of(self.plan)
+        lost = sum((Counter(found.lost) for found in self.files.values()), Counter[str]())
+        for name, count in lost.items():
+            yield f"column {name!r}: {json_text.NO_NAN.format(count)}"
         bad = sum(found.bad for found in self.files.values())
         if bad:
             yield f"{bad:,} bad rows were left out"
