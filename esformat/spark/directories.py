@@ -47,6 +47,11 @@ def values_of(name: str, roots: Sequence[str]) -> dict[str, str | None]:
     return {} if root is None else values_in(PurePath(name[len(root) :]).parts[:-1])
 
 
+def meant_by(value: str | None) -> tuple[str | None, ...]:
+    """The values that events may have below a directory, where its files have the column themselves."""
+    return (None, "") if value is None else (value,)
+
+
 def shared_out(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
     """The rows of each directory, in their order, and what it is called. Raises UsageError for a column that cannot be.
 
@@ -78,4 +83,6 @@ def _text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _escaped(text: str | None) -> str:
+    if text == NULL:
+        return f"%{ord(NULL[0]):X}{NULL[1:]}"
     return quote(text, safe=_PLAIN) if text else NULL

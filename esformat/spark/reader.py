@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from esformat.io.location import Place
 from esformat.read.ask.bounds import Bounds
 from esformat.read.row_range import scan_rows, schema_of
 from esformat.spark.condition import columns_of, matching, parse_condition
-from esformat.spark.directories import roots_of, values_of
+from esformat.spark.directories import meant_by, roots_of, values_of
 from esformat.spark.files import name_of, segments_at
 from esformat.spark.options import ReadOptions
 from esformat.spark.pushed import bounds_of_filters
@@ -175,8 +176,12 @@ class SegmentReader(DataSourceReader):
         asked = [
             each for each in asked if all(self._known.field(name).type == pa.string() for name in columns_of(each))
         ]
-        row = pa.record_batch({name: pa.array([value], pa.string()) for name, value in said.items()}) if asked else None
-        return row is None or len(matching(row, asked)) > 0
+        names = list(dict.fromkeys(name for each in asked for name in columns_of(each)))
+        rows = list(product(*(meant_by(said[name]) for name in names)))  # one without columns where nothing is asked
+        columns = {
+            name: pa.array(values, pa.string()) for name, values in zip(names, zip(*rows, strict=True), strict=True)
+        }
+        return not columns or len(matching(pa.record_batch(columns), asked)) > 0
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of one task. Spark asks for no rows with a partition of None."""

@@ -74,6 +74,31 @@ def test_columns_of_directories(tmp_path):
     assert {row["day"] for row in read(where="day IS NULL OR space = 'nobody'")[0]} == {None}
 
 
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("x = ''", {""}),
+        ("x <> 'a'", {"", "__HIVE_DEFAULT_PARTITION__"}),
+        ("x IN ('', 'a') AND y IS NOT NULL", {"", "a"}),
+        ("x = '__HIVE_DEFAULT_PARTITION__'", {"__HIVE_DEFAULT_PARTITION__"}),
+        ("x IS NULL OR y = 'b'", {None}),
+    ],
+)
+def test_values_that_no_directory_is_called(tmp_path, where, expected):
+    """A condition finds events by their own values, of which null and empty text have one directory."""
+    values = ["", None, "a", "__HIVE_DEFAULT_PARTITION__"]
+    times = pa.array(range(4), pa.timestamp("us", "UTC"))
+    table = pa.table({"space": ["s"] * 4, "timestamp": times, "x": values, "y": [""] * 4})
+    for number, (name, part) in enumerate(shared_out(table, ["x", "y"])):
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+        with esformat.create(tmp_path / name / f"{number}.esdb") as writer:
+            writer.add_table(part)
+    source = EsdbDataSource({"path": str(tmp_path), "where": where, "columns": "x"})
+    reader = source.reader(source.schema())
+    found = [batch for task in reader.partitions() for batch in reader.read(task)]
+    assert {row["x"] for batch in found for row in batch.to_pylist()} == expected
+
+
 def test_names_of_directories():
     """Values as directories are called, and back; null and empty text have one name."""
     table = pa.table(
@@ -90,5 +115,7 @@ def test_names_of_directories():
     assert values_of(f"/lake/{escaped}/x.esdb", ("/lake/",)) == {"day": "2026-03-01", "name": "a/b=c ä"}
     assert values_of("/a=1/lake/x.esdb", ("/a=1/lake/",)) == {}
     assert roots_of(["/lake", "/lake/day=*/x*.esdb", "/lake/day=1/x.esdb"]) == ("/lake/", "/lake/", "/lake/day=1/")
+    ((stands_for_null, _),) = shared_out(pa.table({"x": [null]}), ["x"])
+    assert values_of(f"/lake/{stands_for_null}/x.esdb", ("/lake/",)) == {"x": null}
     with pytest.raises(UsageError, match="'x' of type double cannot name directories"):
         list(shared_out(pa.table({"x": [1.5]}), ["x"]))
