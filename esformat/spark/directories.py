@@ -17,6 +17,7 @@ from esformat.spark.files import name_of
 NULL = "__HIVE_DEFAULT_PARTITION__"
 """The value of a directory for null, and for empty text, which no directory can be called."""
 _PLAIN = " !$&'()+,-.;@_~"  # characters of names beside letters and digits
+_MOST_BYTES = 255  # of a name, as file systems have it
 
 
 def values_in(parts: Sequence[str]) -> dict[str, str | None]:
@@ -69,7 +70,7 @@ def shared_out(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[str, pa.
         code, parts = int(codes[order[first]]), []
         for name, values in reversed(list(zip(names, words, strict=True))):
             code, number = divmod(code, len(values) + 1)
-            parts.append(f"{_escaped(name)}={_escaped(values[number].as_py())}")
+            parts.append(_directory(name, values[number].as_py()))
         yield "/".join(reversed(parts)), table.take(pa.array(order[first:end]))
 
 
@@ -80,6 +81,16 @@ def _text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
             f"column {name!r} of type {kind} cannot name directories", hint="give text, whole numbers or dates"
         )
     return column.cast(pa.string())
+
+
+def _directory(name: str, value: str | None) -> str:
+    directory = f"{_escaped(name)}={_escaped(value)}"
+    if len(directory) > _MOST_BYTES:  # all of them ASCII
+        raise UsageError(
+            f"column {name!r} has a value that is too long for the name of a directory: {directory[:40]}…",
+            hint=f"a name has {_MOST_BYTES} bytes at most",
+        )
+    return directory
 
 
 def _escaped(text: str | None) -> str:

@@ -117,5 +117,7 @@ def test_names_of_directories():
     assert roots_of(["/lake", "/lake/day=*/x*.esdb", "/lake/day=1/x.esdb"]) == ("/lake/", "/lake/", "/lake/day=1/")
     ((stands_for_null, _),) = shared_out(pa.table({"x": [null]}), ["x"])
     assert values_of(f"/lake/{stands_for_null}/x.esdb", ("/lake/",)) == {"x": null}
+    with pytest.raises(UsageError, match="'x' has a value that is too long for the name of a directory: x=%C3%A4%C3"):
+        list(shared_out(pa.table({"x": ["ä" * 50]}), ["x"]))
     with pytest.raises(UsageError, match="'x' of type double cannot name directories"):
         list(shared_out(pa.table({"x": [1.5]}), ["x"]))
