@@ -52,6 +52,7 @@ _COMPARISONS: dict[str, Callable[[tuple[str, ...], Any], Filter]] = {
 }
 KEYWORDS = ("AND", "IN", "BETWEEN", "LIKE", "IS", "NOT", "NULL", "TRUE", "FALSE", "OR")
 _MAX_DEPTH = 100
+_MAX_DIGITS = 76  # of decimals that are compared, together
 
 Token = tuple[str, str]
 
@@ -177,7 +178,7 @@ class _Parser:
         value = self._literal(kind, text, column.type)
         try:
             return _as_held(value, column.type, self._zone)
-        except (TypeError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             raise UsageError(
                 f"option 'where' compares column {column.name!r} of type {column.type} with {text}",
                 hint="compare with a literal of its type, or filter with Spark",
@@ -266,6 +267,12 @@ def _as_held(value: Any, kind: pa.DataType, zone: str) -> Any:
         return dt.date.fromisoformat(value)
     if pt.is_binary(kind) and isinstance(value, str | bytes):
         return value.encode() if isinstance(value, str) else value
+    if pt.is_floating(kind) and type(value) is int:
+        return float(value)
+    if isinstance(value, decimal.Decimal):
+        _check_digits(value, kind)
+    if isinstance(value, str):
+        value.encode()  # half a character, as JSON may have it, is in no text
     wanted: type | tuple[type, ...] | None = (
         str if pt.is_string(kind) else bool if pt.is_boolean(kind) else int if pt.is_integer(kind)
         else (int, float) if pt.is_floating(kind) else decimal.Decimal if pt.is_decimal(kind) else None
@@ -273,6 +280,14 @@ def _as_held(value: Any, kind: pa.DataType, zone: str) -> Any:
     if wanted is None or not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         raise TypeError
     return value
+
+
+def _check_digits(value: decimal.Decimal, kind: pa.DataType) -> None:
+    """Refuse a number that cannot be compared with those of a type in 256 bits: it and they have too many digits."""
+    _, digits, exponent = value.as_tuple()
+    before = max(len(digits) + int(exponent), kind.precision - kind.scale)
+    if max(len(digits), before + max(-int(exponent), kind.scale)) > _MAX_DIGITS:
+        raise ValueError("too many digits")
 
 
 def _clock(zone: str) -> Clock:
@@ -322,7 +337,7 @@ def _mask(each: Any, batch: pa.RecordBatch) -> pa.Array:
     if isinstance(each, In):
         values = pa.array([value for value in each.value if _fits(value, column.type)], column.type)
         return pc.if_else(column.is_valid(), pc.is_in(column, value_set=values), pa.scalar(None, pa.bool_()))
-    return _MASKS[type(each)](column, pa.scalar(each.value, _compared(column.type)))
+    return _MASKS[type(each)](column, _scalar(each.value, column.type))
 
 
 def _fits(value: Any, kind: pa.DataType) -> bool:
@@ -334,8 +349,9 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
     return True
 
 
-def _compared(kind: pa.DataType) -> pa.DataType | None:
-    """The type to compare in: integers in 64 bits, so that a literal beyond the column's own is none of its values."""
-    if pt.is_decimal(kind):
-        return None  # as many digits as the literal has
-    return pa.int64() if pt.is_integer(kind) and not pt.is_uint64(kind) else kind
+def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
+    """A value to compare a column of a type with: whole numbers so that none beyond the column's own is one of them."""
+    if pt.is_decimal(kind) or (pt.is_integer(kind) and not -(2**63) <= value < 2**63):
+        digits = pa.scalar(decimal.Decimal(value)).type
+        return pa.scalar(decimal.Decimal(value), pa.decimal256(digits.precision, digits.scale))
+    return pa.scalar(value, pa.int64() if pt.is_integer(kind) and not pt.is_uint64(kind) else kind)

@@ -276,6 +276,25 @@ def test_matching_is_exact():
         assert matching(batch, parse_condition(text, COLUMNS)).column("n").to_pylist() == kept, text
 
 
+def test_matching_far_literals():
+    """A literal that the column's type does not hold is less or more than its values, and none of them."""
+    most = 2**63 - 1
+    batch = pa.record_batch({
+        "n": pa.array([-most - 1, most, None]), "x": pa.array([2.0**53, float("nan"), None]),
+        "d": pa.array([Decimal(10**38 - 1), Decimal(0), None], pa.decimal128(38, 0)),
+    })  # fmt: skip
+    for text, kept in {
+        f"n < {most + 1}": [-most - 1, most], f"n = {most + 1}": [], f"n <> {most + 1}": [-most - 1, most],
+        f"n BETWEEN {-most - 2} AND 0": [-most - 1], f"n IN ({most}, {most + 1})": [most],
+        f"x = {2**53 + 1}": [-most - 1], "x < 1000000000000000000000": [-most - 1], "d < 0.5": [most],
+        "d <> 0.5 AND d < 1e40": [-most - 1, most], "d > -1e-38": [-most - 1, most],
+    }.items():  # fmt: skip
+        assert matching(batch, parse_condition(text, batch.schema)).column("n").to_pylist() == kept, text
+    for text in ("d = 1e77", "d = 1e-39", "x = 1" + "0" * 400):
+        with pytest.raises(esformat.UsageError, match="compares column"):
+            parse_condition(text, batch.schema)
+
+
 def test_matching_of_three_values():
     """Null is neither true nor false: what is not known to be true is not kept, and its opposite is not either."""
     batch = pa.record_batch({
