@@ -25,7 +25,7 @@ def to_arrow(table: Any) -> pa.Table:
     if isinstance(table, pa.RecordBatch):
         return pa.Table.from_batches([table])
     try:
-        reader = pa.RecordBatchReader.from_stream(table) if hasattr(table, "__arrow_c_stream__") else None
+        reader = stream_of(table) if hasattr(table, "__arrow_c_stream__") else None
         if reader is None and hasattr(table, "__arrow_c_array__"):
             return pa.Table.from_batches([pa.record_batch(table)])
     except pa.ArrowException as error:  # columns of mixed values, or no columns at all
@@ -40,6 +40,21 @@ def to_arrow(table: Any) -> pa.Table:
         f"cannot read events from {type(table).__name__}",
         hint="give a pyarrow table, or anything with __arrow_c_stream__ (pandas, Polars, DuckDB …)",
     )
+
+
+def stream_of(table: Any) -> pa.RecordBatchReader:
+    """The batches of anything with the Arrow C stream; of a frame of pandas its index, too, where that has a name.
+
+    pandas hands an index over as a column, but for one that counts on by the same step: whether an index of integers is
+    such a one depends on its values. Raises what reading the stream raises.
+    """
+    reader = pa.RecordBatchReader.from_stream(table)
+    if type(table).__module__.partition(".")[0] != "pandas" or not hasattr(table, "columns"):
+        return reader
+    name = table.index.name
+    if name is None or str(name) in reader.schema.names:
+        return reader
+    return pa.RecordBatchReader.from_stream(table.assign(**{str(name): table.index}))
 
 
 def check_table(table: pa.Table, schema: EventSchema) -> pa.Table:

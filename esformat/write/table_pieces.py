@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from esformat.write.intake import to_arrow
+from esformat.write.intake import stream_of, to_arrow
 
 GROUP_ROWS = 64 << 10  # small batches are put together: checking a table costs the same for few rows
 
@@ -18,7 +18,7 @@ def pieces_of(table: Any, piece_bytes: int) -> Iterator[pa.Table]:
     Raises InvalidEventError for anything else, and what reading the stream raises.
     """
     if hasattr(table, "__arrow_c_stream__") and not isinstance(table, pa.Table):
-        for group in _groups(pa.RecordBatchReader.from_stream(table), piece_bytes):
+        for group in _groups(stream_of(table), piece_bytes):
             yield from _split(group, piece_bytes)
     else:
         yield from _split(to_arrow(table), piece_bytes)
