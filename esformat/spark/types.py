@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
 
 from esformat.errors import UsageError
 from esformat.read.collection.schema import common_type
@@ -92,7 +92,7 @@ def readable(arrow: pa.Schema) -> pa.Schema:
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema that Spark expects of batches with a Spark schema. Raises UsageError for a type events lack."""
     for field in schema:
-        _check_held(field.name, field.dataType)
+        _check_held(field.name, field.dataType, nullable=field.nullable)
     return to_arrow_schema(schema, timezone="UTC")
 
 
@@ -161,16 +161,21 @@ def unify_schemas(schemas: Sequence[tuple[str, pa.Schema]], columns: tuple[str, 
     return pa.schema(unified if columns is None else [unified[list(fields).index(name)] for name in columns])
 
 
-def _check_held(name: str, kind: DataType) -> None:
-    """Refuse a type, however deep, that Arrow keeps as something else: a variant would become a struct of bytes."""
+def _check_held(name: str, kind: DataType, *, nullable: bool) -> None:
+    """Refuse a type, however deep, that Arrow keeps as something else: a variant would become a struct of bytes.
+
+    So are values of no type that are never null, as the empty `array()` has, which Arrow cannot say at all.
+    """
     if isinstance(kind, StructType):
         for field in kind:
-            _check_held(name, field.dataType)
+            _check_held(name, field.dataType, nullable=field.nullable)
     elif isinstance(kind, ArrayType):
-        _check_held(name, kind.elementType)
+        _check_held(name, kind.elementType, nullable=kind.containsNull)
     elif isinstance(kind, MapType):
-        _check_held(name, kind.keyType)
-        _check_held(name, kind.valueType)
+        _check_held(name, kind.keyType, nullable=False)
+        _check_held(name, kind.valueType, nullable=kind.valueContainsNull)
+    elif isinstance(kind, NullType) and not nullable:
+        raise UsageError(f"column {name!r} has values of no type", hint="give it one: CAST(column AS array<string>)")
     else:
         what, _, rest = kind.simpleString().partition("(")
         hint = _NOT_HELD.get(what.split(" to ")[0])

@@ -31,7 +31,15 @@ from pyspark.sql.datasource import (
     Not,
     StringStartsWith,
 )
-from pyspark.sql.types import StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    MapType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 from small_pieces import Pieces, cut_small
 
 import esformat
@@ -515,6 +523,18 @@ def test_nested_values(tmp_path, column):
         for batch in batches:
             batch.validate(full=True)
         assert pa.Table.from_batches(batches)["c"].to_pylist() == expected.to_pylist()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [ArrayType(NullType(), False), MapType(NullType(), NullType()), StructType([StructField("x", NullType(), False)])],
+    ids=lambda kind: kind.simpleString(),
+)
+def test_values_of_no_type(kind):
+    """What array() and map() are in Spark is refused by column; nulls alone are of a type."""
+    with pytest.raises(esformat.UsageError, match="column 'c' has values of no type"):
+        arrow_schema(StructType([StructField("c", kind)]))
+    assert arrow_schema(StructType([StructField("c", ArrayType(NullType()))])).field("c").type == pa.list_(pa.null())
 
 
 NAMES = [["a", "b c"], [" a", "a", "a "], ["", " "], ["a\nb", "a\tb"], ['"', '""', ","], ["a,b", "\u00a0"]]
