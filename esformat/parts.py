@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from esformat.read.segment import announce_space, near_history, opening_bytes
     from esformat.write.allocators import release_unused
     from esformat.write.intake import EventRows, check_table, to_arrow
-    from esformat.write.lossless import are_misread, first_cut
+    from esformat.write.lossless import are_misread, array_of, first_cut
     from esformat.write.messages import message_writer
     from esformat.write.ordered_pieces import ordered_pieces, pieces_of
     from esformat.write.plain_array import plain_array
@@ -62,7 +62,7 @@ else:
             "esformat.read.dictionaries": "in_dictionaries",
             "esformat.read.answer": "Answer Unpicklable",
             "esformat.read.decode.event_rows": "rows_of_batch",
-            "esformat.write.lossless": "are_misread first_cut",
+            "esformat.write.lossless": "are_misread array_of first_cut",
             "esformat.io.handles": "Handles SharedFile",
             "esformat.read.ask.bounds": "Bounds admits_nothing span_of_times",
             "esformat.read.ask.question": "can_hold",
@@ -118,6 +118,7 @@ __all__ = [
     "anatomy",
     "announce_space",
     "are_misread",
+    "array_of",
     "as_text",
     "can_hold",
     "check_table",

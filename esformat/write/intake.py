@@ -14,7 +14,7 @@ from esformat.errors import InvalidEventError
 from esformat.event import to_microseconds
 from esformat.format.layout import MAX_FRAME_BYTES, MAX_KEY_BYTES
 from esformat.format.schema import DATA_COLUMN, KEY_COLUMNS, EventSchema, Field, normalise_type
-from esformat.write.lossless import loses
+from esformat.write.lossless import array_of, losing
 from esformat.write.plain_array import plain_column
 
 
@@ -218,6 +218,7 @@ class EventRows:
         self._most_bytes = min(most_bytes, self.FLUSH_BYTES)
         self._others = [f for f in schema.fields if f.name != DATA_COLUMN and not f.indexed]
         self._indexed = [f for f in schema.fields if f.name != DATA_COLUMN and f.indexed]
+        self._losing = {f.name: losing(f.type) for f in schema.fields}
         self._payload = next((f for f in schema.fields if f.name == DATA_COLUMN), None)
         self._clear()
 
@@ -308,8 +309,9 @@ class EventRows:
             if type(value) is str and pt.is_string(field.type):
                 value.encode()  # refuses lone surrogates; much cheaper than asking Arrow
                 return value
-            stored = pa.scalar(value, field.type).as_py()
-            if loses(value, field.type):
+            made = array_of([value], field.type)[0] if pt.is_nested(field.type) else pa.scalar(value, field.type)
+            stored = made.as_py()
+            if self._losing[field.name](value):
                 raise ValueError(f"of {value!r} only {stored!r} would be left")
             return stored
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError, TypeError, ValueError) as error:

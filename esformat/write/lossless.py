@@ -3,58 +3,63 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-_WHOLE = (int, str, bytes)  # are taken as they are, or not at all
-_ALL_WHOLE = {*_WHOLE, type(None)}
+Test: TypeAlias = Callable[[Any], bool]
+_BOOLS = (bool, np.bool_)
+_WHOLE = (int, str, bytes, type(None), pa.Scalar)  # are taken as they are, or not at all
+_ALL_WHOLE = {int, str, bytes, type(None)}
+_FLOATS = (float, Decimal, np.floating)
 _STEP_US = {"s": 1_000_000, "ms": 1_000}
 _TIMES = ((pt.is_timestamp, dt.datetime), (pt.is_date, dt.date), (pt.is_time, dt.time), (pt.is_duration, dt.timedelta))
+_ANY_TIME = (type(None), pa.Scalar, np.datetime64, np.timedelta64)
 _MISREAD = ("double", "float", "struct", "date", "time", "duration")
 """In the names of nested types that Arrow may take values for which they are not."""
 
 
-def first_cut(values: Sequence[Any], kind: pa.DataType) -> Any:
-    """The first of some values that `loses` something in a type; None where none does."""
-    if pt.is_boolean(kind) or (not pt.is_nested(kind) and _ALL_WHOLE.issuperset(map(type, values))):
-        return None
-    return next((value for value in values if loses(value, kind)), None)
+def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """As `pa.array` makes it, but for a list of pairs with null among them, of a map: there it ends the process.
 
-
-def loses(value: Any, kind: pa.DataType) -> bool:
-    """Whether Arrow takes a Python value as one of a type, but leaves part of it out: half of 1.5 among whole numbers.
-
-    value: one that `pa.scalar` makes a scalar of that type of. Floats may be rounded to narrower ones.
+    Raises what `pa.array` raises, of which that is ArrowInvalid.
     """
-    if isinstance(value, bool | np.bool_):  # true is no 1
-        return not pt.is_boolean(kind)
-    if value is None or isinstance(value, pa.Scalar) or (isinstance(value, _WHOLE) and not pt.is_nested(kind)):
+    if "map<" in str(kind) and any(_has_null_pair(value, kind) for value in values):
+        raise pa.ArrowInvalid("a map has pairs of a key and a value, not null")
+    return pa.array(values, kind)
+
+
+def _has_null_pair(value: Any, kind: pa.DataType) -> bool:
+    if value is None or isinstance(value, pa.Scalar) or not pt.is_nested(kind):
         return False
     if pt.is_struct(kind):
-        types = {field.name: field.type for field in kind}
-        return any(name not in types or loses(member, types[name]) for name, member in dict(value).items())
-    if pt.is_map(kind):
-        pairs = value.items() if isinstance(value, Mapping) else value
-        return any(loses(key, kind.key_type) or loses(item, kind.item_type) for key, item in pairs)
-    if pt.is_nested(kind):  # lists of all sorts; a text is not one of letters
-        return isinstance(value, str | bytes | bytearray) or any(loses(item, kind.value_type) for item in value)
-    if isinstance(value, float | Decimal | np.floating):
-        return (pt.is_integer(kind) or pt.is_temporal(kind)) and value != int(value)
-    return pt.is_temporal(kind) and _loses_time(value, kind)
+        members = dict(value)
+        return any(_has_null_pair(members.get(field.name), field.type) for field in kind)
+    if not pt.is_map(kind):
+        return any(_has_null_pair(item, kind.value_type) for item in value)
+    pairs = list(value.items() if isinstance(value, Mapping) else value)
+    return None in pairs or any(_has_null_pair(item, kind.item_type) for _, item in pairs)
 
 
-def _loses_time(value: Any, kind: pa.DataType) -> bool:
-    if pt.is_date(kind):
-        return isinstance(value, dt.datetime) and value.time() != dt.time()
-    nanos = getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0)  # of pandas' times
-    micros = getattr(value, "microsecond", 0) or getattr(value, "microseconds", 0)
-    unit = "ns" if pt.is_interval(kind) else kind.unit
-    return bool((nanos and unit != "ns") or micros % _STEP_US.get(unit, 1))
+def first_cut(values: Sequence[Any], kind: pa.DataType) -> Any:
+    """The first of some values that loses something in a type, as `losing` tells; None where none does."""
+    if not pt.is_nested(kind) and _ALL_WHOLE.issuperset(map(type, values)):
+        return None
+    return next(filter(losing(kind), values), None)
+
+
+def losing(kind: pa.DataType) -> Test:
+    """What tells whether Arrow takes a Python value as one of a type, but leaves part of it out: half of 1.5 among
+    whole numbers.
+
+    It is asked of values that `pa.scalar` makes scalars of that type of. Floats may be rounded to narrower ones.
+    """
+    return _test_of(kind, strict=False)
 
 
 def are_misread(values: Sequence[Any], kind: pa.DataType) -> bool:
@@ -62,27 +67,96 @@ def are_misread(values: Sequence[Any], kind: pa.DataType) -> bool:
     moment for its day, pairs for an object; or leaves part of one out. Times without a zone are UTC.
     """
     if pt.is_floating(kind):
-        return not {bool, np.bool_}.isdisjoint(map(type, values))
+        return not set(_BOOLS).isdisjoint(map(type, values))
     if pt.is_nested(kind):
         inner = str(kind)
         if not any(name in inner for name in _MISREAD):
             return False
     elif not pt.is_temporal(kind):
         return False
-    return first_cut(values, kind) is not None or any(_is_misread(value, kind) for value in values)
+    return any(map(_test_of(kind, strict=True), values))
 
 
-def _is_misread(value: Any, kind: pa.DataType) -> bool:
-    if value is None or isinstance(value, pa.Scalar | np.datetime64 | np.timedelta64):
-        return False
+@lru_cache(maxsize=1 << 12)
+def _test_of(kind: pa.DataType, *, strict: bool) -> Test:
+    """What is true of values of which part is left out in a type; strict: of those that are taken for others, too."""
     if pt.is_struct(kind):
-        if not isinstance(value, Mapping):
-            return True
-        return any(_is_misread(value.get(field.name), field.type) for field in kind)
+        return _test_of_structs({field.name: _test_of(field.type, strict=strict) for field in kind}, strict=strict)
     if pt.is_map(kind):
-        pairs = value.items() if isinstance(value, Mapping) else value
-        return any(_is_misread(key, kind.key_type) or _is_misread(item, kind.item_type) for key, item in pairs)
+        return _test_of_maps(_test_of(kind.key_type, strict=strict), _test_of(kind.item_type, strict=strict))
     if pt.is_nested(kind):
-        parts = kind.value_type
-        return (pt.is_nested(parts) or pt.is_temporal(parts)) and any(_is_misread(item, parts) for item in value)
-    return any(of_kind(kind) and not isinstance(value, of_python) for of_kind, of_python in _TIMES)
+        return _test_of_lists(_test_of(kind.value_type, strict=strict))
+    if pt.is_boolean(kind):
+        return lambda value: False
+    if pt.is_temporal(kind):
+        return _test_of_times(kind, strict=strict)
+    return _is_no_integer if pt.is_integer(kind) else _is_truth
+
+
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, _BOOLS)  # true is no 1
+
+
+def _is_no_integer(value: Any) -> bool:
+    return isinstance(value, _BOOLS) or (isinstance(value, _FLOATS) and bool(value != int(value)))
+
+
+def _test_of_structs(tests: Mapping[str, Test], *, strict: bool) -> Test:
+    def test(value: Any) -> bool:
+        if not isinstance(value, Mapping):
+            if value is None or isinstance(value, pa.Scalar):
+                return False
+            if strict or isinstance(value, _BOOLS):
+                return True
+            value = dict(value)
+        for name, member in value.items():
+            of_member = tests.get(name)
+            if of_member is None or of_member(member):
+                return True
+        return False
+
+    return test
+
+
+def _test_of_maps(of_keys: Test, of_items: Test) -> Test:
+    def test(value: Any) -> bool:
+        if value is None or isinstance(value, (*_BOOLS, pa.Scalar)):
+            return isinstance(value, _BOOLS)
+        pairs = value.items() if isinstance(value, Mapping) else value
+        return any(of_keys(key) or of_items(item) for key, item in pairs)
+
+    return test
+
+
+def _test_of_lists(of_items: Test) -> Test:
+    """Lists of all sorts; a text is not one of letters."""
+
+    def test(value: Any) -> bool:
+        if value is None or isinstance(value, pa.Scalar):
+            return False
+        return isinstance(value, (*_BOOLS, str, bytes, bytearray)) or any(map(of_items, value))
+
+    return test
+
+
+def _test_of_times(kind: pa.DataType, *, strict: bool) -> Test:
+    unit = "ns" if pt.is_date(kind) or pt.is_interval(kind) else kind.unit
+    step_us, is_date = _STEP_US.get(unit, 1), pt.is_date(kind)
+    mine = tuple(of_python for of_kind, of_python in _TIMES if of_kind(kind)) if strict else ()
+
+    def test(value: Any) -> bool:
+        if mine and not isinstance(value, (*mine, *_ANY_TIME)):
+            return True
+        if isinstance(value, _BOOLS):
+            return True
+        if isinstance(value, _WHOLE):
+            return False
+        if isinstance(value, _FLOATS):
+            return bool(value != int(value))
+        if is_date:
+            return isinstance(value, dt.datetime) and value.time() != dt.time()
+        nanos = getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0)  # of pandas' times
+        micros = getattr(value, "microsecond", 0) or getattr(value, "microseconds", 0)
+        return bool((nanos and unit != "ns") or micros % step_us)
+
+    return test

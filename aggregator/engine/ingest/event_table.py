@@ -12,7 +12,7 @@ import pyarrow.types as pt
 
 from aggregator.base.common_type import Known, common_type, in_common_type, magnitudes_of, takes
 from esformat import Event, InvalidEventError
-from esformat.parts import EventSchema, are_misread, first_cut, to_arrow, to_microseconds
+from esformat.parts import EventSchema, are_misread, array_of, first_cut, to_arrow, to_microseconds
 
 Rows = list[dict[str, Any]]
 
@@ -205,7 +205,7 @@ def _exactly(values: list[Any], kind: pa.DataType, plain: pa.Array | None) -> pa
     if plain is not None and not any(alike(kind) and alike(plain.type) for alike in _ALIKE):
         return None
     try:
-        array = pa.array(values, kind)
+        array = array_of(values, kind)
         return array if first_cut(values, kind) is None and not are_misread(values, kind) else None
     except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError):
         return None

@@ -21,7 +21,7 @@ import pyarrow.types as pt
 from aggregator import lql
 from aggregator.errors import InvalidRequestError
 from aggregator.model import RESERVED_COLUMNS
-from esformat.parts import are_misread, first_cut, to_arrow, to_microseconds
+from esformat.parts import are_misread, array_of, first_cut, to_arrow, to_microseconds
 
 FIELDS = "fields"
 """The column with the fields that have no column of their own."""
@@ -180,7 +180,7 @@ def _column(values: list[Any], kind: pa.DataType, name: str) -> tuple[pa.Array, 
 def _exactly(values: list[Any], kind: pa.DataType) -> pa.Array | None:
     """The values in a type, if that changes none of them."""
     try:
-        array = pa.array(values, kind)
+        array = array_of(values, kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
         return None
     kept = first_cut(values, kind) is None and not are_misread(values, kind) and not _are_rounded(values, kind)
