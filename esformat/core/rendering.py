@@ -1,34 +1,30 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Rows of a node of templates: where the values of each variable lie, and what the rows stand for.
+"""Rows of a node of templates: where the values of each variable lie, and what the rows stand for. `searching.py` finds
+texts in them.
 
 Rows of one template that follow each other are rendered column by column: the values of each variable are written
 into cells, then literals and cells are copied one behind another, 32 bytes at a time. Other rows are rendered one by
 one, and those between them are only counted.
 """
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import cython
-from cython.cimports.cpython import array
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cython.cimports.esformat.core.blocks import Chunks
 from cython.cimports.esformat.core.digits import CELL_BYTES, write_number, write_numbers
 from cython.cimports.esformat.core.packs import (
     FOUR_TOGETHER_BITS,
-    NEEDS_DICTIONARY,
     NODE_HEAD_BYTES,
     PackHead,
     end_of_strings,
-    fill_numbers,
     number_of_bits,
     read_pack_head,
     unpack_bits,
     whole_words,
 )
+from cython.cimports.esformat.core.rendering import ABSENT, BITS, NUMBERS, TEMPLATES_HEAD, TEXTS, Column
 from cython.cimports.libc.string import memcpy, memset
 
-from esformat.core.bytes_nodes import MAX_FRAME_BYTES
 from esformat.core.numbers import read_numbers
 from esformat.core.templates import Templates
 from esformat.errors import CorruptSegmentError
@@ -38,10 +34,6 @@ MOST_NODE_BYTES = 16 << 20
 
 _STRING = cython.declare(cython.int, 0)
 _ENUM = cython.declare(cython.int, 1)
-_ABSENT = cython.declare(cython.int, 0)
-_BITS = cython.declare(cython.int, 1)
-_NUMBERS = cython.declare(cython.int, 2)
-_TEXTS = cython.declare(cython.int, 3)
 
 _SLACK = cython.declare(cython.Py_ssize_t, 32)
 _MOST = cython.declare(cython.Py_ssize_t, 0x7FFF_FFFF)
@@ -54,25 +46,9 @@ _MARK_ROWS = cython.declare(cython.Py_ssize_t, 256)
 _FOUR_ONES = cython.declare(cython.ulonglong, 0x0001000100010001)  # times a code: four of it side by side
 _MOST_TEMPLATES = cython.declare(cython.Py_ssize_t, 0xFFFF)  # whose numbers are kept in 16 bits
 
-_TEMPLATES_HEAD = cython.declare(cython.uint, 8)  # the head of a node of templates, the lowest byte first
-_MOST_FRAME_BYTES = cython.declare(cython.longlong, MAX_FRAME_BYTES)
-
 _MISSING = cython.declare(cython.Py_ssize_t, -1)
 _INVALID = cython.declare(cython.Py_ssize_t, -2)
 _TOO_LONG = cython.declare(cython.Py_ssize_t, -3)
-
-Column = cython.struct(  # where the values of a variable lie
-    form=cython.int,
-    at=cython.Py_ssize_t,  # where in the body they begin, with what is before the bits
-    count=cython.Py_ssize_t,  # of values, the first of which is number `first` of the node
-    first=cython.Py_ssize_t,
-    stored=cython.pointer(cython.const[cython.uchar]),  # bits, or texts
-    size=cython.Py_ssize_t,  # bytes of them
-    numbers=cython.pointer(cython.const[cython.longlong]),  # or edges of texts
-    bits=cython.Py_ssize_t,
-    whole=cython.Py_ssize_t,
-    base=cython.longlong,
-)
 
 Piece = cython.struct(  # a literal, and the cells of the slot behind it
     literal=cython.p_char,
@@ -95,40 +71,16 @@ Work = cython.struct(  # of one call
 )
 
 
-@cython.final
 @cython.cclass
-class TemplateRows:
-    """The rows of one node. Threads may share it."""
+class TemplateColumns:
+    """Where the values of each variable of one node lie. Threads may share it."""
 
-    rows = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
-    end = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
+    rows: int
+    end: int
     """The byte behind the node."""
-    has_nulls = cython.declare(cython.bint, visibility="readonly")  # type: bool
-    others = cython.declare(list, visibility="readonly")  # type: list[tuple[int, int, int]]
+    has_nulls: bool
+    others: list[tuple[int, int, int]]
     """Those of `columns` whose values must be given with `hold` or to `render`, as they are strings or compressed."""
-    _held: list  # type: ignore[type-arg]  # what the pointers below point into
-    _templates: Templates
-    _codes: cython.p_ushort
-    _before: cython.p_uint  # for every 256th row, of each code, the rows before it
-    _columns: cython.pointer(Column)
-    _count: cython.Py_ssize_t
-    _variables: cython.Py_ssize_t
-    _most_bytes: cython.longlong  # of all rows, without their strings
-    _first: cython.p_int  # these as in `Templates`
-    _text: cython.p_char
-    _values: cython.p_char
-    _value: cython.p_int
-    _step: cython.p_int
-    _kind: cython.p_int
-    _parameter: cython.p_int
-    _value_first: cython.p_int
-    _own_first: cython.p_int
-    _own: cython.p_int
-    _longest: cython.p_int
-    _literal_bytes: cython.p_int
-    _row_bytes: cython.p_int
-    _short: cython.p_int
-    _times: cython.p_int
 
     def __init__(
         self,
@@ -247,7 +199,7 @@ class TemplateRows:
             if not read_pack_head(cython.address(body[0]), size, at, column.count, cython.address(pack)):
                 raise CorruptSegmentError("the header of packed numbers breaks the format, or they are cut short")
             if pack.bits or not pack.width:
-                column.form, column.bits, column.base = _BITS, pack.bits, pack.base
+                column.form, column.bits, column.base = BITS, pack.bits, pack.base
                 column.size = pack.end - pack.stored_at
                 column.whole = whole_words(column.size, pack.bits) if pack.bits else 0
                 column.stored = cython.address(body[0]) + pack.stored_at
@@ -291,6 +243,12 @@ class TemplateRows:
 
     # ------------------------------------------------------------ values that are given
 
+    def lacks(self, variable: cython.Py_ssize_t) -> bool:
+        """Whether the numbers of a variable that has some must be given with `hold` before they are looked at."""
+        if not 0 <= variable < self._variables or self._kind[variable] == _STRING:
+            raise ValueError("the variable has no numbers")
+        return self._columns[variable].count > 0 and self._columns[variable].form == ABSENT
+
     def hold(self, variable: cython.Py_ssize_t, given: Any) -> None:
         """Keep all numbers of one of `others`. Raises ValueError for fewer, or another kind of variable."""
         column: cython.pointer(Column)
@@ -300,10 +258,10 @@ class TemplateRows:
         column = self._columns + variable
         if numbers.shape[0] != column.count:
             raise ValueError("fewer numbers than the variable has values")
-        if column.form == _ABSENT:  # what another thread gave meanwhile stays
+        if column.form == ABSENT:  # what another thread gave meanwhile stays
             self._held.append(given)
             column.numbers = cython.address(numbers[0]) if column.count else cython.NULL
-            column.form = _NUMBERS
+            column.form = NUMBERS
 
     def needed(
         self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, plain: Any = None
@@ -324,7 +282,7 @@ class TemplateRows:
         _add_up(self._codes, low, high, within)
         counted: cython.bint = False
         for v, at, count in self.others:
-            if self._columns[v].form == _ABSENT and self._shown(v, within):
+            if self._columns[v].form == ABSENT and self._shown(v, within):
                 if plain is not None and self._kind[v] != _STRING:
                     self.hold(v, read_numbers(self._held[0], at, count, plain)[0])
                     continue
@@ -348,241 +306,11 @@ class TemplateRows:
                         values += of[t + 1]
         return values
 
-    @cython.cfunc
-    def _with(self, given: list[Any], held: list[Any]) -> cython.pointer(Column):
-        """Where the values of all variables lie, with those that are given, in memory that `held` keeps."""
-        if not given:
-            return self._columns
-        memory: bytes = PyBytes_FromStringAndSize(cython.NULL, cython.sizeof(Column) * (self._variables + 1))
-        held.append(memory)
-        columns: cython.pointer(Column) = cython.cast(cython.pointer(Column), PyBytes_AS_STRING(memory))
-        memcpy(columns, self._columns, cython.sizeof(Column) * self._variables)
-        v: cython.Py_ssize_t
-        column: cython.pointer(Column)
-        for v, first, edges_given, text_given in given:
-            edges: cython.const[cython.longlong][::1] = edges_given
-            text: cython.const[cython.uchar][::1] = text_given
-            if not 0 <= v < self._variables or self._kind[v] != _STRING or first < 0:
-                raise ValueError("strings are given for another kind of variable")
-            column = columns + v
-            column.form, column.first, column.count = _TEXTS, first, max(0, edges.shape[0] - 1)
-            column.numbers = cython.address(edges[0]) if edges.shape[0] else cython.NULL
-            column.size = text.shape[0]
-            column.stored = cython.address(text[0]) if text.shape[0] else cython.NULL
-        return columns
 
-    # ------------------------------------------------------------ looking for numbers
-
-    def lacks(self, variable: cython.Py_ssize_t) -> bool:
-        """Whether the numbers of a variable that has some must be given with `hold` before they are looked at."""
-        if not 0 <= variable < self._variables or self._kind[variable] == _STRING:
-            raise ValueError("the variable has no numbers")
-        return self._columns[variable].count > 0 and self._columns[variable].form == _ABSENT
-
-    def mark_rows(self, chain: Sequence[tuple[int, Any]], mask: cython.uchar[::1]) -> bool:
-        """Set the bytes of those rows to 1 in which each variable of a chain has one of some numbers; whether any is.
-
-        chain: variables of numbers, none of which `lacks` its numbers, and of each an ascending array of int64.
-        Raises ValueError for any other, and where there is not a byte for each row.
-        """
-        if mask.shape[0] != self.rows:
-            raise ValueError("there is not a byte for each row")
-        if not self.rows or not chain:
-            return False
-        memory: bytes = PyBytes_FromStringAndSize(cython.NULL, 2 * self.rows)
-        found: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(memory))
-        also: cython.p_uchar = found + self.rows
-        i: cython.Py_ssize_t
-        first: cython.bint = True
-        for variable, wanted in chain:
-            if not self._rows_with(variable, wanted, found if first else also):
-                return False
-            if not first:
-                for i in range(self.rows):
-                    found[i] &= also[i]
-            first = False
-        any_found: cython.uchar = 0
-        for i in range(self.rows):
-            any_found |= found[i]
-            mask[i] |= found[i]
-        return any_found != 0
-
-    def mark_codes(self, marks: cython.const[cython.uchar][::1], mask: cython.uchar[::1]) -> None:
-        """Set the bytes of those rows to 1 whose template, counted from 1, has a byte in `marks` that is not 0.
-
-        Raises ValueError where there is not a byte for each template, null as number 0, and for each row.
-        """
-        i: cython.Py_ssize_t
-        if marks.shape[0] != self._count + 1 or mask.shape[0] != self.rows:
-            raise ValueError("there is not a byte for each template and each row")
-        for i in range(self.rows):
-            mask[i] |= marks[self._codes[i]] != 0
-
-    def mark_texts(
-        self, variable: cython.Py_ssize_t, texts: Sequence[bytes], plain: Any, framed: Any, mask: cython.uchar[::1]
-    ) -> None:
-        """Set the bytes of those rows to 1 whose string of a variable holds one of some texts, none of which is empty.
-
-        plain, framed: decompressors without the column's dictionary and with it. Raises CorruptSegmentError, what they
-        raise, and ValueError for another kind of variable, an empty text, and where there is not a byte for each row.
-        """
-        if mask.shape[0] != self.rows:
-            raise ValueError("there is not a byte for each row")
-        if not 0 <= variable < self._variables or self._kind[variable] != _STRING:
-            raise ValueError("the variable has no strings")
-        if b"" in texts:
-            raise ValueError("an empty text is in every string")
-        column: cython.pointer(Column) = self._columns + variable
-        if not column.count:
-            return
-        told: bytes = bytes(column.count)  # of each of its strings, whether it holds one
-        hits: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(told))
-        if not self._find_texts(column, texts, plain, framed, hits):
-            return
-        shows: bytes = bytes(self._count + 1)
-        showing: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(shows))
-        self._mark_showing(variable, showing)
-        i: cython.Py_ssize_t
-        place: cython.Py_ssize_t = 0
-        for i in range(self.rows):  # `count` of them show it, as `_count_values` counted
-            if showing[self._codes[i]]:
-                mask[i] |= hits[place]
-                place += 1
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=True)
-    def _find_texts(
-        self,
-        column: cython.pointer(Column),
-        texts: Sequence[bytes],
-        plain: object,
-        framed: object,
-        told: cython.p_uchar,
-    ) -> cython.int:
-        """Set the bytes of those strings of a variable to 1 that hold one of some texts; whether any does.
-
-        `end_of_strings` held the node against the body before.
-        """
-        body: Any = self._held[0]
-        view: cython.const[cython.uchar][::1] = body
-        data: cython.pointer(cython.const[cython.uchar]) = cython.address(view[0])
-        pack = cython.declare(PackHead)
-        count: cython.Py_ssize_t = column.count
-        if not read_pack_head(data, view.shape[0], column.at + NODE_HEAD_BYTES, count, cython.address(pack)):
-            raise CorruptSegmentError("the header of packed numbers breaks the format, or they are cut short")
-        memory: bytes = PyBytes_FromStringAndSize(cython.NULL, 8 * count)
-        lengths: cython.p_longlong = cython.cast(cython.p_longlong, PyBytes_AS_STRING(memory))
-        fill_numbers(body, data, cython.address(pack), count, plain, 0, lengths, count)
-        decompressor = framed if data[column.at + 1] & NEEDS_DICTIONARY else plain
-        rows: cython.Py_ssize_t = data[column.at + 2] | data[column.at + 3] << 8
-        codec: cython.int = data[pack.end]
-        width: cython.Py_ssize_t = data[pack.end + 1]
-        entry: cython.Py_ssize_t = pack.end + 2
-        at: cython.Py_ssize_t = entry + width * ((count + rows - 1) // rows)
-        first: cython.Py_ssize_t
-        i: cython.Py_ssize_t
-        stored: cython.Py_ssize_t
-        size: cython.longlong
-        edge: cython.longlong
-        hit: cython.Py_ssize_t
-        found: cython.int = 0
-        for first in range(0, count, rows):
-            size = 0
-            for i in range(first, min(first + rows, count)):
-                if not 0 <= lengths[i] <= _MOST_FRAME_BYTES - size:
-                    raise CorruptSegmentError("a stored length is out of bounds")
-                size += lengths[i]
-            stored = data[entry] | data[entry + 1] << 8
-            if width == 4:
-                stored |= cython.cast(cython.Py_ssize_t, data[entry + 2]) << 16
-                stored |= cython.cast(cython.Py_ssize_t, data[entry + 3]) << 24
-            frame: bytes = decompressor.decompress(codec, body[at : at + stored], size)
-            if len(frame) != size:
-                raise ValueError("a frame has another size")
-            entry, at = entry + width, at + stored
-            for text in texts:
-                hit, i, edge = frame.find(text), first, 0
-                while hit >= 0:  # within the string that begins at `edge`, or a later one
-                    while edge + lengths[i] <= hit:
-                        edge += lengths[i]
-                        i += 1
-                    if hit + len(text) <= edge + lengths[i]:
-                        told[i] = found = 1
-                        hit = frame.find(text, edge + lengths[i])
-                    else:
-                        hit = frame.find(text, hit + 1)
-        return found
-
-    @cython.cfunc
-    def _mark_showing(self, variable: cython.Py_ssize_t, showing: cython.p_uchar) -> object:
-        """Set the bytes of those codes to 1 whose rows show a variable."""
-        t: cython.Py_ssize_t
-        i: cython.Py_ssize_t
-        for t in range(self._count):
-            for i in range(self._own_first[t], self._own_first[t + 1]):
-                showing[t + 1] |= self._own[i] == variable
-        return None
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=True)
-    def _rows_with(
-        self, variable: cython.Py_ssize_t, wanted: cython.const[cython.longlong][::1], out: cython.p_uchar
-    ) -> cython.int:
-        """Write for each row whether a variable has one of ascending numbers in it; 0 where none has, and then nothing
-        is written.
-        """
-        numbers = cython.declare(cython.longlong[256])
-        i: cython.Py_ssize_t
-        low: cython.Py_ssize_t
-        size: cython.Py_ssize_t
-        if self.lacks(variable) or self._columns[variable].count > self.rows:
-            raise ValueError("the numbers of the variable are not at hand")
-        for i in range(1, wanted.shape[0]):
-            if wanted[i] <= wanted[i - 1]:
-                raise ValueError("numbers to look for do not ascend")
-        column: cython.pointer(Column) = self._columns + variable
-        count: cython.Py_ssize_t = column.count
-        if not count or not wanted.shape[0]:
-            return 0
-        memory: bytes = PyBytes_FromStringAndSize(cython.NULL, count)  # of each of its numbers, whether it is wanted
-        told: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(memory))
-        source: cython.pointer(cython.const[cython.longlong])
-        any_told: cython.uchar = 0
-        for low in range(0, count, 256):
-            size = min(count - low, 256)
-            source = numbers
-            if column.form == _NUMBERS:
-                source = column.numbers + low
-            elif column.bits:
-                unpack_bits(column.stored, column.size, column.bits, column.base, low, numbers, size)
-            else:
-                for i in range(size):
-                    numbers[i] = column.base
-            if wanted.shape[0] == 1:
-                for i in range(size):
-                    told[low + i] = source[i] == wanted[0]
-            else:
-                for i in range(size):
-                    told[low + i] = _is_among(source[i], cython.address(wanted[0]), wanted.shape[0])
-            for i in range(size):
-                any_told |= told[low + i]
-        if not any_told:
-            return 0
-        if count == self.rows:
-            memcpy(out, told, count)
-            return 1
-        shows: bytes = bytes(self._count + 1)  # of each code, whether its rows show the variable
-        showing: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(shows))
-        self._mark_showing(variable, showing)
-        low = 0
-        for i in range(self.rows):  # `count` of them show it, as `_count_values` counted
-            out[i] = 0
-            if showing[self._codes[i]]:
-                out[i] = told[low]
-                low += 1
-        return 1
-
-    # ------------------------------------------------------------ rendering
+@cython.final
+@cython.cclass
+class TemplateRows(TemplateColumns):
+    """What the rows of one node stand for."""
 
     def most_bytes(self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, given: list[Any], most: int) -> int:
         """What rows [low, high) can take at most, or `most` where that is less; given: as for `render`."""
@@ -768,6 +496,29 @@ class TemplateRows:
         return made
 
     @cython.cfunc
+    def _with(self, given: list[Any], held: list[Any]) -> cython.pointer(Column):
+        """Where the values of all variables lie, with those that are given, in memory that `held` keeps."""
+        if not given:
+            return self._columns
+        memory: bytes = PyBytes_FromStringAndSize(cython.NULL, cython.sizeof(Column) * (self._variables + 1))
+        held.append(memory)
+        columns: cython.pointer(Column) = cython.cast(cython.pointer(Column), PyBytes_AS_STRING(memory))
+        memcpy(columns, self._columns, cython.sizeof(Column) * self._variables)
+        v: cython.Py_ssize_t
+        column: cython.pointer(Column)
+        for v, first, edges_given, text_given in given:
+            edges: cython.const[cython.longlong][::1] = edges_given
+            text: cython.const[cython.uchar][::1] = text_given
+            if not 0 <= v < self._variables or self._kind[v] != _STRING or first < 0:
+                raise ValueError("strings are given for another kind of variable")
+            column = columns + v
+            column.form, column.first, column.count = TEXTS, first, max(0, edges.shape[0] - 1)
+            column.numbers = cython.address(edges[0]) if edges.shape[0] else cython.NULL
+            column.size = text.shape[0]
+            column.stored = cython.address(text[0]) if text.shape[0] else cython.NULL
+        return columns
+
+    @cython.cfunc
     def _prepare(self, held: list[Any], many: cython.bint) -> Work:
         """Memory for one call."""
         codes: cython.Py_ssize_t = self._count + 1
@@ -936,7 +687,7 @@ class TemplateRows:
         size: cython.Py_ssize_t
         number: cython.longlong
         place -= column.first
-        if not 0 <= place < column.count or column.form == _ABSENT:
+        if not 0 <= place < column.count or column.form == ABSENT:
             return _MISSING
         if step[2] == _STRING:
             number = column.numbers[place]
@@ -948,7 +699,7 @@ class TemplateRows:
             if size:
                 memcpy(out, column.stored + number, size)
             return size
-        if column.form == _NUMBERS:
+        if column.form == NUMBERS:
             number = column.numbers[place]
         elif column.bits:
             number = number_of_bits(column.stored, column.whole, column.bits, column.base, place)
@@ -1075,9 +826,9 @@ class TemplateRows:
         sizes: cython.p_int = work.sizes + cell
         texts: cython.pointer(cython.p_uchar) = work.texts + cell
         place: cython.longlong = work.place[v] - column.first
-        if place < 0 or n > column.count - place or column.form == _ABSENT:
+        if place < 0 or n > column.count - place or column.form == ABSENT:
             return _MISSING
-        if column.form == _TEXTS:
+        if column.form == TEXTS:
             numbers = column.numbers + place
             for i in range(n):
                 if not 0 <= numbers[i] <= numbers[i + 1] <= column.size or numbers[i + 1] - numbers[i] > _MOST:
@@ -1085,7 +836,7 @@ class TemplateRows:
                 sizes[i] = cython.cast(cython.int, numbers[i + 1] - numbers[i])
                 texts[i] = cython.cast(cython.p_uchar, column.stored) + numbers[i]
             return 0
-        if self._kind[v] == _ENUM and column.form == _BITS and 0 < column.bits <= 32 and not column.base:
+        if self._kind[v] == _ENUM and column.form == BITS and 0 < column.bits <= 32 and not column.base:
             return _write_enum_bits(
                 column,
                 place,
@@ -1096,7 +847,7 @@ class TemplateRows:
                 sizes,
                 texts,
             )
-        if column.form == _NUMBERS:
+        if column.form == NUMBERS:
             numbers = column.numbers + place
         else:
             if column.bits:
@@ -1298,78 +1049,7 @@ def read_template_codes(body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize
 @cython.inline
 @cython.exceptval(check=False)
 def _is_of_templates(head: cython.pointer(cython.const[cython.uchar])) -> cython.bint:
-    return (head[0] | head[1] << 8 | head[2] << 16 | cython.cast(cython.uint, head[3]) << 24) == _TEMPLATES_HEAD
-
-
-def codes_that_may(
-    blocks: Sequence[Any], chunk: cython.Py_ssize_t, possible: Callable[[int], list[bytes]], plain: Any
-) -> list[Any]:
-    """Of each block, what `read_template_codes` gives of a chunk, a column of text; None where that is not stored by
-    templates; () where no row may be wanted.
-
-    possible: of the templates that a dictionary has, as bytes by code, whether a row may be wanted: some of these, each
-    of which must have a byte that is not 0 for any of the rows. A code without a byte is taken as if it had one.
-    """
-    found: list[Any] = []
-    known: dict[int, list[bytes]] = {}
-    codes: array.array
-    k: cython.Py_ssize_t
-    for k in range(len(blocks)):
-        block: Chunks = blocks[k]
-        if block is None:
-            raise TypeError("a block is missing")
-        if not 0 <= chunk < len(block.chunks) - 1:
-            raise ValueError("a block has no chunk of that number")
-        at: cython.longlong = block.chunks.data.as_longlongs[chunk]
-        view: cython.const[cython.uchar][::1] = block.body
-        if not 0 <= at < view.shape[0] or view[at] != _TEMPLATES_HEAD & 255:
-            found.append(None)
-            continue
-        marks: list[bytes] | None = known.get(block.dictionary)
-        if marks is None:
-            marks = known[block.dictionary] = possible(block.dictionary)
-        read: Any = read_template_codes(block.body, at, block.row_count, plain)
-        codes = read[0]
-        for each in marks:
-            if not _any_marked(codes.data.as_longlongs, len(codes), each):
-                read = ()
-                break
-        found.append(read)
-    return found
-
-
-@cython.cfunc
-@cython.exceptval(check=True)
-def _any_marked(codes: cython.p_longlong, count: cython.Py_ssize_t, marks: bytes) -> cython.bint:
-    """Whether the byte of any code is not 0 in some marks; a code that has none counts as if it were."""
-    known: cython.ulonglong = len(marks)
-    mark: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(marks))
-    i: cython.Py_ssize_t
-    found: cython.uchar = 0
-    for i in range(count):
-        if cython.cast(cython.ulonglong, codes[i]) >= known:
-            return True
-        found |= mark[codes[i]]
-    return found != 0
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _is_among(
-    number: cython.longlong, wanted: cython.pointer(cython.const[cython.longlong]), count: cython.Py_ssize_t
-) -> cython.bint:
-    """Whether a number is one of ascending ones."""
-    low: cython.Py_ssize_t = 0
-    high: cython.Py_ssize_t = count
-    middle: cython.Py_ssize_t
-    while low < high:
-        middle = low + (high - low) // 2
-        if wanted[middle] < number:
-            low = middle + 1
-        else:
-            high = middle
-    return low < count and wanted[low] == number
+    return (head[0] | head[1] << 8 | head[2] << 16 | cython.cast(cython.uint, head[3]) << 24) == TEMPLATES_HEAD
 
 
 @cython.cfunc

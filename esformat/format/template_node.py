@@ -17,6 +17,7 @@ import pyarrow as pa
 from esformat.core.caches import Cache
 from esformat.core.numbers import read_numbers
 from esformat.core.rendering import MOST_NODE_BYTES, TemplateRows, read_template_codes
+from esformat.core.searching import mark_codes, mark_rows, mark_texts
 from esformat.core.templates import ENUM, SLACK_BYTES, STRING, Templates
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import bitmap
@@ -91,15 +92,15 @@ class TemplateNode:
         mask = np.zeros(self.count, np.bool_)
         marks = mask.view(np.uint8)
         if places.anywhere is not None:
-            rows.mark_codes(places.anywhere.view(np.uint8), marks)
+            mark_codes(rows, places.anywhere.view(np.uint8), marks)
         if places.numbered:
             for variable, at, count in rows.others:
                 if variable in places.numbered and rows.lacks(variable):
                     rows.hold(variable, read_numbers(self._body, at, count, context.plain)[0])
             for chain in places.chains:
-                rows.mark_rows(chain, marks)
+                mark_rows(rows, chain, marks)
         for variable, texts in places.strings.items():
-            rows.mark_texts(variable, texts, context.plain, context.framed, marks)
+            mark_texts(rows, variable, texts, context.plain, context.framed, marks)
         return mask
 
     def offsets_and_bytes(

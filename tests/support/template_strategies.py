@@ -11,6 +11,7 @@ import pyarrow as pa
 import read_esdb
 from hypothesis import strategies as st
 
+from esformat.core.rendering import TemplateRows
 from esformat.core.templates import DATE_FORMS
 from esformat.format.codec import Codec, make_compressor
 from esformat.format.encoding import encode_node
@@ -121,3 +122,20 @@ def stored_columns(columns: Columns, bits_cost: float = 1.0) -> bytes:
 def codes_of(rows: list[Row]) -> npt.NDArray[np.int64]:
     """The template of each row, counted from 1; 0 for null."""
     return np.array([0 if row is None else row[0] + 1 for row in rows], np.int64)
+
+
+def opened_rows(
+    table: TemplateTable, columns: Columns, codes: npt.NDArray[np.int64], bits_cost: float = 1.0
+) -> tuple[TemplateRows, list[Any]]:
+    """Some rows, opened behind two other bytes; their strings, as they are given; numbers of planes are held."""
+    body = b"ab" + stored_columns(columns, bits_cost)
+    rows = TemplateRows(table.compiled(), body, 2, codes, 1 << 20)
+    assert rows.end == len(body)
+    given_strings = []
+    for v, _, _, first, last in rows.needed(0, rows.rows):
+        if table.variables[v].kind is Kind.STRING:
+            given_strings.append((v, 0, *columns[v]))
+        else:
+            assert (first, last) == (0, len(columns[v]))
+            rows.hold(v, columns[v])
+    return rows, given_strings

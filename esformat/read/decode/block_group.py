@@ -22,8 +22,8 @@ from esformat.core.blocks import FIRST_COLUMN_CHUNK, NODE_BYTES, packs_of, shape
 from esformat.core.events import Columns
 from esformat.core.leaves import BlockSlice, Leaf, row_starts, run_starts
 from esformat.core.numbers import sum_runs
-from esformat.core.rendering import codes_that_may
 from esformat.core.runs import runs_at
+from esformat.core.searching import codes_that_may
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import TextForm, Values, bytes_array, empty_keys, is_bytes, numbers_array, repeated_key
 from esformat.format.bytes_node import BytesNode, check_lengths

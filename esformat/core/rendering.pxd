@@ -1,0 +1,60 @@
+# cython: language_level=3
+"""Nodes of templates as the modules of the core see them in C."""
+
+cdef enum:
+    TEMPLATES_HEAD = 8  # the head of a node of templates, the lowest byte first
+
+cdef enum:  # forms of columns
+    ABSENT = 0
+    BITS = 1
+    NUMBERS = 2
+    TEXTS = 3
+
+
+cdef struct Column:  # where the values of a variable lie
+    int form
+    Py_ssize_t at  # where in the body they begin, with what is before the bits
+    Py_ssize_t count  # of values, the first of which is number `first` of the node
+    Py_ssize_t first
+    const unsigned char* stored  # bits, or texts
+    Py_ssize_t size  # bytes of them
+    const long long* numbers  # or edges of texts
+    Py_ssize_t bits
+    Py_ssize_t whole
+    long long base
+
+
+cdef class TemplateColumns:
+    cdef readonly Py_ssize_t rows
+    cdef readonly Py_ssize_t end
+    cdef readonly bint has_nulls
+    cdef readonly list others
+    cdef list _held  # what the pointers below point into
+    cdef object _templates
+    cdef unsigned short* _codes  # of each row
+    cdef unsigned int* _before  # for every 256th row, of each code, the rows before it
+    cdef Column* _columns
+    cdef Py_ssize_t _count
+    cdef Py_ssize_t _variables
+    cdef long long _most_bytes  # of all rows, without their strings
+    cdef int* _first  # these as in `Templates`
+    cdef char* _text
+    cdef char* _values
+    cdef int* _value
+    cdef int* _step
+    cdef int* _kind
+    cdef int* _parameter
+    cdef int* _value_first
+    cdef int* _own_first
+    cdef int* _own
+    cdef int* _longest
+    cdef int* _literal_bytes
+    cdef int* _row_bytes
+    cdef int* _short
+    cdef int* _times
+    cdef object _take_codes(self, const long long[::1] codes)
+    cdef object _count_values(self, Py_ssize_t most_slots)
+    cdef object _mark(self, long long* of)
+    cdef object _find_columns(self, const unsigned char[::1] body, Py_ssize_t at)
+    cdef int _check_rows(self, Py_ssize_t low, Py_ssize_t high) except? -1
+    cdef long long _shown(self, Py_ssize_t variable, long long* of)

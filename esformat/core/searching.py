@@ -1,0 +1,366 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Rows of a node of templates that hold a text, told by their codes, numbers and strings: none of them is rendered.
+
+`esformat/format/template_search.py` says which templates, numbers and strings those are; here they are looked for.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import cython
+from cython.cimports.cpython import array
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cython.cimports.esformat.core.blocks import Chunks
+from cython.cimports.esformat.core.packs import (
+    NEEDS_DICTIONARY,
+    NODE_HEAD_BYTES,
+    PackHead,
+    fill_numbers,
+    read_pack_head,
+    unpack_bits,
+)
+from cython.cimports.esformat.core.rendering import NUMBERS, TEMPLATES_HEAD, Column, TemplateColumns
+from cython.cimports.libc.string import memcpy
+
+from esformat.core.bytes_nodes import MAX_FRAME_BYTES
+from esformat.core.rendering import read_template_codes
+from esformat.errors import CorruptSegmentError
+
+_STRING = cython.declare(cython.int, 0)
+_MOST_FRAME_BYTES = cython.declare(cython.longlong, MAX_FRAME_BYTES)
+
+
+def codes_that_may(
+    blocks: Sequence[Any], chunk: cython.Py_ssize_t, possible: Callable[[int], list[bytes]], plain: Any
+) -> list[Any]:
+    """Of each block, what `read_template_codes` gives of a chunk, a column of text; None where that is not stored by
+    templates; () where no row may be wanted.
+
+    possible: of the templates that a dictionary has, as bytes by code, whether a row may be wanted: some of these, each
+    of which must have a byte that is not 0 for any of the rows. A code without a byte is taken as if it had one.
+    """
+    found: list[Any] = []
+    known: dict[int, list[bytes]] = {}
+    codes: array.array
+    k: cython.Py_ssize_t
+    for k in range(len(blocks)):
+        block: Chunks = blocks[k]
+        if block is None:
+            raise TypeError("a block is missing")
+        if not 0 <= chunk < len(block.chunks) - 1:
+            raise ValueError("a block has no chunk of that number")
+        at: cython.longlong = block.chunks.data.as_longlongs[chunk]
+        view: cython.const[cython.uchar][::1] = block.body
+        if not 0 <= at < view.shape[0] or view[at] != TEMPLATES_HEAD & 255:
+            found.append(None)
+            continue
+        marks: list[bytes] | None = known.get(block.dictionary)
+        if marks is None:
+            marks = known[block.dictionary] = possible(block.dictionary)
+        read: Any = read_template_codes(block.body, at, block.row_count, plain)
+        codes = read[0]
+        for each in marks:
+            if not _any_marked(codes.data.as_longlongs, len(codes), each):
+                read = ()
+                break
+        found.append(read)
+    return found
+
+
+@cython.cfunc
+@cython.exceptval(check=True)
+def _any_marked(codes: cython.p_longlong, count: cython.Py_ssize_t, marks: bytes) -> cython.bint:
+    """Whether the byte of any code is not 0 in some marks; a code that has none counts as if it were."""
+    known: cython.ulonglong = len(marks)
+    mark: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(marks))
+    i: cython.Py_ssize_t
+    found: cython.uchar = 0
+    for i in range(count):
+        if cython.cast(cython.ulonglong, codes[i]) >= known:
+            return True
+        found |= mark[codes[i]]
+    return found != 0
+
+
+def mark_codes(rows: TemplateColumns, marks: cython.const[cython.uchar][::1], mask: cython.uchar[::1]) -> None:
+    """Set the bytes of those rows to 1 whose template, counted from 1, has a byte in `marks` that is not 0.
+
+    Raises ValueError where there is not a byte for each template, null as number 0, and for each row.
+    """
+    i: cython.Py_ssize_t
+    if marks.shape[0] != rows._count + 1 or mask.shape[0] != rows.rows:
+        raise ValueError("there is not a byte for each template and each row")
+    for i in range(rows.rows):
+        mask[i] |= marks[rows._codes[i]] != 0
+
+
+# ------------------------------------------------------------ numbers
+
+
+def mark_rows(rows: TemplateColumns, chain: Sequence[tuple[int, Any]], mask: cython.uchar[::1]) -> bool:
+    """Set the bytes of those rows to 1 in which each variable of a chain has one of some numbers; whether any is.
+
+    chain: variables of numbers, none of which `lacks` its numbers, and of each an ascending array of int64.
+    Raises ValueError for any other, and where there is not a byte for each row.
+    """
+    count: cython.Py_ssize_t = rows.rows
+    if mask.shape[0] != count:
+        raise ValueError("there is not a byte for each row")
+    if not count or not chain:
+        return False
+    memory: bytes = PyBytes_FromStringAndSize(cython.NULL, 2 * count)
+    found: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(memory))
+    also: cython.p_uchar = found + count
+    i: cython.Py_ssize_t
+    first: cython.bint = True
+    for variable, wanted in chain:
+        if not _rows_with(rows, variable, wanted, found if first else also):
+            return False
+        if not first:
+            for i in range(count):
+                found[i] &= also[i]
+        first = False
+    any_found: cython.uchar = 0
+    for i in range(count):
+        any_found |= found[i]
+        mask[i] |= found[i]
+    return any_found != 0
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=True)
+def _rows_with(
+    rows: TemplateColumns,
+    variable: cython.Py_ssize_t,
+    wanted: cython.const[cython.longlong][::1],
+    out: cython.p_uchar,
+) -> cython.int:
+    """Write for each row whether a variable has one of ascending numbers in it; 0 where none has, and then nothing
+    is written.
+    """
+    i: cython.Py_ssize_t
+    place: cython.Py_ssize_t = 0
+    if rows.lacks(variable) or rows._columns[variable].count > rows.rows:
+        raise ValueError("the numbers of the variable are not at hand")
+    for i in range(1, wanted.shape[0]):
+        if wanted[i] <= wanted[i - 1]:
+            raise ValueError("numbers to look for do not ascend")
+    column: cython.pointer(Column) = rows._columns + variable
+    count: cython.Py_ssize_t = column.count
+    if not count or not wanted.shape[0]:
+        return 0
+    memory: bytes = PyBytes_FromStringAndSize(cython.NULL, count)  # of each of its numbers, whether it is wanted
+    told: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(memory))
+    if not _find_numbers(column, cython.address(wanted[0]), wanted.shape[0], told):
+        return 0
+    if count == rows.rows:
+        memcpy(out, told, count)
+        return 1
+    shows: bytes = _that_show(rows, variable)
+    showing: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(shows))
+    for i in range(rows.rows):  # `count` of them show it, as `_count_values` counted
+        out[i] = 0
+        if showing[rows._codes[i]]:
+            out[i] = told[place]
+            place += 1
+    return 1
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _find_numbers(
+    column: cython.pointer(Column),
+    wanted: cython.pointer(cython.const[cython.longlong]),
+    wanted_count: cython.Py_ssize_t,
+    told: cython.p_uchar,
+) -> cython.bint:
+    """Write for each number of a column whether it is one of ascending ones; whether any is."""
+    numbers = cython.declare(cython.longlong[256])
+    i: cython.Py_ssize_t
+    low: cython.Py_ssize_t
+    size: cython.Py_ssize_t
+    source: cython.pointer(cython.const[cython.longlong])
+    any_told: cython.uchar = 0
+    for low in range(0, column.count, 256):
+        size = min(column.count - low, 256)
+        source = numbers
+        if column.form == NUMBERS:
+            source = column.numbers + low
+        elif column.bits:
+            unpack_bits(column.stored, column.size, column.bits, column.base, low, numbers, size)
+        else:
+            for i in range(size):
+                numbers[i] = column.base
+        if wanted_count == 1:
+            for i in range(size):
+                told[low + i] = source[i] == wanted[0]
+        else:
+            for i in range(size):
+                told[low + i] = _is_among(source[i], wanted, wanted_count)
+        for i in range(size):
+            any_told |= told[low + i]
+    return any_told != 0
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_among(
+    number: cython.longlong, wanted: cython.pointer(cython.const[cython.longlong]), count: cython.Py_ssize_t
+) -> cython.bint:
+    """Whether a number is one of ascending ones."""
+    low: cython.Py_ssize_t = 0
+    high: cython.Py_ssize_t = count
+    middle: cython.Py_ssize_t
+    while low < high:
+        middle = low + (high - low) // 2
+        if wanted[middle] < number:
+            low = middle + 1
+        else:
+            high = middle
+    return low < count and wanted[low] == number
+
+
+@cython.cfunc
+def _that_show(rows: TemplateColumns, variable: cython.Py_ssize_t) -> bytes:
+    """Of each code, whether its rows show a variable."""
+    t: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    shows: bytes = bytes(rows._count + 1)
+    showing: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(shows))
+    for t in range(rows._count):
+        for i in range(rows._own_first[t], rows._own_first[t + 1]):
+            showing[t + 1] |= rows._own[i] == variable
+    return shows
+
+
+# ------------------------------------------------------------ strings
+
+
+def mark_texts(
+    rows: TemplateColumns,
+    variable: cython.Py_ssize_t,
+    texts: Sequence[bytes],
+    plain: Any,
+    framed: Any,
+    mask: cython.uchar[::1],
+) -> None:
+    """Set the bytes of those rows to 1 whose string of a variable holds one of some texts, none of which is empty.
+
+    plain, framed: decompressors without the column's dictionary and with it. Raises CorruptSegmentError, what they
+    raise, and ValueError for another kind of variable, an empty text, and where there is not a byte for each row.
+    """
+    if mask.shape[0] != rows.rows:
+        raise ValueError("there is not a byte for each row")
+    if not 0 <= variable < rows._variables or rows._kind[variable] != _STRING:
+        raise ValueError("the variable has no strings")
+    if b"" in texts:
+        raise ValueError("an empty text is in every string")
+    column: cython.pointer(Column) = rows._columns + variable
+    if not column.count:
+        return
+    told: bytes = bytes(column.count)  # of each of its strings, whether it holds one
+    hits: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(told))
+    if not _find_texts(rows._held[0], column, texts, plain, framed, hits):
+        return
+    shows: bytes = _that_show(rows, variable)
+    showing: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(shows))
+    i: cython.Py_ssize_t
+    place: cython.Py_ssize_t = 0
+    for i in range(rows.rows):  # `count` of them show it, as `_count_values` counted
+        if showing[rows._codes[i]]:
+            mask[i] |= hits[place]
+            place += 1
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=True)
+def _find_texts(
+    body: Any,
+    column: cython.pointer(Column),
+    texts: Sequence[bytes],
+    plain: object,
+    framed: object,
+    told: cython.p_uchar,
+) -> cython.int:
+    """Set the bytes of those strings of a column to 1 that hold one of some texts; whether any does.
+
+    `end_of_strings` held the node against the body before: each frame lies within, and what tells its bytes.
+    """
+    view: cython.const[cython.uchar][::1] = body
+    data: cython.pointer(cython.const[cython.uchar]) = cython.address(view[0])
+    pack = cython.declare(PackHead)
+    count: cython.Py_ssize_t = column.count
+    if not read_pack_head(data, view.shape[0], column.at + NODE_HEAD_BYTES, count, cython.address(pack)):
+        raise CorruptSegmentError("the header of packed numbers breaks the format, or they are cut short")
+    memory: bytes = PyBytes_FromStringAndSize(cython.NULL, 8 * count)
+    lengths: cython.p_longlong = cython.cast(cython.p_longlong, PyBytes_AS_STRING(memory))
+    fill_numbers(body, data, cython.address(pack), count, plain, 0, lengths, count)
+    decompressor = framed if data[column.at + 1] & NEEDS_DICTIONARY else plain
+    in_frame: cython.Py_ssize_t = data[column.at + 2] | data[column.at + 3] << 8  # strings
+    codec: cython.int = data[pack.end]
+    width: cython.Py_ssize_t = data[pack.end + 1]
+    entry: cython.Py_ssize_t = pack.end + 2  # the stored bytes of the next frame, which begins at `at`
+    at: cython.Py_ssize_t = entry + width * ((count + in_frame - 1) // in_frame)
+    first: cython.Py_ssize_t
+    some: cython.Py_ssize_t
+    stored: cython.Py_ssize_t
+    found: cython.int = 0
+    for first in range(0, count, in_frame):
+        some = min(in_frame, count - first)
+        size: cython.longlong = _sum_of_lengths(lengths + first, some)
+        stored = _stored_bytes(data + entry, width)
+        frame: bytes = decompressor.decompress(codec, body[at : at + stored], size)
+        if len(frame) != size:
+            raise ValueError("a frame has another size")
+        for text in texts:
+            found |= _find_text(frame, text, lengths + first, told + first)
+        entry, at = entry + width, at + stored
+    return found
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _sum_of_lengths(lengths: cython.p_longlong, count: cython.Py_ssize_t) -> cython.longlong:
+    """The bytes of a frame's strings. Raises CorruptSegmentError."""
+    i: cython.Py_ssize_t
+    size: cython.longlong = 0
+    for i in range(count):
+        if not 0 <= lengths[i] <= _MOST_FRAME_BYTES - size:
+            raise CorruptSegmentError("a stored length is out of bounds")
+        size += lengths[i]
+    return size
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _stored_bytes(entry: cython.pointer(cython.const[cython.uchar]), width: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """How many bytes are stored of a frame: two or four bytes tell."""
+    stored: cython.Py_ssize_t = entry[0] | entry[1] << 8
+    if width == 4:
+        stored |= cython.cast(cython.Py_ssize_t, entry[2]) << 16
+        stored |= cython.cast(cython.Py_ssize_t, entry[3]) << 24
+    return stored
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=True)
+def _find_text(frame: bytes, text: bytes, lengths: cython.p_longlong, told: cython.p_uchar) -> cython.int:
+    """Set the bytes of those strings of a frame to 1 that hold a text; whether any does. All bytes of the frame are of
+    its strings.
+    """
+    hit: cython.Py_ssize_t = frame.find(text)
+    i: cython.Py_ssize_t = 0  # the string that begins at `edge`
+    edge: cython.longlong = 0
+    found: cython.int = 0
+    while hit >= 0:  # within that string or a later one
+        while edge + lengths[i] <= hit:
+            edge += lengths[i]
+            i += 1
+        if hit + len(text) <= edge + lengths[i]:
+            told[i] = found = 1
+            hit = frame.find(text, edge + lengths[i])
+        else:  # the text begins in one string and ends in another
+            hit = frame.find(text, hit + 1)
+    return found
