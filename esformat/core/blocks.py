@@ -14,7 +14,7 @@ import cython
 from cython.cimports.cpython import array
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.cpython.memoryview import PyMemoryView_FromObject
-from cython.cimports.esformat.core.packs import PackHead, fill_numbers, read_pack_head
+from cython.cimports.esformat.core.packs import PACK_HEAD_BYTES, PackHead, fill_numbers, read_pack_head
 from cython.cimports.libc.string import memcmp
 
 from esformat.core.numbers import Pack, read_pack
@@ -31,6 +31,9 @@ NODE_BYTES = 4
 FIRST_COLUMN_CHUNK = 2
 
 _MAGIC = cython.declare(cython.p_const_char, b"ESBK")
+_NO_NUMBERS = cython.declare(
+    cython.p_const_char, b"\0\0\0\0\0\0\0\0"
+)  # the head of a pack of zeros, which is all of it
 _FRAME = cython.declare(cython.Py_ssize_t, 16)
 _CHECK = cython.declare(cython.Py_ssize_t, 8)
 _SHORT = cython.declare(cython.ulonglong, 0xFFFF_FFFF)
@@ -302,6 +305,29 @@ def shapes_of(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t) -> tuple[set[i
             shapes.add(head[0])
         last = head[0]
     return shapes, with_nulls
+
+
+def without_values(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t) -> bytes:
+    """One byte for each block: 1 where a chunk is the node of a column whose every value is missing, told by its
+    validity, which is packed as zeros of no width. A node of which that is not plain has 0.
+    """
+    block: Chunks
+    head: cython.p_uchar
+    k: cython.Py_ssize_t = 0
+    told: bytes = bytes(len(blocks))
+    out: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(told))
+    for k in range(len(blocks)):
+        block = blocks[k]
+        if block is None:
+            raise TypeError("a block is missing")
+        at: cython.Py_ssize_t = _start(block, chunk) + _NODE
+        if chunk < _FIRST_COLUMN:
+            raise IndexError("a chunk of keys or timestamps is no column")
+        head = cython.cast(cython.p_uchar, PyBytes_AS_STRING(block._heads)) + 2 * (chunk - _FIRST_COLUMN)
+        view: cython.const[cython.uchar][::1] = block.body
+        if head[1] & _VALIDITY and at <= view.shape[0] - PACK_HEAD_BYTES:
+            out[k] = memcmp(cython.address(view[at]), _NO_NUMBERS, PACK_HEAD_BYTES) == 0
+    return told
 
 
 @cython.cfunc

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, groupby
+from itertools import accumulate, compress, groupby
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.core.blocks import FIRST_COLUMN_CHUNK, NODE_BYTES, packs_of, shapes_of
+from esformat.core.blocks import FIRST_COLUMN_CHUNK, NODE_BYTES, packs_of, shapes_of, without_values
 from esformat.core.events import Columns
 from esformat.core.leaves import BlockSlice, Leaf, row_starts, run_starts
 from esformat.core.numbers import sum_runs
@@ -369,9 +369,27 @@ class BlockGroup:
             return self._bytes(place, kind, places)
         if shapes <= {Shape.BYTES, Shape.TEMPLATES} and is_bytes(kind):
             return self._texts(place, kind, places)
-        contexts = (self._reader.contexts(block.dictionary)[place] for block in self.blocks)
-        whole = pa.concat_arrays([b.column(place, kind, c) for b, c in zip(self.blocks, contexts, strict=True)])
-        return whole if places is None else whole.take(pa.array(places))
+        return self._any(place, kind, places, as_declared=shapes == {shape_of(kind)})
+
+    def _any(self, place: int, kind: pa.DataType, places: I64 | None, *, as_declared: bool) -> pa.Array:
+        """Values of any shape, block by block: of one without values, as of fields that no record has, none is decoded.
+
+        as_declared: all blocks have the shape of the column's type.
+        """
+        told = without_values(self.blocks, FIRST_COLUMN_CHUNK + place) if as_declared else b""
+        empty = set(compress(map(id, self.blocks), told))
+        arrays: list[pa.Array] = []
+        for is_empty, members in groupby(self._holding(places), lambda held: id(held[0]) in empty):
+            if is_empty:
+                count = sum(high - low if chosen is None else len(chosen) for _, low, high, chosen in members)
+                arrays.append(pa.nulls(count, kind))
+                continue
+            for block, low, high, chosen in members:
+                array = block.column(place, kind, self._reader.contexts(block.dictionary)[place])
+                if chosen is not None or high - low < len(array):
+                    array = array.take(pa.array(np.arange(low, high) if chosen is None else chosen))
+                arrays.append(array)
+        return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) if arrays else pa.nulls(0, kind)
 
     def codes(self, place: int) -> npt.NDArray[np.integer[Any]] | None:
         """The codes of a column's values, of the dictionary of each block; None where not all are stored so."""

@@ -11,7 +11,15 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.core.blocks import FIRST_COLUMN_CHUNK, LIGHT_BYTES, NODE_BYTES, Chunks, packs_of, shapes_of
+from esformat.core.blocks import (
+    FIRST_COLUMN_CHUNK,
+    LIGHT_BYTES,
+    NODE_BYTES,
+    Chunks,
+    packs_of,
+    shapes_of,
+    without_values,
+)
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Codec, Decompressor, make_compressor
 from esformat.format.frame import decode_block, encode_block
@@ -140,3 +148,34 @@ def test_pieces_that_are_no_nodes(chunk):
     for place in (-1, 3, 1 << 62):
         with pytest.raises(IndexError):
             chunks_of([b"\1\0\0\0"]).light_pieces([place])
+
+
+@examples(100)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 255), st.integers(0, 3), st.lists(st.integers(0, 1), min_size=1, max_size=9)),
+        max_size=5,
+    ),
+    st.sampled_from(list(Codec)),
+)
+def test_blocks_without_values(blocks, codec):
+    """Those of which the validity that is stored has no 1; what has no validity has values."""
+    compressor = make_compressor(codec)
+    opened = [
+        chunks_of([struct.pack("<BBH", shape, flags, 0) + encode_ints(np.array(valid), compressor)], len(valid))
+        for shape, flags, valid in blocks
+    ]
+    model = [bool(flags & 1) and not any(valid) for _, flags, valid in blocks]
+    assert list(without_values(opened, FIRST_COLUMN_CHUNK)) == model
+
+
+def test_blocks_cut_short():
+    """Where nothing, or less than the head of the validity, follows: of such a block nothing is told."""
+    for size in range(12):
+        assert without_values([chunks_of([(b"\x05\x01\x00\x00" + bytes(8))[:size]])], 2) == b"\0", size
+    assert without_values([chunks_of([b"\x05\x01\x00\x00" + bytes(8)])], 2) == b"\1"
+    for chunk in (-1, 0, 1, 3, 1 << 40):
+        with pytest.raises(IndexError):
+            without_values([chunks_of([b"\x05\x01\x00\x00" + bytes(8)])], chunk)
+    with pytest.raises(TypeError, match="missing"):
+        without_values([None], 2)
