@@ -192,8 +192,12 @@ def _tagged_partitions(parts: Sequence[TopicPart]) -> dict[int | None, Callable[
 def _with_tags(batches: Iterator[pa.RecordBatch], parts: Sequence[TopicPart]) -> Iterator[pa.RecordBatch]:
     """Batches of a round with the text of each record's tags in the place of its space."""
     partitions = _tagged_partitions(parts)
+    streams = streams_of(parts[0].streams) if len(parts) == 1 else None  # one topic's space may be another's stream
     for batch in batches:
         texts, places = batch.column("space"), batch.column(PARTITION)
+        if not partitions or (streams is not None and streams.mask(texts).all()):
+            yield batch  # the spaces are those texts, as most often
+            continue
         numbers = pc.unique(places).to_pylist()
         for number in numbers:
             tags = partitions.get(int(number))

@@ -78,6 +78,21 @@ def test_any_source(catalog, source):
     assert catalog.query(f"SELECT COUNT FROM {source}").to_pylist() == [{"count": len(wanted)}]
 
 
+@pytest.mark.parametrize("others", [[], ["0"], ["0", "1"]], ids=["none", "one partition", "both"])
+def test_streams_beside_other_events(tmp_path, others):
+    """Of one topic: records of streams keep their names, and only the events beside them get tags for those."""
+    wanted: Counter[str] = Counter()
+    with aggregator.open(tmp_path / "data", durability="none") as opened:
+        for partition in ("0", "1"):
+            opened.write(STREAM, [{"ts": 9, "msg": "hi"}, {"ts": 11, "msg": "ho"}], partition=partition)
+            wanted[str(TagSet.of(STREAM))] += 2
+        for partition in others:
+            opened.topic("logs").append([{"space": "s", "timestamp": 10}], partition)
+            wanted[str(TagSet.of({"topic": "logs", "partition": partition, "space": "s"}))] += 1
+        opened.seal()
+        assert texts(opened.query("SELECT")) == wanted
+
+
 def test_tags_and_columns_in_answers(catalog):
     """GROUP BY, WHERE and format strings know them."""
     counted = catalog.query("SELECT COUNT FROM topic = reviews GROUP BY space").to_pylist()
