@@ -99,8 +99,9 @@ class TemplateNode:
                     rows.hold(variable, read_numbers(self._body, at, count, context.plain)[0])
             for chain in places.chains:
                 mark_rows(rows, chain, marks)
-        for variable, texts in places.strings.items():
-            mark_texts(rows, variable, texts, context.plain, context.framed, marks)
+        for variable, _, _ in rows.others if places.strings else ():  # most rows show few of the variables, or none
+            if variable in places.strings:
+                mark_texts(rows, variable, places.strings[variable], context.plain, context.framed, marks)
         return mask
 
     def offsets_and_bytes(
