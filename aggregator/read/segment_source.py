@@ -145,7 +145,8 @@ def _kept(scan: esformat.Scan, view: View, partition: str, keep: Keep | None) ->
                 return mask(looked_at.shape(batch, partition))
 
         held = {name: texts for name, texts in keep.held.items() if name in scan.column_names}
-        batches = scan.matching(names, matches, held)
+        enough = keep.held_is_enough and len(held) == len(keep.held)
+        batches = scan.matching(names, matches, held, held_is_enough=enough)
     for batch in batches:
         check()
         yield view.shape(batch, partition)

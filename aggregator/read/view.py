@@ -64,11 +64,13 @@ class Keep:
     """Which rows are wanted, of batches in the columns that are asked for; `columns` are those that `mask` looks at.
 
     held: by column, lists of texts: a row is wanted only if its value holds one text of each list at least.
+    held_is_enough: every such row is.
     """
 
     columns: frozenset[str]
     mask: Callable[[pa.RecordBatch], pa.BooleanArray]
     held: Mapping[str, Sequence[Sequence[bytes]]] = field(default_factory=dict)
+    held_is_enough: bool = False
 
 
 def _one_array(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> pa.Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product
@@ -43,7 +43,8 @@ class Places:
     anywhere: of each code of a row (0: null), whether any row of its template may hold one; None where that is true of
     no code. possible: whether some may.
     chains: of variables, the numbers that they all have in a row that may. numbered: those variables. strings: of
-    variables, texts to be looked for in their strings. size_bytes: what this takes in memory.
+    variables, texts to be looked for in their strings. are_exact: whether each row that may hold one does. size_bytes:
+    what this takes in memory.
     """
 
     anywhere: Bools | None
@@ -51,6 +52,7 @@ class Places:
     chains: tuple[tuple[tuple[int, npt.NDArray[np.int64]], ...], ...]
     numbered: frozenset[int]
     strings: Mapping[int, tuple[bytes, ...]]
+    are_exact: bool
     size_bytes: int
 
 
@@ -112,7 +114,23 @@ class TemplateTexts:
         size_bytes = 500 + 2 * anywhere.nbytes + sum(200 + each.nbytes for chain in numbers for _, each in chain)
         numbered = frozenset(variable for chain in numbers for variable, _ in chain)
         sought = {variable: tuple(each) for variable, each in strings.items()}
-        return Places(anywhere if anywhere.any() else None, possible, tuple(numbers), numbered, sought, size_bytes)
+        are_exact = not chains and not self._is_large
+        are_exact = are_exact and self._literals_hold(anywhere.nonzero()[0] - 1, texts) and self._hold(values, texts)
+        return Places(
+            anywhere if anywhere.any() else None, possible, tuple(numbers), numbered, sought, are_exact, size_bytes
+        )
+
+    def _literals_hold(self, templates: Iterable[int], texts: Sequence[bytes]) -> bool:
+        """Whether a literal of each template holds one of some texts, and so do all of its rows."""
+        return all(any(text in literal for literal in self.literals[t] for text in texts) for t in templates)
+
+    def _hold(self, values: Mapping[int, Iterable[int]], texts: Sequence[bytes]) -> bool:
+        """Whether each of some values of variables is text that holds one of some texts."""
+        return all(
+            variable in self.listed and any(text in self.listed[variable][number] for text in texts)
+            for variable, numbers in values.items()
+            for number in numbers
+        )
 
 
 class _TooManyWaysError(Exception):

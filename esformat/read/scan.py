@@ -104,14 +104,17 @@ class Scan(ScanRows, Answer):
         """The events as record batches of a few thousand rows, in order; memory does not grow with the answer."""
         return self._limited(self._read_batches(self.column_names))
 
-    def matching(self, columns: Sequence[str], matches: Matches, held: Held | None = None) -> Iterator[pa.RecordBatch]:
+    def matching(
+        self, columns: Sequence[str], matches: Matches, held: Held | None = None, *, held_is_enough: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """The events that `matches` wants, as `batches` gives them; a limit counts those.
 
         columns: what `matches` looks at. They are decoded first, the others for the events that are wanted alone.
         held: by column, lists of texts: `matches` wants no event whose value holds none of a list, so that it is not
-        asked where templates show that.
+        asked where templates show that. held_is_enough: it wants all others, so that it is not asked either where
+        templates show that a value holds them.
         """
-        return self._limited(self._read_matching(Test(tuple(columns), matches, held or {})))
+        return self._limited(self._read_matching(Test(tuple(columns), matches, held or {}, held_is_enough)))
 
     def times(self) -> Iterator[I64]:
         """The times of the events, µs, as arrays in any order: for those who count them by time.
@@ -336,13 +339,14 @@ class Scan(ScanRows, Answer):
         """The rows of a group that answer the query; None without any. Of blocks that hold none nothing is decoded."""
         blocks = self._blocks(group, narrowed)
         places = blocks.select(self._query, narrowed)
+        all_hold = False
         if test is not None and test.held and (places is None or len(places)):
-            places = blocks.that_may_hold(test.held, places)
+            places, all_hold = blocks.that_may_hold(test.held, places)
             if places is not None and len(places):
                 blocks, places = blocks.part(places)
         if places is not None and not len(places):
             return None
-        if test is None:
+        if test is None or (all_hold and test.is_enough):
             return MatchedRows(blocks, None) if places is None else MatchedRows(*blocks.part(places))
         looked_at = blocks.to_batch(test.columns, places)
         mask = test.matches(looked_at)

@@ -34,7 +34,7 @@ from aggregator.lql.parse.operand import (
 from aggregator.lql.parse.template import field_text, micros, var_text
 from aggregator.lql.parse.tokens import did_you_mean, our_name
 from aggregator.lql.parse.tree import SYMBOLS, And, Condition, Expression, Name, Not, Or, Value
-from aggregator.lql.run.held_texts import Held, held_texts
+from aggregator.lql.run.held_texts import Held, are_enough, held_texts
 from aggregator.lql.run.json_path import path_test
 from aggregator.lql.run.pace import Pace
 from aggregator.lql.text import integer
@@ -86,6 +86,8 @@ class Filter:
     _mask: Mask = field(repr=False)
     held: Mapping[str, Held] = field(default_factory=dict, compare=False)
     """By column: of each of these lists, its value in a row that matches holds one text at least."""
+    held_is_enough: bool = field(default=False, compare=False)
+    """Whether every row matches of which that is true."""
     _pace: Pace | None = field(default=None, repr=False, compare=False)  # None: quick whatever the batch
 
     @classmethod
@@ -101,7 +103,8 @@ class Filter:
         read = term.columns or frozenset({columns.timestamp})  # whoever reads no column is not asked about its rows
         texts = held_texts(where)
         held = {columns.message: texts} if texts else {}
-        return cls(read, term.mask, held, Pace() if term.cost >= _REGEX_COST else None)
+        pace = Pace() if term.cost >= _REGEX_COST else None
+        return cls(read, term.mask, held, bool(texts) and are_enough(where), pace)
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """True for each row that matches; no nulls. Linear in the batch. Raises what `Allowance.check` does."""

@@ -36,6 +36,20 @@ def held_texts(where: Expression | None) -> Held:
     return ()
 
 
+def are_enough(where: Expression) -> bool:
+    """Whether every message matches that holds what `held_texts` says, if it says anything."""
+    match where:
+        case Condition():
+            name, functions = innermost(where.operand)
+            is_sought = where.op == "CONTAINS" and not functions and isinstance(target_of(name), Message)
+            return is_sought and bool(_of_condition(where))
+        case And(terms):
+            return all(map(are_enough, terms))
+        case Or(terms):
+            return all(are_enough(term) and len(held_texts(term)) == 1 for term in terms)
+    return False
+
+
 def _of_condition(condition: Condition) -> Held:
     name, functions = innermost(condition.operand)
     if functions:

@@ -53,6 +53,7 @@ class Sift:
     def keep(self, inside: bool) -> Keep | None:
         """What is kept, for a source to ask while it reads; None for everything. inside: as in a call."""
         columns = set(self.where.columns)
+        enough = self.where.held_is_enough and inside and self.chosen is None and self.others is None
         if self.chosen is not None:
             columns.add("space")
         if self.others is not None or self.tags is not None:
@@ -61,9 +62,10 @@ class Sift:
             columns.add(RECORD_INDEX)
         if self.around.after is not None or self.around.up_to is not None:
             columns |= {"timestamp", RECORD_INDEX}
+            enough = False
         if not columns:
             return None
-        return Keep(frozenset(columns), lambda batch: self.mask(batch, inside), self.where.held)
+        return Keep(frozenset(columns), lambda batch: self.mask(batch, inside), self.where.held, enough)
 
     def mask(self, batch: pa.RecordBatch, inside: bool) -> pa.BooleanArray:
         """True for what is kept; the condition is asked only about what the rest leaves."""

@@ -121,22 +121,29 @@ class BlockGroup:
         equal = pc.equal(column, pa.scalar(value, column.type)).fill_null(False)
         return np.asarray(equal.to_numpy(zero_copy_only=False)).astype(np.bool_)
 
-    def that_may_hold(self, held: Mapping[str, Sequence[Sequence[bytes]]], places: I64 | None) -> I64 | None:
-        """Those of the rows at `places` that may hold texts, as `Scan.matching` is given them."""
+    def that_may_hold(
+        self, held: Mapping[str, Sequence[Sequence[bytes]]], places: I64 | None
+    ) -> tuple[I64 | None, bool]:
+        """Those of the rows at `places` that may hold texts, as `Scan.matching` is given them; and whether all do."""
         mask: Mask | None = None
+        all_do = True
         with self._reader.named:
             for name, lists in held.items():
                 place = self._reader.schema.positions[name]
                 if not lists or not is_bytes(self._reader.fields[place].type):
+                    all_do &= not lists
                     continue
-                found = self._holding_texts(place, lists)
+                found, are_exact = self._holding_texts(place, lists)
                 mask = mask if found is None else _both(mask, found)
-        if mask is None:
-            return places
-        return mask.nonzero()[0] if places is None else places[mask[places]]
+                all_do &= are_exact
+        if mask is not None:
+            places = mask.nonzero()[0] if places is None else places[mask[places]]
+        return places, all_do
 
-    def _holding_texts(self, place: int, lists: Sequence[Sequence[bytes]]) -> Mask | None:
-        """Rows whose value of a column may hold a text of each list; None where that is not known of any."""
+    def _holding_texts(self, place: int, lists: Sequence[Sequence[bytes]]) -> tuple[Mask | None, bool]:
+        """Rows whose value of a column may hold a text of each list, None where that is not known of any; and whether
+        those of all do.
+        """
         sought: dict[int, list[Places]] = {}  # by dictionary
 
         def possible(dictionary: int) -> list[bytes]:
@@ -147,14 +154,14 @@ class BlockGroup:
         chunk = FIRST_COLUMN_CHUNK + place
         codes = codes_that_may(self.blocks, chunk, possible, self._reader.own().plain)
         if codes.count(None) == len(codes):
-            return None
+            return None, False
         mask = np.zeros(self.row_count, np.bool_)
         for block, start, read in zip(self.blocks, self._starts.tolist(), codes, strict=True):
             if read is None:
                 mask[start : start + block.row_count] = True
             elif read:
                 mask[start : start + block.row_count] = self._may_hold(block, place, read, sought[block.dictionary])
-        return mask
+        return mask, None not in codes and all(each.are_exact for found in sought.values() for each in found)
 
     def _may_hold(self, block: DataBlock, place: int, read: tuple[Any, int], sought: Sequence[Places]) -> Mask:
         """Of a block's rows, of which the templates were read, those whose value may hold a text in each of some

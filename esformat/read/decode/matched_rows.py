@@ -28,11 +28,14 @@ Held = Mapping[str, Sequence[Sequence[bytes]]]
 
 
 class Test(NamedTuple):
-    """Which rows a caller wants, by some of their columns; held: what the values of wanted rows hold."""
+    """Which rows a caller wants, by some of their columns; held: what the values of wanted rows hold. is_enough: every
+    row of which that is known is wanted.
+    """
 
     columns: tuple[str, ...]
     matches: Matches
     held: Held
+    is_enough: bool = False
 
 
 def filtered(batches: Iterable[pa.RecordBatch], columns: Sequence[str], test: Test) -> Iterator[pa.RecordBatch]:
@@ -99,4 +102,4 @@ def _joined(parts: Sequence[MatchedRows], *, reverse: bool) -> MatchedRows:
     ascending = parts[::-1] if reverse else parts
     blocks, places = BlockGroup.joined([(part.blocks, part.places) for part in ascending])
     looked_at = [part.looked_at for part in ascending if part.looked_at is not None]
-    return MatchedRows(blocks, places, pa.concat_batches(looked_at) if looked_at else None)
+    return MatchedRows(blocks, places, pa.concat_batches(looked_at) if len(looked_at) == len(parts) else None)

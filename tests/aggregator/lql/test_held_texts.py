@@ -51,6 +51,32 @@ def test_conditions(where, held):
     assert [list(texts) for texts in held_texts(parse_where(where))] == held
 
 
+@pytest.mark.parametrize(
+    ("where", "enough"),
+    [
+        ('msg CONTAINS "a"', True),
+        ('msg CONTAINS "a" AND msg CONTAINS "b"', True),
+        ('msg CONTAINS "a" OR msg CONTAINS "b"', True),
+        ('msg CONTAINS "c" AND (msg CONTAINS "a" OR msg CONTAINS "b")', True),
+        ('msg CONTAINS "c" OR (msg CONTAINS "a" AND msg CONTAINS "b")', False),
+        ('msg CONTAINS ""', False),
+        ('msg CONTAINS "a" AND msg CONTAINS ""', False),
+        ('msg CONTAINS "a" AND ts > 5', False),
+        ('msg CONTAINS "a" AND fields:b CONTAINS "c"', False),
+        ('LOWER(msg) CONTAINS "a"', False),
+        ('NOT msg CONTAINS "a"', False),
+        ('msg PREFIX "a"', False),
+        ('msg LIKE "*a*"', False),
+        ('msg = "a"', False),
+        (" OR ".join(f'msg CONTAINS "{n}"' for n in range(MOST_TEXTS + 1)), False),
+    ],
+)
+def test_texts_that_are_enough(where, enough):
+    """Where a message that holds them matches, whatever else it holds."""
+    schema = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("data", pa.binary()), ("b", pa.string())])
+    assert Filter.compile(parse_where(where), Columns(schema), 0).held_is_enough == enough
+
+
 words = st.sampled_from(
     ["a", "b", "ab", "/cart", "é", '"', "\\", "5", "5.0", "1e2", "true", "nul", " ", "\ufffd", "{", "x"]
 )
@@ -89,3 +115,5 @@ def test_messages_that_match_hold_them(where, given_messages):
     for message, matches in zip(given_messages, found.mask(batch).to_pylist(), strict=True):
         for lists in found.held.get("data", ()):
             assert not matches or any(text in message for text in lists)
+        if found.held_is_enough:
+            assert matches == all(any(text in message for text in lists) for lists in found.held["data"])

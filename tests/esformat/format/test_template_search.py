@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 
@@ -20,6 +21,9 @@ from esformat.format.node import DecodeContext
 from esformat.format.template_node import TemplateNode
 from esformat.format.template_search import TemplateTexts
 from esformat.format.templates import Kind, Template, TemplateTable, Variable
+from esformat.read import scan as scans
+from esformat.read.decode import block_group
+from esformat.read.decode.block_group import BlockGroup
 from esformat.write.template_choice import column_context
 from esformat.write.templated import encode_templated
 
@@ -37,7 +41,10 @@ def found(table, values, text):
     node = TemplateNode(memoryview(stored), 0, len(values), read)
     places = TemplateTexts(templates).places_of([text])
     assert places.size_bytes > 0
-    return node.that_may_hold(places, read).tolist()
+    may = node.that_may_hold(places, read).tolist()
+    if places.are_exact:
+        assert may == [value is not None and text in value for value in values]
+    return may
 
 
 @examples(500)
@@ -98,6 +105,118 @@ VALUES = [b'{"url": "/cart", "n": 7}', b'{"url": "/", "n": 70}', b'{"url": "/pro
 def test_where_a_text_stands(text, rows):
     """In literals, across slots, in values of an enumeration, numbers, dates and strings."""
     assert [row for row, may in enumerate(found(TABLE, VALUES, text)) if may] == rows
+
+
+@pytest.mark.parametrize(
+    ("texts", "exact"),
+    [
+        ([b"ERROR "], True),  # or a string may hold it
+        ([b'"n":'], True),
+        ([b'", "n": '], False),  # a string may end so, before a space
+        ([b"isk"], True),  # in strings alone
+        ([b"absent"], True),
+        ([b'"n": 7}'], False),
+        ([b"/cart"], True),  # in values of an enumeration
+        ([b"cart", b"prod"], True),
+        ([b"/product/", b'"/"'], False),
+        ([b'/cart"'], False),
+        ([b'"url": "/cart", "n": 7}'], False),
+        ([b"OR d"], False),  # a string may begin so
+        ([b"RROR ", b"ROR "], True),
+        ([b"RROR ", b"/cart"], True),
+        ([b"RROR ", b'/cart"'], False),
+    ],
+)
+def test_exact_places(texts, exact):
+    """Where literals and strings hold a text, no row has to be looked at. Dates, which may look like much, are left
+    out.
+    """
+    table = TemplateTable(VARIABLES, (*TABLE.templates[:2], TABLE.templates[3]))
+    assert TemplateTexts(table.compiled()).places_of(texts).are_exact == exact
+
+
+LINES = [b"%s took=%dms user=%d" % (b"GET /a" if n % 3 else b"POST /b status=304", n % 977, n) for n in range(20_000)]
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory):
+    """A segment of lines of two templates, a third of which hold `status=304`."""
+    path = tmp_path_factory.mktemp("lines") / "a.esdb"
+    with esformat.create(path) as writer:
+        writer.add_table(
+            pa.table(
+                {"space": ["s"] * len(LINES), "timestamp": range(len(LINES)), "data": LINES, "n": range(len(LINES))}
+            )
+        )
+    with esformat.open(path) as segment:
+        yield segment
+
+
+@pytest.mark.parametrize(
+    ("texts", "asks"), [([[b"tus=304"]], False), ([[b"tus=304"], [b"POST"]], False), ([[b"tus=304"], [b"er=17"]], True)]
+)
+@pytest.mark.parametrize("limit", [None, 50])
+@pytest.mark.parametrize("columns", [["timestamp", "data"], ["timestamp"]], ids=["with the text", "without"])
+def test_what_templates_tell_is_not_asked(lines, texts, asks, limit, columns):
+    """Where what a value holds is all that is asked; unless it is not known of each row."""
+    asked = []
+
+    def matches(batch):
+        asked.append(len(batch))
+        return pa.array([all(any(t in v for t in each) for each in texts) for v in batch["data"].to_pylist()])
+
+    wanted = [n for n, line in enumerate(LINES) if all(any(t in line for t in each) for each in texts)][:limit]
+    for enough in (True, False):
+        asked.clear()
+        scan = lines.scan(columns=columns, limit=limit)
+        found = scan.matching(["data"], matches, {"data": texts}, held_is_enough=enough)
+        got = pa.Table.from_batches(found, scan.schema)
+        assert got["timestamp"].cast("int64").to_pylist() == wanted
+        if "data" in columns:
+            assert got["data"].to_pylist() == [LINES[n] for n in wanted]
+        assert bool(asked) == (asks or not enough)
+
+
+def test_what_is_not_known_of_all_is_asked(lines, monkeypatch):
+    """Of blocks without templates, and of columns that hold no text."""
+    asked = []
+
+    def matches(batch):
+        asked.append(len(batch))
+        return pa.array([b"tus=304" in value for value in batch["data"].to_pylist()])
+
+    def found(held):
+        asked.clear()
+        scan = lines.scan()
+        batches = scan.matching(["data"], matches, held, held_is_enough=True)
+        assert pa.Table.from_batches(batches, scan.schema)["data"].to_pylist() == [v for v in LINES if b"tus=304" in v]
+        return bool(asked)
+
+    held = {"data": [[b"tus=304"]]}
+    assert not found(held)
+    assert found(held | {"n": [[b"1"]]})
+    known = block_group.codes_that_may
+    monkeypatch.setattr(block_group, "codes_that_may", lambda *given: [None, *known(*given)[1:]])
+    assert found(held)
+
+
+def test_some_groups_are_asked_and_some_not(lines, monkeypatch):
+    """Few rows of both are completed together."""
+    known, told = BlockGroup.that_may_hold, itertools.cycle([True, False])
+    monkeypatch.setattr(BlockGroup, "that_may_hold", lambda *given: (known(*given)[0], next(told)))
+    monkeypatch.setattr(scans, "BATCH_BLOCKS", 1)
+    monkeypatch.setattr(scans, "THREADS", 1)
+    asked = []
+
+    def matches(batch):
+        asked.append(len(batch))
+        return pa.array([True] * len(batch))
+
+    scan = lines.scan(start=100)
+    found = scan.matching(["data"], matches, {"data": [[b"tus=304"]]}, held_is_enough=True)
+    got = pa.Table.from_batches(found, scan.schema)
+    assert got["data"].to_pylist() == [line for line in LINES[100:] if b"tus=304" in line]
+    assert 0 < sum(asked) < len(got)
 
 
 def test_scans_ask_about_no_more_than_that(tmp_path):

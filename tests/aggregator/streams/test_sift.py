@@ -1,0 +1,35 @@
+"""What a source is told to keep: whether the texts that messages hold are all that is asked."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from aggregator.lql import Columns, Filter, TagSet, parse_where
+from aggregator.streams.reading.event_tags import EventTags, Streams
+from aggregator.streams.reading.sift import Round, Sift
+
+SCHEMA = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("data", pa.binary())])
+ROUND = Round({0: 0}, {0: 9})
+
+
+@pytest.mark.parametrize(
+    ("changes", "inside", "enough"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"around": Round({0: 0}, {0: 9}, after=(1, 0, 0))}, True, False),
+        ({"around": Round({0: 0}, {0: 9}, up_to=(1, 0, 0))}, True, False),
+        ({"chosen": Streams(frozenset({"{a=b}"}))}, True, False),
+        ({"others": EventTags("t", TagSet.of({"space": "s"}), ())}, True, False),
+    ],
+)
+def test_texts_that_are_enough(changes, inside, enough):
+    """Unless something else rules records out: their indexes, times, streams or tags."""
+    for where, told in (('msg CONTAINS "a"', enough), ('msg PREFIX "a"', False)):
+        condition = Filter.compile(parse_where(where), Columns(SCHEMA), 0)
+        given = {"partition": 0, "around": ROUND, "where": condition, "chosen": None, "first": 0, "end": 9} | changes
+        keep = Sift(**given).keep(inside)
+        assert keep is not None
+        assert keep.held_is_enough == told
+        assert keep.held == {"data": ((b"a",),)}
