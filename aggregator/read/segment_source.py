@@ -66,6 +66,7 @@ def segment_batches(
     segment = pool.get(info)
     question = view.question
     schema = segment.schema
+    rows_of = esformat.Scan.batches if keep is None else _asking(keep, view, schema.names, partition)
     view, columns = _wanted(view, schema, keep, unordered)
     owner: Any = segment
     if question.space is not None:
@@ -76,7 +77,7 @@ def segment_batches(
         return
 
     def read(start: int | None, end: int | None, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        return _kept(_scan(owner, question, columns, start, end, limit=limit), view, partition, keep)
+        return _shaped(rows_of(_scan(owner, question, columns, start, end, limit=limit)), view, partition)
 
     if unordered is not None:
         yield from read(question.start, question.end)
@@ -92,7 +93,7 @@ def segment_batches(
     row_bytes: float | None = None
     if keep is not None and question.limit is None:
         scan = _scan(owner, question, columns, question.start, question.end)
-        too_many = yield from _kept_at_once(pool, info, view, scan, _kept(scan, view, partition, keep))
+        too_many = yield from _kept_at_once(pool, info, view, scan, _shaped(rows_of(scan), view, partition))
         if too_many is None:
             return
         rows, row_bytes = too_many
@@ -123,30 +124,38 @@ def _wanted(
     """The view, with the columns that are enough where no order is asked for, and the columns to read for it."""
     if unordered is None or keep is None or view.hidden:
         return view, view.needed(schema.names)
-    enough = unordered | keep.columns
+    # what `keep` looks at is at hand, unless it is not asked; some column has to tell how many rows there are
+    enough = unordered | ({"timestamp"} if keep.held_is_enough else keep.columns)
     view = replace(view, target=pa.schema([field for field in view.target if field.name in enough]))
     return view, [name for name in schema.names if name in enough] or ["timestamp"]
 
 
-def _kept(scan: esformat.Scan, view: View, partition: str, keep: Keep | None) -> Iterator[pa.RecordBatch]:
-    """What `keep` wants of a scan, in the columns that are asked for. It is asked on the threads that decode.
+def _asking(
+    keep: Keep, view: View, present: Sequence[str], partition: str
+) -> Callable[[esformat.Scan], Iterator[pa.RecordBatch]]:
+    """What gives those rows of a scan that `keep` wants. It is asked on the threads that decode.
 
-    Raises what `Allowance.check` does.
+    present: the columns of the segment.
     """
-    if keep is None:
-        batches = scan.batches()
-    else:
-        looked_at = View(view.question, pa.schema([f for f in view.target if f.name in keep.columns]), {})
-        names = [name for name in looked_at.target.names if name in scan.column_names] or ["timestamp"]
+    looked_at = View(view.question, pa.schema([f for f in view.target if f.name in keep.columns]), {})
+    names = [name for name in looked_at.target.names if name in present] or ["timestamp"]
+    held = {name: texts for name, texts in keep.held.items() if name in present}
+    enough = keep.held_is_enough and len(held) == len(keep.held)
+
+    def rows_of(scan: esformat.Scan) -> Iterator[pa.RecordBatch]:
         mask, allowance = keep.mask, current() or Allowance()
 
         def matches(batch: pa.RecordBatch) -> pa.BooleanArray:
             with allowance.shared():
                 return mask(looked_at.shape(batch, partition))
 
-        held = {name: texts for name, texts in keep.held.items() if name in scan.column_names}
-        enough = keep.held_is_enough and len(held) == len(keep.held)
-        batches = scan.matching(names, matches, held, held_is_enough=enough)
+        return scan.matching(names, matches, held, held_is_enough=enough)
+
+    return rows_of
+
+
+def _shaped(batches: Iterator[pa.RecordBatch], view: View, partition: str) -> Iterator[pa.RecordBatch]:
+    """Batches in the columns that are asked for. Raises what `Allowance.check` does."""
     for batch in batches:
         check()
         yield view.shape(batch, partition)

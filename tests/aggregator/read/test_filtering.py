@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -16,6 +18,7 @@ from aggregator.read import segment_source as source
 from esformat.read import scan as scan_module
 from esformat.read import scan as scans
 from esformat.read.decode import matched_rows
+from esformat.read.decode.block_group import BlockGroup
 
 
 def make(path):
@@ -251,3 +254,37 @@ def test_rare_rows_of_many_blocks(tmp_path, monkeypatch, gathered):
                 assert found.equals(expected)
                 assert sum(completed) == len(expected)
             assert len(completed) < len(table) // 48
+
+
+@pytest.mark.parametrize(
+    ("where", "read"),
+    [
+        ('msg CONTAINS "took="', False),
+        ('msg CONTAINS "took=" AND msg CONTAINS "GET"', False),
+        ('msg CONTAINS "took=12"', True),  # numbers may be longer
+        ('msg CONTAINS "took=" AND n < 7000', True),
+    ],
+)
+def test_messages_that_templates_tell_of_are_not_read(tmp_path, monkeypatch, where, read):
+    """To count what holds a text; the answer is that of looking at each."""
+    kinds = (b"POST /b", b"GET /a", b"GET /a")
+    lines = [b"%s took=%d trace=%016x" % (kinds[n % 3], n % 977, n * 0x9E3779B97F4A7C15 % 2**64) for n in range(9000)]
+    columns = set()
+    known = BlockGroup.to_batch
+
+    def to_batch(group, names, places):
+        columns.update(names)
+        return known(group, names, places)
+
+    with aggregator.open(tmp_path / "c", durability="none") as catalog:
+        for part in (slice(0, 4500), slice(4500, 9000)):
+            catalog.write({"a": "b"}, pa.table({"ts": range(9000)[part], "msg": lines[part], "n": range(9000)[part]}))
+            catalog.seal()
+        catalog.compact()  # which stores them by templates
+        monkeypatch.setattr(BlockGroup, "to_batch", to_batch)
+        (counted,) = catalog.query(f"SELECT COUNT WHERE {where}").to_pylist()
+        assert ("data" in columns) == read
+        assert counted["count"] == len(catalog.query(f"SELECT WHERE {where}").to_table())
+    texts = [text.encode() for text in re.findall(r'CONTAINS "(.*?)"', where)]
+    wanted = [n for n, line in enumerate(lines) if all(text in line for text in texts)]
+    assert counted["count"] == sum(n < 7000 or " n < " not in where for n in wanted)
