@@ -353,10 +353,13 @@ class Scan(ScanRows, Answer):
         found = np.flatnonzero(np.asarray(mask))
         if not len(found):
             return None
-        if len(found) < len(looked_at):
-            looked_at = looked_at.filter(mask)
+        every = len(found) == len(looked_at)
+        shown = [name for name in test.columns if name in self.column_names]
+        seen = looked_at.select(shown) if shown else None  # the rest was looked at for the test alone
+        if not every:
+            seen = None if seen is None else seen.filter(mask)
             blocks, places = blocks.part(found if places is None else places[found])
-        return MatchedRows(blocks, places, looked_at)
+        return MatchedRows(blocks, places, seen)
 
     def _gathered(
         self, groups: Iterator[list[BlockSlice]], schema: pa.Schema, narrowed: Narrowed, test: Test | None = None
