@@ -6,7 +6,7 @@ keys of an object the last one counts, and a document that is broken anywhere ha
 """
 
 import cython
-from cython.cimports.cpython.bytes import PyBytes_AS_STRING
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.libc.string import memcmp, memcpy
 
 MISSING, NULL, FALSE, TRUE, INTEGER, FLOAT, STRING, ESCAPED, ARRAY, OBJECT = range(10)
@@ -68,6 +68,12 @@ Path = cython.struct(
     tree=cython.pointer(Tree),  # NULL where a path is followed; else values are counted, and a step is a field
 )
 """A path, and what was found at it in the document that is being read."""
+
+Names = cython.struct(
+    count=cython.longlong,
+    keys=cython.p_uchar,
+    edges=cython.pointer(cython.const[cython.longlong]),  # of keys, one more than names
+)
 
 
 def find_values(
@@ -178,6 +184,104 @@ def count_fields(
     state[0], state[1] = tree.number, tree.left_out
 
 
+def without_members(
+    data: cython.const[cython.uchar][::1],
+    edges: cython.const[cython.longlong][::1],
+    keys: cython.const[cython.uchar][::1],
+    key_edges: cython.const[cython.longlong][::1],
+    lengths: cython.longlong[::1],
+) -> bytes:
+    """Objects without their members of some keys and the space around them; all else is as it stands.
+
+    Document i is data[edges[i]:edges[i + 1]], and key k (UTF-8) keys[key_edges[k]:key_edges[k + 1]]. Gives what is left
+    of the documents, one behind another, and in `lengths` the bytes of each. What is no object stays as it is.
+    Raises ValueError where an edge lies outside, or there are more or fewer lengths than documents.
+    """
+    n: cython.Py_ssize_t = edges.shape[0] - 1
+    i: cython.Py_ssize_t
+    left: cython.longlong = 0
+    if n < 0 or lengths.shape[0] != n or key_edges.shape[0] < 1:
+        raise ValueError("as many lengths as documents are needed, and the edges of keys")
+    _check_edges(edges, data.shape[0])
+    _check_edges(key_edges, keys.shape[0])
+    if not data.shape[0]:
+        lengths[:] = 0
+        return b""
+    names = cython.declare(Names)
+    names.count, names.edges = key_edges.shape[0] - 1, cython.address(key_edges[0])
+    at: cython.p_uchar = cython.cast(cython.p_uchar, cython.address(data[0]))
+    names.keys = cython.cast(cython.p_uchar, cython.address(keys[0])) if keys.shape[0] else at
+    made: bytes = PyBytes_FromStringAndSize(cython.NULL, data.shape[0])  # no document grows
+    out: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(made))
+    with cython.nogil:
+        for i in range(n):
+            lengths[i] = _copy_without(cython.address(names), at + edges[i], at + edges[i + 1], out + left)
+            left += lengths[i]
+    return made[:left]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _copy_without(
+    names: cython.pointer(Names), start: cython.p_uchar, end: cython.p_uchar, out: cython.p_uchar
+) -> cython.longlong:
+    """Write what is left of the document [start, end); its bytes, of which there are no more than the document has."""
+    path = cython.declare(Path)  # none
+    kind: cython.int = _MISSING
+    key: cython.p_uchar
+    before: cython.p_uchar  # where the member before ends
+    size: cython.longlong = 1
+    path.steps, path.tree = 0, cython.NULL
+    start = _behind_space(start, end)
+    while end > start and _is_space((end - 1)[0]):
+        end -= 1
+    before = start + 1
+    at: cython.p_uchar = before
+    while start < end and start[0] == 123:  # left where it is broken
+        at = _behind_space(at, end)
+        if at < end and at[0] == 125 and at + 1 == end:
+            out[0] = 123
+            memcpy(out + size, before, end - before)
+            return size + (end - before)
+        if before > start + 1:
+            if at >= end or at[0] != 44:
+                break
+            at = _behind_space(at + 1, end)
+        if at >= end or at[0] != 34:
+            break
+        key = at + 1
+        at = _string(key, end, cython.address(kind))
+        if at == cython.NULL:
+            break
+        is_named: cython.bint = _is_one(names, key, at - 1, kind == _ESCAPED)
+        at = _behind_space(at, end)
+        if at >= end or at[0] != 58:
+            break
+        at = _value(cython.address(path), _behind_space(at + 1, end), end, -1, 1)
+        if at == cython.NULL:
+            break
+        if not is_named:
+            before = before if size > 1 else key - 1  # with its comma behind another
+            memcpy(out + size, before, at - before)
+            size += at - before
+        before = at
+    memcpy(out, start, end - start)
+    return end - start
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_one(names: cython.pointer(Names), at: cython.p_uchar, end: cython.p_uchar, escaped: cython.bint) -> cython.bint:
+    """Whether a key, without its quotes, is one of some names."""
+    i: cython.longlong
+    for i in range(names.count):
+        if _is_key(names.keys + names.edges[i], names.edges[i + 1] - names.edges[i], at, end, escaped):
+            return True
+    return False
+
+
 def outline(lines: cython.const[cython.uchar][::1]) -> tuple[int, bool, bool]:
     """How deep brackets nest in any of some lines of JSON; whether a null, or what has its first letter, stands in none
     of them; and whether a list begins with one.
@@ -281,9 +385,17 @@ def _is_document(path: cython.pointer(Path), at: cython.p_uchar, end: cython.p_u
 @cython.inline
 @cython.exceptval(check=False)
 def _behind_space(at: cython.p_uchar, end: cython.p_uchar) -> cython.p_uchar:
-    while at < end and (at[0] == 32 or at[0] == 10 or at[0] == 13 or at[0] == 9):
+    while at < end and _is_space(at[0]):
         at += 1
     return at
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+@cython.exceptval(check=False)
+def _is_space(letter: cython.uchar) -> cython.bint:
+    return letter == 32 or letter == 10 or letter == 13 or letter == 9
 
 
 @cython.cfunc
@@ -573,8 +685,17 @@ def _is_step(
     path: cython.pointer(Path), step: cython.int, at: cython.p_uchar, end: cython.p_uchar, escaped: cython.bint
 ) -> cython.bint:
     """Whether a key, without its quotes, is the one of a step of the path."""
-    key: cython.p_uchar = path.keys + path.edges[step]
-    size: cython.longlong = path.edges[step + 1] - path.edges[step]
+    return _is_key(path.keys + path.edges[step], path.edges[step + 1] - path.edges[step], at, end, escaped)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+@cython.exceptval(check=False)
+def _is_key(
+    key: cython.p_uchar, size: cython.longlong, at: cython.p_uchar, end: cython.p_uchar, escaped: cython.bint
+) -> cython.bint:
+    """Whether a key, as it stands between its quotes, is this one, in UTF-8."""
     if not escaped:
         return end - at == size and memcmp(at, key, size) == 0
     return _is_escaped_key(at, end, key, key + size)

@@ -7,9 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from esformat.core.json_paths import outline
+from esformat.core.json_paths import outline, without_members
 from esformat.format.json_fields import count_fields
 from esformat.format.json_values import JsonValues
 
@@ -44,16 +45,29 @@ def one_input(data: bytes) -> None:
     text, kind = found.texts()[1].as_py(), int(found.kinds[1])
     fields = count_fields([array])
     depth, _, _ = outline(document)
+    left = without_members(
+        document, np.array([0, len(document)]), b"a", np.array([0, 1]), lengths := np.zeros(1, np.int64)
+    )
+    assert len(left) == lengths[0]
     assert fields.payloads == 3
     if document.count(b"[") + document.count(b"{") > _MOST_LEVELS or _LONG_NUMBER.search(document.decode("latin-1")):
         return
     try:
         whole = json.loads(document.decode())
-    except ValueError:  # no JSON, or no UTF-8
+    except UnicodeDecodeError:
+        assert (kind, text, fields.no_json) == (0, None, 2)
+        return
+    except ValueError:
+        assert left == document.strip(b" \n\r\t")
         assert (kind, text, fields.no_json) == (0, None, 2)
         return
     assert fields.no_json == 1
     assert b"\n" in document or depth >= depth_of(whole)  # of equal keys `whole` has the last
+    if isinstance(whole, dict):
+        whole_left = {name: value for name, value in whole.items() if name != "a"}
+        assert _text(json.loads(left)) == _text(whole_left)  # as text, for NaN is no NaN
+    else:
+        assert left == document.strip(b" \n\r\t")
     there, value = value_at(whole, path)
     assert (kind != 0, text) == (there, _text(value))
 

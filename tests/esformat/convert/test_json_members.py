@@ -32,6 +32,8 @@ CASES = [
     ("{}", "{}"),
     ('{ "u" : null , "a" : 1 }', '{"a" : 1 }'),
     ('{"a":true,"u":false}', '{"a":true}'),
+    ('{"\\u0075":1,"\\u0061":2}', '{"\\u0061":2}'),
+    ("{ }", "{ }"),
 ]
 
 
@@ -41,10 +43,22 @@ def test_without(text, left):
     assert without(pa.array([text]), ["u", "t"]).to_pylist() == [left]
 
 
-def test_flat_and_nested_mixed():
-    """Objects of both kinds keep their places."""
-    texts = ['{"a":1,"u":2}', '{"a":[1],"u":2}', '{"u":2}', '{"u":{}}']
-    assert without(pa.array(texts), ["u"]).to_pylist() == ['{"a":1}', '{"a":[1]}', "{}", "{}"]
+def test_several():
+    """Objects keep their places, also in a part of a column; without names only the space around them goes."""
+    texts = pa.array(['{"a":1,"u":2}', '{"a":[1],"u":2}', '{"u":2}', '{"u":{}}\n'])
+    assert without(texts, ["u"]).to_pylist() == ['{"a":1}', '{"a":[1]}', "{}", "{}"]
+    assert without(texts.slice(1), ["u"]).to_pylist() == ['{"a":[1]}', "{}", "{}"]
+    assert without(texts, []).to_pylist() == [*texts.to_pylist()[:3], '{"u":{}}']
+    assert without(texts[:0], ["u"]).to_pylist() == []
+
+
+@pytest.mark.parametrize("text", [
+    "", "1", '["u"]', '{"u":1', '{"u":1,}', '{"u":1 "a":2}', '{,"u":1}', '{"u":1}}', '{"u":1} 2', '{"u"}', '{"u":}',
+    '{"u":"', '{u:1}', '{"u":1,"a":[1,]}',
+])  # fmt: skip
+def test_what_is_no_object_stays(text):
+    """Nothing is taken from it."""
+    assert without(pa.array([f" {text}\n", '{"u":1}']), ["u"]).to_pylist() == [text, "{}"]
 
 
 JSON = st.recursive(

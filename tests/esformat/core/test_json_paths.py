@@ -167,6 +167,20 @@ def test_tables_that_do_not_fit(place, value):
 
 
 @pytest.mark.parametrize(
+    ("edges", "key_edges", "lengths"),
+    [
+        ([0, 8], [0, 1], 1), ([-1, 7], [0, 1], 1), ([3, 2], [0, 1], 1), ([0, 7], [0, 2], 1), ([0, 7], [-1, 1], 1),
+        ([0, 7], [1, 0], 1), ([0, 7], [], 1), ([0, 7], [0, 1], 0), ([0, 7], [0, 1], 2), ([], [0, 1], 0),
+    ],
+)  # fmt: skip
+def test_members_outside(edges, key_edges, lengths):
+    """Nothing is read or written outside of what is given."""
+    given = (b'{"a":1}', np.array(edges, np.int64), b"a", np.array(key_edges, np.int64), np.zeros(lengths, np.int64))
+    with pytest.raises(ValueError, match=r"outside|needed"):
+        json_paths.without_members(*given)
+
+
+@pytest.mark.parametrize(
     ("lines", "found"),
     [
         (b"", (0, False, False)),
