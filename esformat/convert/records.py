@@ -66,8 +66,8 @@ def whole_lines(data: bytes) -> int:
 
 def line_count(data: bytes) -> int:
     """Count the line ends in `data`: line feeds, carriage returns, or both together as one."""
-    returns = data.count(b"\r")
-    return data.count(b"\n") + (returns - data.count(b"\r\n") if returns else 0)
+    returns = data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else 0  # to find none is quicker
+    return data.count(b"\n") + returns
 
 
 def blocks(
