@@ -2,7 +2,7 @@
 
 The subject is the space, or the source where there is none; the type is the grouping. Every attribute is a column of
 its own, extensions too, so that keys that are too long can be cut; `data` is the payload: text as it is, bytes from
-`data_base64`, anything else as JSON.
+`data_base64`, anything else as JSON, word for word as it came.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from json import JSONDecoder
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -23,6 +24,7 @@ from aggregator.server.bodies.shared.odd_text import json_text, parse_json
 from aggregator.server.bodies.shared.refusals import Tell, untold
 from aggregator.server.bodies.shared.times import read_iso
 from esformat import InvalidEventError
+from esformat.parts import JsonValues
 
 BATCH = "application/cloudevents-batch+json"
 ONE = "application/cloudevents+json"
@@ -31,6 +33,7 @@ PREFIX = b"ce-"
 INDEXES = ("id", "type")
 """Of a topic that is made for events: `id` finds what came twice, as CloudEvents are delivered at least once."""
 MAX_EVENTS = 100_000
+_BETWEEN = re.compile(r"[\s,\[\]]*+")  # objects of an array
 _ESCAPED = re.compile(rb"\\(.)")
 _NAME = re.compile(r"[a-z0-9]+")
 _REQUIRED = ("id", "source", "specversion", "type")
@@ -54,7 +57,9 @@ def read_cloud_events(body: bytes, media: str, now_us: int | None, tell: Tell = 
     if len(found) > MAX_EVENTS:
         raise InvalidEventError(f"the batch has more than {MAX_EVENTS:,} events", hint="send it in smaller ones")
     events = [_checked(event, number) for number, event in enumerate(found)]
-    return _table(events, [_data(event, number) for number, event in enumerate(events)], now_us, tell)
+    written = _written(body, media, events)
+    data = [_data(event, written[number], number) for number, event in enumerate(events)]
+    return _table(events, data, now_us, tell)
 
 
 def read_binary_event(
@@ -145,7 +150,31 @@ def _time(event: Mapping[str, Any], number: int, now_us: int | None) -> int:
     return read_iso(given, f"event {number}: time") if isinstance(given, str) else int(given)
 
 
-def _data(event: Mapping[str, Any], number: int) -> bytes:
+def _written(body: bytes, media: str, events: Sequence[Mapping[str, Any]]) -> list[bytes | None]:
+    """The `data` of each event as the body has it; None where it is text, or nests too deeply to be found."""
+    if all(isinstance(event.get("data"), str | None) for event in events):
+        return [None] * len(events)
+    text = body.decode()
+    try:
+        documents = [text] if media == ONE else list(_objects(text))
+    except RecursionError:
+        return [None] * len(events)
+    values = JsonValues(pa.array(documents, pa.large_string()), ("data",)).texts_as_written().cast(pa.large_binary())
+    pairs = zip(events, values.to_pylist(), strict=True)
+    return [None if isinstance(event.get("data"), str) else value for event, value in pairs]
+
+
+def _objects(text: str) -> Iterator[str]:
+    """The objects of a JSON array as they are written. It was read before: nothing in it is wrong."""
+    decoder = JSONDecoder()
+    at = _BETWEEN.match(text).end()  # type: ignore[union-attr]  # it matches everywhere
+    while at < len(text):
+        _, end = decoder.raw_decode(text, at)
+        yield text[at:end]
+        at = _BETWEEN.match(text, end).end()  # type: ignore[union-attr]
+
+
+def _data(event: Mapping[str, Any], written: bytes | None, number: int) -> bytes:
     encoded = event.get("data_base64")
     if encoded is not None:
         try:
@@ -162,7 +191,8 @@ def _data(event: Mapping[str, Any], number: int) -> bytes:
     kind = event.get("datacontenttype") or ""
     if isinstance(given, str) and kind and "json" not in kind:
         return given.encode()
-    return as_json(given, f"event {number}: data")
+    anew = as_json(given, f"event {number}: data")  # which refuses what nests too deeply
+    return anew if written is None else written
 
 
 def _column(values: list[Any]) -> pa.Array:

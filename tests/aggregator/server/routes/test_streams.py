@@ -220,7 +220,7 @@ def test_cloud_events(shared):
     post(web, "/v1/cloudevents", json.dumps({**EVENT, "id": "5"}), "application/cloudevents+json; charset=utf-8")
     topic = catalog.topic("cloudevents")
     found = list(topic.scan(columns=None))
-    assert [event.data for event in found] == [b'{"total":12}', b"text", b'"text"', b"\xff", b""]
+    assert [event.data for event in found] == [b'{"total": 12}', b"text", b'"text"', b"\xff", b""]
     assert [event.space for event in found] == ["ada"] + ["/shop"] * 4
     assert {(event.grouping, event.timestamp) for event in found} == {("paid", 1772348400_500000)}
     row = topic.scan_index("id", "1").to_table().to_pylist()[0]
