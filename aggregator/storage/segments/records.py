@@ -8,7 +8,7 @@ depend on the types that somebody else gave the topic, and does not change them 
 from __future__ import annotations
 
 import datetime as dt
-import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from aggregator import lql
+from aggregator.base.written_float import WrittenFloat, json_of
 from aggregator.errors import InvalidRequestError
 from aggregator.model import RESERVED_COLUMNS
 from esformat.parts import are_misread, array_of, first_cut, to_arrow, to_microseconds
@@ -188,7 +189,7 @@ def _exactly(values: list[Any], kind: pa.DataType) -> pa.Array | None:
 
 
 def _are_rounded(values: Iterable[Any], kind: pa.DataType) -> bool:
-    """Whether Arrow takes one of the values for another: 0.1 for the float of 32 bits next to it."""
+    """Whether Arrow takes one of the values for another: 0.1 for the float of 32 bits next to it, 1e400 for inf."""
     if pt.is_struct(kind):
         rows = [dict(value) for value in values if value is not None]
         return any(_are_rounded([row.get(field.name) for row in rows], field.type) for field in kind)
@@ -200,9 +201,11 @@ def _are_rounded(values: Iterable[Any], kind: pa.DataType) -> bool:
         )
     if pt.is_nested(kind):
         return _are_rounded([item for value in values if value is not None for item in value], kind.value_type)
-    narrow: Callable[[Any], Any] | None = None
-    if pt.is_floating(kind):
-        narrow = {16: np.float16, 32: np.float32}.get(kind.bit_width)
+    if not pt.is_floating(kind):
+        return False
+    if any(type(value) is WrittenFloat and math.isinf(value) for value in values):
+        return True
+    narrow: Callable[[Any], Any] | None = {16: np.float16, 32: np.float32}.get(kind.bit_width)
     return narrow is not None and any(_rounded(value, narrow) for value in values)
 
 
@@ -259,7 +262,7 @@ def _text(value: Any, name: str, place: int) -> str:
         if isinstance(value, dt.date | dt.time):
             return value.isoformat()
         if isinstance(value, list | tuple | Mapping):
-            return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+            return json_of(value)
         if isinstance(value, int) and value.bit_length() > MOST_BITS:
             return hex(value)
         if isinstance(value, int | float | Decimal | dt.timedelta | np.number):

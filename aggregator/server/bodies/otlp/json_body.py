@@ -99,7 +99,7 @@ def _bool(value: Any, _: int) -> bool:
 
 
 def _double(value: Any, _: int) -> Any:
-    if type(value) not in (int, float, str):
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TypeError("doubleValue is not a number")
     return plain(float(value))
 
@@ -179,7 +179,7 @@ def _severity(record: Any) -> int:
 
 def _integer(given: Any, span: tuple[int, int]) -> int:
     """A whole number, also as text. Raises ValueError, TypeError."""
-    whole = type(given) is int or (type(given) is float and given.is_integer())
+    whole = type(given) is int or (isinstance(given, float) and given.is_integer())
     if not whole and (type(given) is not str or len(given) > 40):
         raise TypeError("a whole number is expected")
     number = int(given)

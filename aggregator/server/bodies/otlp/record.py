@@ -7,6 +7,7 @@ import math
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
+from aggregator.base.written_float import WrittenFloat
 from aggregator.server.bodies.shared.odd_text import json_text
 from aggregator.server.bodies.shared.records import free_name
 from esformat import InvalidEventError
@@ -75,6 +76,6 @@ def plain(value: bytes | float) -> str | float:
 
 def as_text(value: Any) -> str:
     """A value as the text of a message or a tag."""
-    if isinstance(value, str):
-        return value
+    if isinstance(value, str | WrittenFloat):
+        return str(value)
     return "" if value is None else json_text(value).decode()

@@ -3,10 +3,13 @@ r"""Requests of senders whose text is not always UTF-8, made readable: what is n
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import orjson
+
+from aggregator.base.written_float import WrittenFloat, json_of, parse_float
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -20,6 +23,9 @@ _NINETEEN = b"0" * 19
 """Of a whole number that 64 bits may not hold, where one more or a minus stands beside them. A pattern takes five times
 as long to find them.
 """
+_PLAIN = rb"-?(?:0\.(?!0000)|[1-9][0-9]{0,6}\.)(?:0|[0-9]{0,7}[1-9])(?![0-9eE])"  # of fifteen digits at most
+_ODD_FRACTION = re.compile(rb"""(?:"\s*+:|[,\[])\s*+(?!%b)-?[0-9]++[.eE]""" % _PLAIN)
+"""A number in an object or an array that Python may write in another way, or what looks so in a text."""
 _VARINT, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5
 
 
@@ -32,7 +38,7 @@ def read_json(text: bytes) -> tuple[Any, bool]:
         return parse_json(text), False
     except orjson.JSONDecodeError:
         try:
-            found = json.loads(text.decode("utf-8", "surrogateescape"), parse_constant=_no_number)
+            found = _loads(text.decode("utf-8", "surrogateescape"))
             escaped = _escaped(found)
         except (ValueError, RecursionError):
             escaped = found = None
@@ -42,16 +48,29 @@ def read_json(text: bytes) -> tuple[Any, bool]:
 
 
 def parse_json(text: bytes) -> Any:
-    """A JSON text; orjson itself makes floats of whole numbers that 64 bits do not hold.
+    """A JSON text whose numbers keep their digits: orjson makes floats of whole numbers that 64 bits do not hold, loses
+    digits of others, and refuses those beyond all floats.
 
     Raises orjson.JSONDecodeError, a ValueError.
     """
-    found = orjson.loads(text)
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        with suppress(ValueError, RecursionError):  # where something else is wrong
+            found = _loads(text.decode())
+            if _escaped(found) == found:
+                return found
+        raise
     digits = text.translate(_DIGITS)
-    if _NINETEEN in digits and (_NINETEEN + b"0" in digits or b"-" + _NINETEEN in digits):
+    long = _NINETEEN in digits and (_NINETEEN + b"0" in digits or b"-" + _NINETEEN in digits)
+    if long or _ODD_FRACTION.search(text):
         with suppress(ValueError, RecursionError):  # as of more digits than Python reads
-            return json.loads(text)
+            return _loads(text.decode())
     return found
+
+
+def _loads(text: str) -> Any:
+    return json.loads(text, parse_float=parse_float, parse_constant=_no_number)
 
 
 def check_keys(text: bytes) -> None:
@@ -70,11 +89,17 @@ def _distinct(pairs: list[tuple[str, Any]]) -> None:
 def json_text(value: Any) -> bytes:
     """A value of JSON as its text. Raises ValueError for one that nests too deeply."""
     try:
-        return orjson.dumps(value)
+        return orjson.dumps(value, default=_fragment)
     except orjson.JSONEncodeError as error:
         if "Integer" not in str(error):
             raise ValueError("it nests too deeply") from None
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        return json_of(value).encode()
+
+
+def _fragment(value: Any) -> orjson.Fragment:
+    if isinstance(value, WrittenFloat):
+        return orjson.Fragment(value.text)
+    raise TypeError(type(value).__name__)
 
 
 def _escaped(value: Any) -> Any:

@@ -1,0 +1,107 @@
+"""Numbers in objects of records lost digits or were refused: 12345678901234567890.5 became 1.2345678901234567e+19."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from aggregator.base.written_float import json_of
+from aggregator.collect.parsing import parser_of
+from aggregator.collect.settings import Files
+from aggregator.lql import TagSet
+from aggregator.server.bodies.bulk import read_actions, record_of
+from aggregator.server.bodies.formats import read_events, read_records
+from aggregator.server.bodies.otlp.message import read_records as read_otlp
+from aggregator.server.bodies.shared.media import JSON, LINES
+from aggregator.server.bodies.shared.odd_text import json_text, parse_json
+from aggregator.storage.segments.records import NO_COLUMNS, events_of
+
+NUMBERS = [
+    "12345678901234567890.5", "1e2", "1.50", "-0.0", "-0.10", "1e400", "0.00001", "1E-3", "0.1000000000000000055",
+    "1e-9999999999999999999999", "100.0", "12.5", "7", "-123456789012345678901234567890",
+]  # fmt: skip
+NESTED = '{"b":12345678901234567890.5,"c":[1e2,{"x":1.50,"é":"\\"é"}],"d":[],"n":null}'
+
+
+def fields(record, columns=NO_COLUMNS):
+    table = events_of(TagSet.of({"app": "a"}), [record], columns, 5)
+    made = {name: table[name][0].as_py() for name in table.column_names if name not in ("space", "timestamp", "data")}
+    return made | dict(made.pop("fields", None) or [])
+
+
+def records(text, media=LINES):
+    (record,) = read_records(pa.py_buffer(text.encode()), media, max_bytes=1 << 20)
+    return record
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_words_of_numbers(number):
+    """Each way back to JSON has the digits that came."""
+    for text in (f'{{"a":{number}}}', f'{{"a":[true,{number}]}}', f'[{{"é":{number}}},9223372036854775808]'):
+        found = parse_json(text.encode())
+        assert json_of(found) == text
+        assert json_text(found) == text.encode()
+
+
+@pytest.mark.parametrize("media", [LINES, JSON])
+def test_streams(media):
+    """Objects and lists are what came; a number is as before, where a float has all of its digits."""
+    numbers = '"e":1e2,"f":1.50,"g":12345678901234567890.5,"h":1e400'
+    found = fields(records(f'{{"o":{NESTED},"l":[1e400],{numbers}}}', media))
+    expected = {"o": NESTED, "l": "[1e400]", "e": "100.0", "f": "1.5", "g": "12345678901234567890.5", "h": "1e400"}
+    assert found == expected
+
+
+def test_columns():
+    """They take what they took; an infinity is no number that came."""
+    kinds = pa.schema([
+        ("f", pa.float64()), ("i", pa.int64()), ("s", pa.string()), ("l", pa.list_(pa.float64())), ("h", pa.float64()),
+        ("k", pa.float32()),
+    ])  # fmt: skip
+    found = fields(records('{"f":1.50,"i":1e2,"s":1.50,"l":[1.50,2e0],"h":1e400,"k":1e400}'), kinds)
+    assert found == {"f": 1.5, "i": 100, "s": "1.5", "l": [1.5, 2.0], "h": "1e400", "k": "1e400"}
+
+
+def test_bulk():
+    """A document likewise; its objects become names."""
+    document = f'{{"o":{NESTED},"e":1e400,"message":"m"}}'
+    (action,) = read_actions(f'{{"create":{{}}}}\n{document}\n'.encode(), "i")
+    _, record = record_of(action)
+    assert fields(record) == {
+        "o.b": "12345678901234567890.5", "o.c": '[1e2,{"x":1.50,"é":"\\"é"}]', "o.d": "[]", "e": "1e400",
+    }  # fmt: skip
+
+
+def test_events_in_an_array():
+    """The payload of an event in JSON is that of a line."""
+    data = '{"b":12345678901234567890.5,"c":[1e2,1.50,1e400]}'
+    body = f'[{{"space":"a","timestamp":1,"data":{data},"x":1e400}}]'.encode()
+    table = read_events(pa.py_buffer(body), JSON, types={}, binary_keys=False, max_bytes=1 << 20)
+    assert (table["data"].to_pylist(), table["x"].to_pylist()) == ([data.encode()], ["1e400"])
+
+
+def test_otlp():
+    """A double is one however it is written, and so is a whole number."""
+    record = {"severityNumber": "N", "body": {"doubleValue": "F"},
+              "attributes": [{"key": "a", "value": {"doubleValue": "F"}}]}  # fmt: skip
+    body = json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]})
+    ((_, made),) = read_otlp(body.replace('"N"', "1e1").replace('"F"', "1.50").encode(), JSON)
+    assert (made["severity_number"], made["msg"], made["a"]) == (10, "1.5", 1.5)
+
+
+def test_log_files():
+    """Fields of lines that are JSON alike."""
+    lines = pa.array([f'{{"o":{NESTED},"f":1.50,"g":12345678901234567890.5,"h":1e400}}'.encode()], pa.binary())
+    parsed = parser_of(Files(path=("x",), format="json", fields=("o", "f", "g", "h")))(lines)
+    found = {name: texts[0].as_py() for name, texts in parsed.parts.items()}
+    assert found == {"o": NESTED, "f": "1.5", "g": "12345678901234567890.5", "h": "1e400"}
+
+
+@pytest.mark.parametrize("text", [b'{"a":NaN}', b'{"a":1e400,"b":NaN}', b'{"a":1e400,"b":"\\ud800"}', b'{"a":01.5}',
+                                  b'{"a":1e400,"b":"\xff"}', b'{"a":1e400'])  # fmt: skip
+def test_no_json(text):
+    """What is none is refused as before."""
+    with pytest.raises(ValueError):  # noqa: PT011  # of orjson, whose words are its own
+        parse_json(text)
