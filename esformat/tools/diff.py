@@ -62,8 +62,9 @@ def diff(left: Any, right: Any, *, progress: Progress | None = None, storage_opt
     lefts, rights = each_of(left), each_of(right)
     places = located(storage_options, *lefts, *rights)
     with _open(places[: len(lefts)]) as one, _open(places[len(lefts) :]) as other:
-        schema = tuple(_schema_lines(one, other))
-        names = [name for name in one.schema.names if _type(other, name) == one.schema.field(name).type]
+        types = _types(one), _types(other)
+        schema = tuple(_schema_lines(*types))
+        names = [name for name, kind in types[0].items() if types[1].get(name) == kind]
         sides = _Side(one, names), _Side(other, names)
         total = one.num_events + other.num_events
         spaces: dict[str | bytes, list[int]] = {}
@@ -87,9 +88,9 @@ def _open(targets: list[Any]) -> AnySegment:
     return open_segment(places[0]) if len(places) == 1 else open_many(places)
 
 
-def _schema_lines(one: AnySegment, other: AnySegment) -> Iterator[str]:
-    for name in dict.fromkeys([*one.schema.names, *other.schema.names]):
-        kinds = [_type(segment, name) for segment in (one, other)]
+def _schema_lines(one: dict[str, pa.DataType], other: dict[str, pa.DataType]) -> Iterator[str]:
+    for name in one | other:
+        kinds = [types.get(name) for types in (one, other)]
         if kinds[0] != kinds[1]:
             yield f"column {name!r}: {kinds[0] or 'missing'} and {kinds[1] or 'missing'}"
 
@@ -100,8 +101,8 @@ def _index_lines(one: AnySegment, other: AnySegment) -> Iterator[str]:
         yield f"index {name!r}: only in {where.path if isinstance(where, Segment) else ', '.join(where.paths)}"
 
 
-def _type(segment: AnySegment, name: str) -> pa.DataType | None:
-    return segment.schema.field(name).type if name in segment.schema.names else None
+def _types(segment: AnySegment) -> dict[str, pa.DataType]:
+    return {field.name: field.type for field in segment.schema}
 
 
 class _Side:
