@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ from aggregator.storage.state.state import Topic as TopicState
 from aggregator.storage.state.tombstones import erased_spaces
 from esformat import Source
 from esformat.parts import Unpicklable, html_facts, html_time
+
+MOST_NAMED = 10
+"""Of partitions, in the hint about one that is not there."""
 
 
 class Topic(Unpicklable, Scans[Scan]):
@@ -286,6 +290,17 @@ class Topic(Unpicklable, Scans[Scan]):
             check_name(partition, "partition")
         return Scan(self._snap, self._backend.pool, self._question(conditions=conditions, **asked), partition)
 
+    def _check_partition(self, name: str) -> None:
+        """Raise InvalidRequestError for a partition that is not there; the default one comes with the first events."""
+        check_name(name, "partition")
+        self._backend.refresh()
+        known = self._topic.partitions
+        if name in known or (not known and name == DEFAULT_PARTITION):
+            return
+        some = ", ".join(map(repr, islice(known, MOST_NAMED))) + (", …" if len(known) > MOST_NAMED else "")
+        hint = f"its partitions are {some}" if known else "it has no events"
+        raise InvalidRequestError(f"no partition {name!r} in topic {self.name!r}", hint=hint)
+
     def read(
         self,
         partition: str = DEFAULT_PARTITION,
@@ -301,8 +316,9 @@ class Topic(Unpicklable, Scans[Scan]):
 
         from_index: the first record index to give; with `reverse` the last, newest first. None: from the end there is.
         start, end: only those with timestamps in [start, end), int µs, aware datetimes or ISO 8601; segments without
-        any are passed over.
+        any are passed over. Raises InvalidRequestError for a partition that is not there, at once.
         """
+        self._check_partition(partition)
         bounds = {"first_index": from_index} if not reverse else {}
         if reverse and from_index is not None:
             bounds = {"end_index": from_index + 1}

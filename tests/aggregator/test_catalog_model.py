@@ -10,6 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 import pyarrow as pa
+import pytest
 from crash_image import crash_image
 from effort import ALL
 from hypothesis import settings
@@ -264,6 +265,10 @@ class CatalogMachine(RuleBasedStateMachine):
         reverse=st.booleans(),
     )
     def read(self, partition, first, limit, reverse):
+        if partition not in self.topic.partitions:
+            with pytest.raises(aggregator.InvalidRequestError, match="no partition"):
+                self.topic.read(partition, first, limit, reverse=reverse)
+            return
         rows = [(index, row) for known, index, row in self.given if known == partition]
         if first is not None:
             rows = [(index, row) for index, row in rows if (index <= first if reverse else index >= first)]

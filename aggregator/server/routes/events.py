@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from aggregator import Receipt, Scan, Topic
+from aggregator import InvalidRequestError, Receipt, Scan, Topic
 from aggregator.server.bodies.formats import read_events
 from aggregator.server.bodies.shared.media import (
     ARROW_STREAM,
@@ -199,9 +199,12 @@ async def read_partition(context: Context, request: Request) -> Response:
     def make() -> Scan:
         topic = context.catalog.topic(request.path_params["topic"])
         partition = request.path_params["partition"]
-        if partition not in topic.partitions:
-            raise ProblemError(404, "no-such-partition", f"no partition {partition!r} in topic {topic.name!r}")
-        return topic.read(partition, first, **options)
+        try:
+            return topic.read(partition, first, **options)
+        except InvalidRequestError as error:
+            if partition in topic.partitions:
+                raise
+            raise ProblemError(404, "no-such-partition", error.message, error.hint) from None
 
     return await stream_scan(context.reads, make, media_for(request))
 
