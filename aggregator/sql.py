@@ -32,7 +32,10 @@ TAGS = "tags"
 _TAGS_TYPE = pa.map_(pa.string(), pa.string())
 LOOK_S = 0.05
 """How often it is looked whether a statement may go on."""
-HINT = "tables are the catalog's topics, and streams"
+HINT = (
+    f"tables are the catalog's topics, and {STREAMS} for those of the topic {STREAMS_TOPIC!r}; "
+    "streams of another topic are asked for by its name"
+)
 FILES_HINT = f"{HINT}; files of Parquet, CSV and JSON can be named in quotes"
 
 

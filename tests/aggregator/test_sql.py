@@ -227,6 +227,16 @@ def test_tables_are_listed(tmp_path):
             catalog.sql("FROM nope")
 
 
+def test_streams_of_another_topic(tmp_path):
+    """The error about `streams` tells which topic is meant, and where streams can be."""
+    with aggregator.open(tmp_path / "data") as catalog:
+        catalog.write({"app": "web"}, [{"msg": "hello"}], topic="web")
+        told = "no table 'streams'.* streams for those of the topic 'logs'; .* asked for by its name; .*here: web$"
+        with pytest.raises(esformat.UsageError, match=told):
+            catalog.sql("FROM streams")
+        assert catalog.sql("SELECT space FROM web").fetchall() == [("{app=web}",)]
+
+
 def test_wrong_statements(catalog):
     for statement, said in (("FROM nope", "no table 'nope'"), ("DROP TABLE clicks", "not DROP"), ("SELEC", "syntax")):
         with pytest.raises(esformat.UsageError, match=said):
