@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from esformat.base.quantity import parse_duration, parse_size
     from esformat.core.caches import Cache
     from esformat.core.commits import HOLDING, LOOKING_AGAIN, MARKED, SYNCING, Commits, now_s, sync_file
+    from esformat.core.json_paths import has_odd_numbers
     from esformat.core.messages import MessageWriter
     from esformat.core.numbers import count_by_width
     from esformat.event import to_bound, to_microseconds
@@ -69,6 +70,7 @@ else:
             "esformat.read.dataset": "EventDataset",
             "esformat.write.intake": "EventRows check_table to_arrow",
             "esformat.format.json_text": "as_text",
+            "esformat.core.json_paths": "has_odd_numbers",
             "esformat.format.json_values": "JsonValues",
             "esformat.io.publish": "sync_directory",
             "esformat.base.late": "import_late",
@@ -127,6 +129,7 @@ __all__ = [
     "first_cut",
     "from_integers",
     "from_text",
+    "has_odd_numbers",
     "hide_pandas",
     "html_facts",
     "html_time",

@@ -328,6 +328,59 @@ def outline(lines: cython.const[cython.uchar][::1]) -> tuple[int, bool, bool]:
     return deepest, bare, first
 
 
+def has_odd_numbers(text: cython.const[cython.uchar][::1]) -> bool:
+    """Whether a number of a JSON text may lose digits as a whole number of 64 bits or as a float, or Python may write it
+    in another way. What follows a broken string is not looked at.
+    """
+    kind: cython.int = _MISSING
+    odd: cython.bint = False
+    if not text.shape[0]:
+        return False
+    at: cython.p_uchar = cython.cast(cython.p_uchar, cython.address(text[0]))
+    end: cython.p_uchar = at + text.shape[0]
+    with cython.nogil:
+        while at < end and not odd:
+            if at[0] == 34:  # "
+                at = _string(at + 1, end, cython.address(kind))
+                if at == cython.NULL:
+                    break
+            elif at[0] == 45 or 48 <= at[0] <= 57:
+                at = _behind_plain_number(at, end)
+                odd = at == cython.NULL
+            else:
+                at += 1
+    return odd
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+@cython.exceptval(check=False)
+def _behind_plain_number(at: cython.p_uchar, end: cython.p_uchar) -> cython.p_uchar:
+    """Where a number ends that has at most fifteen digits, or is whole and of 64 bits; NULL where it is another, or has
+    an exponent, a zero at its end, or four behind `0.`: there Python writes exponents.
+    """
+    minus: cython.bint = at[0] == 45
+    digits: cython.p_uchar = at + minus
+    at = _behind_digits(digits, end)
+    whole: cython.Py_ssize_t = at - digits
+    fraction: cython.Py_ssize_t
+    if at < end and (at[0] | 32) == 101:  # e, E
+        return cython.NULL
+    if at >= end or at[0] != 46:
+        return cython.NULL if whole > 19 - minus else at
+    digits = at + 1
+    at = _behind_digits(digits, end)
+    fraction = at - digits
+    if whole > 7 or not 1 <= fraction <= 8 or (at < end and (at[0] | 32) == 101):
+        return cython.NULL
+    if fraction > 1 and (at - 1)[0] == 48:
+        return cython.NULL
+    if (digits - 2)[0] == 48 and whole == 1 and fraction >= 4 and memcmp(digits, b"0000", 4) == 0:
+        return cython.NULL
+    return at
+
+
 @cython.cfunc
 @cython.exceptval(-1)
 def _check_edges(edges: cython.const[cython.longlong][::1], size: cython.Py_ssize_t) -> cython.int:

@@ -213,6 +213,28 @@ def test_outline_of_documents(values):
     assert first == any(map(begins_with_null, values))
 
 
+PLAIN = ["0", "-1", "9999999999999999999", "-999999999999999999", "0.0", "-0.5", "0.0001", "1234567.12345678", '"1e5"']
+ODD = ["1e5", "1E5", "1.5e3", "1.50", "1.00", "0.00001", "12345678.5", "0.123456789", "99999999999999999999", "1e400",
+       "-9999999999999999999", "-0.00001"]  # fmt: skip
+
+
+@pytest.mark.parametrize("around", ["%s", '{"a":%s}', "[1, %s ]", '{"\\"":[%s,"2e5"]}'])
+@pytest.mark.parametrize("number", [*PLAIN, *ODD])
+def test_odd_numbers(number, around):
+    """Numbers are found that Python, or 64 bits, do not give back; what is in a string is none."""
+    assert json_paths.has_odd_numbers((around % number).encode()) == (number in ODD)
+
+
+@given(st.from_regex(r"\A-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,10})?([eE][+-]?[0-9]{1,3})?\Z"))
+@examples(2000)
+def test_plain_numbers_come_back(number):
+    """A number that is not told has its digits as a float, or as a whole number of 64 bits."""
+    if not json_paths.has_odd_numbers(number.encode()):
+        found = json.loads(number)
+        assert -(2**63) <= found < 2**64
+        assert json.dumps(found) == number or number == "-0"
+
+
 def begins_with_null(value: object) -> bool:
     """Whether a list of it does."""
     inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []

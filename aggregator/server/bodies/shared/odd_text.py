@@ -3,29 +3,18 @@ r"""Requests of senders whose text is not always UTF-8, made readable: what is n
 from __future__ import annotations
 
 import json
-import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from aggregator.base.written_float import WrittenFloat, json_of, parse_float
+from esformat.parts import has_odd_numbers
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 _DEEPEST = 100  # as protobuf's own reader has it
-_DIGITS = (
-    bytes(48 if chr(byte) in "0123456789" else byte if byte == ord("-") else 32 for byte in range(128)) + b" " * 128
-)
-"""Makes each digit a 0, and of anything else but a minus a space."""
-_NINETEEN = b"0" * 19
-"""Of a whole number that 64 bits may not hold, where one more or a minus stands beside them. A pattern takes five times
-as long to find them.
-"""
-_PLAIN = rb"-?(?:0\.(?!0000)|[1-9][0-9]{0,6}\.)(?:0|[0-9]{0,7}[1-9])(?![0-9eE])"  # of fifteen digits at most
-_ODD_FRACTION = re.compile(rb"""(?:"\s*+:|[,\[])\s*+(?!%b)-?[0-9]++[.eE]""" % _PLAIN)
-"""A number in an object or an array that Python may write in another way, or what looks so in a text."""
 _VARINT, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5
 
 
@@ -61,9 +50,7 @@ def parse_json(text: bytes) -> Any:
             if _escaped(found) == found:
                 return found
         raise
-    digits = text.translate(_DIGITS)
-    long = _NINETEEN in digits and (_NINETEEN + b"0" in digits or b"-" + _NINETEEN in digits)
-    if long or _ODD_FRACTION.search(text):
+    if has_odd_numbers(text):
         with suppress(ValueError, RecursionError):  # as of more digits than Python reads
             return _loads(text.decode())
     return found
