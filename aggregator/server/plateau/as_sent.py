@@ -16,9 +16,48 @@ def as_sent(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """An array as a type that a client sent such values in.
 
     The values of several batches together may need wider indices, or ends of runs, than each of them: the type of the
-    array that is given back is wider then.
+    array that is given back is wider then. Where the topic's column took values of other types by another way, and has
+    all of them in another shape since, such as lists as text, the array is given back as it is.
     """
-    return array if array.type == kind else _laid_out(plain_array(array, array.type), kind)
+    if array.type == kind or not _can_be(array.type, kind):
+        return array
+    return _laid_out(plain_array(array, array.type), kind)
+
+
+def _can_be(stored: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether values of a stored type can be laid out as `kind`."""
+    if stored == kind:
+        return True
+    if isinstance(kind, pa.BaseExtensionType):
+        return _can_be(stored, kind.storage_type)
+    if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
+        return _can_be(stored, kind.value_type)
+    if pt.is_struct(kind):
+        places = _places(stored, kind) if pt.is_struct(stored) else [-1]
+        parts = [(stored.field(at).type, kind.field(place).type) for place, at in enumerate(places) if at >= 0]
+        return len(parts) == kind.num_fields and all(_can_be(*types) for types in parts)
+    if pt.is_map(kind):
+        return pt.is_map(stored) and all(map(_can_be, _map_types(stored), _map_types(kind)))
+    if pt.is_fixed_size_list(kind):
+        alike = pt.is_fixed_size_list(stored) and stored.list_size == kind.list_size
+        return alike and _can_be(stored.value_type, kind.value_type)
+    if pt.is_nested(kind):
+        return (pt.is_list(stored) or pt.is_large_list(stored)) and _can_be(stored.value_type, kind.value_type)
+    try:
+        pa.array([], stored).cast(kind)
+    except pa.ArrowNotImplementedError:  # from text to a time of day, for one
+        return False
+    return True
+
+
+def _places(stored: pa.StructType, kind: pa.StructType) -> list[int]:
+    """Where a stored struct has the members of `kind`, -1 for one that it lacks."""
+    names, wanted = ([one.field(place).name for place in range(one.num_fields)] for one in (stored, kind))
+    return list(range(len(names))) if names == wanted else [stored.get_field_index(name) for name in wanted]
+
+
+def _map_types(kind: pa.MapType) -> tuple[pa.DataType, pa.DataType]:
+    return kind.key_type, kind.item_type
 
 
 def _laid_out(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -33,7 +72,8 @@ def _laid_out(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pt.is_run_end_encoded(kind):
         return _runs(_laid_out(array, kind.value_type), kind)
     if pt.is_struct(kind):
-        children = [_laid_out(array.field(place), kind.field(place).type) for place in range(kind.num_fields)]
+        places = _places(array.type, kind)
+        children = [_laid_out(array.field(at), kind.field(place).type) for place, at in enumerate(places)]
         fields = [kind.field(place).with_type(child.type) for place, child in enumerate(children)]
         return _of(pa.struct(fields), array, array.buffers()[:1], children)
     if pt.is_map(kind):

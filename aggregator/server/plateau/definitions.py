@@ -45,7 +45,7 @@ class Definitions:
         if found is not None:
             return found
         with self._lock:
-            made = define(schema, plain, known.columns)
+            made = define(schema, plain, known.columns | _columns(topic))  # other ways give columns as well
             kinds = stored_types(plain)
             for name, stored in made.columns.items():
                 known.columns.setdefault(stored, kinds[name])
