@@ -71,7 +71,8 @@ class Collector:
         self.stopped = True
 
     def run(self, sleep: Callable[[float], None], *, once: bool = False) -> None:
-        """Collect until `stop`; once: until everything that is there now is stored, last lines without an end, too.
+        """Collect until `stop`; once: until everything that is there now is stored, last lines without an end, too, and
+        files that may be copies, for which it waits as long as they are held back.
 
         Raises AggregatorError, EsdbError, OSError; what was stored is noted. A sink that waits may end it as well.
         """
@@ -83,13 +84,17 @@ class Collector:
             while not self.stopped:
                 if self.step(complete=once):
                     continue
-                if once:
+                if once and not self._holds_back():
                     break
                 sleep(self._settings.interval_s)
         except StoppedError:  # the batch is noted
             return
         finally:
             self._close()
+
+    def _holds_back(self) -> bool:
+        """Whether files wait that begin like another one, which may be files of their own."""
+        return any(monotonic() - since < TWIN_S for since in self._held.values())
 
     def _close(self) -> None:
         with suppress(StoppedError):  # others have the notes, where the last batch stands as well

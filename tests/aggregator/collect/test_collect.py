@@ -208,6 +208,18 @@ def test_a_copy_that_stays_is_a_file(rig, monkeypatch):
     assert len(rig.messages()) == 2
 
 
+def test_a_copy_that_stays_is_collected_once(rig, monkeypatch):
+    """Files that begin like a smaller one, in runs that end with what is there: none of them is left out."""
+    monkeypatch.setattr(collector, "TWIN_S", 0.3)
+    rig.write("a.log", "x" * 100 + "\none\n")
+    rig.collect(once=True)
+    rig.write("b.log", "x" * 100 + "\none\ntwo\n")
+    sink = CatalogSink(rig.open(), "logs", "0", time.sleep)
+    Collector(rig.settings(), sink, rig.root / "notes.json", int).run(time.sleep, once=True)
+    sink.close()
+    assert rig.messages() == [b"one", b"one", b"two", b"x" * 100, b"x" * 100]
+
+
 def test_cut_and_written_anew(rig):
     """Longer than before at once: its beginning tells."""
     rig.write("a.log", "one\n")
