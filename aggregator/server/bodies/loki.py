@@ -196,7 +196,7 @@ _Push = _push()
 
 def _values(stream: Any, number: int) -> Iterator[TAGS_AND_RECORD]:
     labels = stream.get("stream", {}) if isinstance(stream, dict) else None
-    values = stream.get("values", []) if isinstance(stream, dict) else None
+    values = stream.get("values") if isinstance(stream, dict) else None
     if not isinstance(labels, dict) or not isinstance(values, list):
         raise InvalidEventError(f'stream {number}: an object with "stream" and a list of "values" is expected')
     tags = {name: as_text(value) for name, value in labels.items()}

@@ -128,6 +128,8 @@ def one(*values, labels=None):
 @pytest.mark.parametrize(("body", "media", "message"), [
     (b"{", JSON, "the body is not JSON"), (b"[]", JSON, "not a push request"),
     (b'{"streams": 5}', JSON, "not a push request"),
+    (b'{"streams": [{"labels": "{a=1}", "entries": [{"ts": "2026-03-01T08:00:00Z", "line": "of old"}]}]}', JSON,
+     'stream 0: an object with "stream" and a list of "values" is expected'),
     (b'{"streams": [5]}', JSON, "stream 0"), (one(["1"]), JSON, "stream 0, value 0"), (one([1, 2]), JSON, "value 0"),
     (one(["1", "a"], ["x", "a"]), JSON, "value 1: the time 'x' is not a whole number"),
     (one([1.5, "a"]), JSON, "the time"), (one([True, "a"]), JSON, "the time"), (one(["9" * 99, "a"]), JSON, "the time"),
