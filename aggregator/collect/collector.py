@@ -19,6 +19,7 @@ from aggregator.collect.files import (
     HEAD_BYTES,
     Found,
     Handles,
+    Head,
     Key,
     Tracked,
     is_compressed,
@@ -229,7 +230,7 @@ class Collector:
             if found is None or not tracked.head.begins(found.start):
                 continue
             try:
-                data = self._handles.read(replace(tracked, path=path, key=found.key), part.length)
+                data, _ = self._handles.read(replace(tracked, path=path, key=found.key), part.length)
             except (OSError, EOFError, zlib.error):
                 continue
             if len(data) == part.length:
@@ -334,8 +335,11 @@ class Collector:
                 continue
             cutting = self._groups[tracked.group].cutting
             length = max(self._settings.batch_bytes, 2 * cutting.max_bytes + 2)  # holds a record and its end
-            data = self._read(tracked, length)
-            if data is None or (tracked.offset == 0 and self._is_no_text(tracked, data)):
+            found = self._read(tracked, length)
+            if found is None:
+                continue
+            data, head = found
+            if tracked.offset == 0 and self._is_no_text(tracked, data):
                 continue
             waited_s = self._standing_s(place, tracked.offset + len(data), now)
             if not data:
@@ -346,7 +350,7 @@ class Collector:
             last = ended and (complete or tracked.compressed or waited_s >= self._settings.flush_s)
             piece = measure(data, cutting, skipping=tracked.skipping, complete=last)
             if piece.length:
-                part = Part(tracked, piece.length, piece.skipping, tracked.compressed and last)
+                part = Part(replace(tracked, head=head), piece.length, piece.skipping, tracked.compressed and last)
                 yield part, data[: piece.length]
 
     def _is_no_text(self, tracked: Tracked, data: bytes) -> bool:
@@ -364,7 +368,7 @@ class Collector:
         self._ends[place] = (end, since if before == end else now)
         return now - self._ends[place][1]
 
-    def _read(self, tracked: Tracked, length: int) -> bytes | None:
+    def _read(self, tracked: Tracked, length: int) -> tuple[bytes, Head] | None:
         try:
             return self._handles.read(tracked, length)
         except FileNotFoundError:  # renamed, or cut and written anew: the next look tells

@@ -44,6 +44,10 @@ class Head:
         """Whether a file that begins with `data` begins like this one."""
         return len(data) >= self.length and checksum64(data[: self.length]) == self.checksum
 
+    def grown(self, data: bytes) -> Head:
+        """Of the same file, which begins with `data` now."""
+        return Head.of(data) if self.length < min(len(data), HEAD_BYTES) else self
+
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
@@ -67,6 +71,10 @@ class Tracked:
     def compressed(self) -> bool:
         """Whether its bytes are those of a gzip file's contents."""
         return is_compressed(self.path)
+
+    def seen(self, found: Found, now_us: int) -> Tracked:
+        """The same file as it was found now."""
+        return replace(self, path=found.path, head=self.head.grown(found.start), seen_us=now_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +133,14 @@ def recognise(
     """
     files = list(found)
     by_key = {one.key: one for one in known}
-    same = {file.key: by_key[file.key] for file in files if _is(file, by_key.get(file.key))}
+    same = {file.key: by_key[file.key].seen(file, now_us) for file in files if _is(file, by_key.get(file.key))}
     replaced = [by_key[file.key] for file in files if file.key in by_key and file.key not in same]
     lost = [*(one for one in by_key.values() if one.key not in same), *gone]
     recognised: list[Tracked] = []
     held: list[Key] = []
     for file in files:
-        tracked = same.get(file.key)
-        if tracked is not None:
-            head = Head.of(file.start) if tracked.head.length < HEAD_BYTES else tracked.head
-            recognised.append(replace(tracked, path=file.path, head=head, seen_us=now_us))
+        if file.key in same:
+            recognised.append(same[file.key])
             continue
         origin = _origin(file, lost)
         own = file.key in waited and not is_compressed(file.path)
@@ -199,19 +205,20 @@ class Handles:
             return None
         return Found(os.path.abspath(path), (status.st_dev, status.st_ino), status.st_size, start, path)  # noqa: PTH100 - symbolic links stay
 
-    def read(self, tracked: Tracked, length: int) -> bytes:
-        """Up to `length` bytes from where a file stands.
+    def read(self, tracked: Tracked, length: int) -> tuple[bytes, Head]:
+        """Up to `length` bytes from where a file stands, and its first bytes as they are now.
 
         Raises FileNotFoundError where it is not there any more, or has other contents; OSError, EOFError, zlib.error.
         """
         file, contents = self._handle(tracked)
         if contents is not None:
             contents.seek(tracked.offset)
-            return contents.read(length)
-        if not tracked.head.begins(os.pread(file.fileno(), tracked.head.length, 0)):
+            return contents.read(length), tracked.head
+        start = os.pread(file.fileno(), HEAD_BYTES, 0)
+        if not tracked.head.begins(start):
             self.forget(tracked.key)
             raise FileNotFoundError(f"{tracked.path} was rewritten")
-        return os.pread(file.fileno(), length, tracked.offset)
+        return os.pread(file.fileno(), length, tracked.offset), tracked.head.grown(start)
 
     def is_open(self, key: Key) -> bool:
         """Whether a file can be read that has no name any more."""

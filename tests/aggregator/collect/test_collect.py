@@ -243,6 +243,39 @@ def test_cut_and_written_anew_while_it_runs(rig):
     assert rig.messages() == [b"four", b"one", b"three", b"two"]
 
 
+@pytest.mark.parametrize("known", ["", "0\n"])
+@pytest.mark.parametrize("happens", ["copied", "cut", "copied and cut", "killed and cut"])
+def test_a_file_that_was_found_when_it_was_short(rig, monkeypatch, known, happens):
+    """What it begins with is what was read, and not what was there when it was found: the rest tells as well."""
+    rig.files["path"] = (str(rig.logs / "*.log"),)
+    lines = [f"{n}".ljust(100, "x") for n in range(1, 10)]
+    rig.write("a.log", known)
+    sink = Failing(rig.open(), "logs", "0", time.sleep)
+    made = Collector(rig.settings(), CatalogSink(sink._catalog, "logs", "0", time.sleep), rig.root / "notes.json", int)
+    made.step()
+    rig.write("a.log", "".join(f"{line}\n" for line in lines[:2]))
+    if happens == "killed and cut":
+        made._sink = sink
+        with pytest.raises(OSError, match="killed"):
+            made.step()
+    else:
+        made.step()
+    if happens != "cut":
+        shutil.copy(rig.logs / "a.log", rig.logs / "copy of a.log")
+    if happens != "copied":
+        rig.write("a.log", "".join(f"{line}\n" for line in lines[2:]), "wb")
+    else:
+        monkeypatch.setattr(collector, "LOOK_S", 0.0)
+        made.step()
+        rig.write("a.log", "", "wb")
+    made._handles.close()
+    sink.close()
+    rig.collect()
+    rig.collect()
+    expected = [*known.split(), *(lines[:2] if happens == "copied" else lines)]
+    assert Counter(rig.messages()) == Counter(line.encode() for line in expected)
+
+
 def test_compressed_files(rig):
     """Passed over, or read once; one that was collected before it was compressed goes on where it was."""
     rig.files["path"] = (str(rig.logs / "*"),)
