@@ -10,7 +10,7 @@ import gzip
 import os
 import zlib
 from collections import OrderedDict
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -129,7 +129,8 @@ def recognise(
 
     A file that was cut, or has other contents now, is a new one. Its old contents may be in a copy, now or later, which
     goes on where the file was; so does a compressed copy. A copy of a file that still has the same contents is held
-    back, as the file is about to be cut; one that `waited` long enough is a file of its own.
+    back, as the file is about to be cut, also where both are new, if their names tell; one that `waited` long enough is
+    a file of its own.
     """
     files = list(found)
     by_key = {one.key: one for one in known}
@@ -138,19 +139,21 @@ def recognise(
     lost = [*(one for one in by_key.values() if one.key not in same), *gone]
     recognised: list[Tracked] = []
     held: list[Key] = []
+    new: dict[str, Tracked] = {}
     for file in files:
         if file.key in same:
             recognised.append(same[file.key])
             continue
         origin = _origin(file, lost)
         own = file.key in waited and not is_compressed(file.path)
-        if origin is None and not own and _twin(file, same.values()):
+        if origin is None and not own and (_twin(file, same.values()) or _twin(file, _named_before(file, new))):
             held.append(file.key)
             continue
         made = Tracked(group, file.name, file.path, file.key, Head.of(file.start), seen_us=now_us)
         if origin is not None:
             made = replace(made, name=origin.name, offset=origin.offset, skipping=origin.skipping)
         recognised.append(made)
+        new[file.path] = made
     return Recognised(recognised, held, replaced)
 
 
@@ -178,12 +181,15 @@ def _twin(file: Found, present: Iterable[Tracked]) -> bool:
     """Whether it is a copy of a file in the same folder that is there, too."""
     folder = Path(file.path).parent
     return any(
-        one.offset > 0
-        and one.head.length >= TELLING_BYTES
-        and one.head.begins(file.start)
-        and Path(one.path).parent == folder
+        one.head.length >= TELLING_BYTES and one.head.begins(file.start) and Path(one.path).parent == folder
         for one in present
     )
+
+
+def _named_before(file: Found, new: Mapping[str, Tracked]) -> list[Tracked]:
+    """The files with whose paths that of this one begins, as those of copies do."""
+    paths = (file.path[:end] for end in range(len(str(Path(file.path).parent)) + 1, len(file.path)))
+    return [new[path] for path in paths if path in new]
 
 
 class Handles:

@@ -191,6 +191,28 @@ def test_a_name_that_is_no_text(rig):
     assert any(name.endswith(r"caf\xe9.log") for name in streams)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_copy_of_a_file_that_was_not_read_yet(rig, monkeypatch, known):
+    """Both are found by one look, between the copying and the cutting: the copy is held back."""
+    monkeypatch.setattr(collector, "LOOK_S", 0.0)
+    rig.files["path"] = (str(rig.logs / "a*"),)
+    lines = [f"{n}".ljust(100, "x") for n in range(4)]
+    sink = CatalogSink(rig.open(), "logs", "0", time.sleep)
+    made = Collector(rig.settings(), sink, rig.root / "notes.json", int)
+    if known:
+        rig.write("a.log", "")
+        made.step()
+    rig.write("a.log", "".join(f"{line}\n" for line in lines[:2]))
+    shutil.copy(rig.logs / "a.log", rig.logs / "a.log.1")
+    made.step()
+    rig.write("a.log", "".join(f"{line}\n" for line in lines[2:]), "wb")
+    for _ in range(3):
+        made.step()
+    made._handles.close()
+    sink.close()
+    assert Counter(rig.messages()) == Counter(line.encode() for line in lines)
+
+
 def test_a_copy_that_stays_is_a_file(rig, monkeypatch):
     """A file that begins like another one is collected after a while."""
     rig.write("a.log", "x" * 100 + "\n")
