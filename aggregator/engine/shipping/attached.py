@@ -148,10 +148,11 @@ def _follow(store: Store, note: StoreNote, layout: Layout) -> tuple[int, int, in
         try:
             found = read_object(store, sequence)
         except ObjectMissingError:
-            later = [each.name for each in store.list(LOG, after=log_name(sequence))]
+            listed = (log_sequence(each.name) for each in store.list(LOG, after=log_name(sequence)))
+            later = [each for each in listed if each is not None]
             if not later:
                 return sequence, shipped, shipped_us, missing
-            sequence = log_sequence(min(later))  # behind what somebody deleted; no fence takes its place
+            sequence = min(later)  # behind what somebody deleted; no fence takes its place
             continue
         except CorruptLogError as error:
             logger.warning("%s: %s", error.path, error.message)

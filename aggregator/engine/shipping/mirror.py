@@ -216,11 +216,16 @@ class Mirror:
 
     def read_over_gaps(self) -> None:
         """Go on behind objects that are missing, and tell of them: as where somebody deleted them."""
-        while any(True for _ in self._store.list(LOG, after=log_name(self.at.sequence))):
+        while self._following():
             before = self.at.sequence
             self._read_on()
             if self.at.sequence == before and not self._read_over_gap():
                 return
+
+    def _following(self) -> list[int]:
+        """The objects of the log behind the next one."""
+        listed = self._store.list(LOG, after=log_name(self.at.sequence))
+        return [each for each in (log_sequence(one.name) for one in listed) if each is not None]
 
     def _read_over_gap(self) -> bool:
         """The next object is missing, and later ones are there: nobody needs it any more, or somebody deleted it.
@@ -229,7 +234,7 @@ class Mirror:
         before = self.at.sequence
         if self._until_us is None and self._begin_from_copy_behind():
             return True
-        following = min(log_sequence(each.name) for each in self._store.list(LOG, after=log_name(before)))
+        following = min(self._following())
         self.at.sequence = following
         self._read_on()
         if self.at.sequence == following:  # it came later than what is wanted

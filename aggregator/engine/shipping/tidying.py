@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from aggregator.engine.shipping.attached import read_object
 from aggregator.engine.shipping.history import Kept, outdated
 from aggregator.storage.store.client import Store, Stored
-from aggregator.storage.store.shipped import LOG, MANIFESTS, QUARANTINE, Announced, log_name
+from aggregator.storage.store.shipped import LOG, MANIFESTS, QUARANTINE, Announced, log_name, log_sequence
 
 ANNOUNCED_SOON = 100
 """A copy of the manifest is announced by one of so many objects from its number on, or hardly ever."""
@@ -37,7 +37,8 @@ class Tidying:
         announced = None if oldest is None else self._announced_first(oldest, end)
         if oldest is not None and announced is not None:
             needed = log_name(min(oldest, announced.sequence))
-            going += sorted((one for one in self._store.list(LOG) if one.name < needed), key=lambda one: one.name)
+            log = (one for one in self._store.list(LOG) if log_sequence(one.name) is not None)
+            going += sorted((one for one in log if one.name < needed), key=lambda one: one.name)
         return going
 
     def _announced_first(self, sequence: int, end: int) -> Announced | None:

@@ -34,6 +34,7 @@ PIECES_BYTES = 64 << 20
 """The pieces of one object have at most so many bytes together: a reader takes no more memory for them."""
 _LEVEL = 1
 """Of zstd: the quickest one that codes what does not repeat, so that hexadecimal digits take half a byte each."""
+_LOG_NAME = re.compile(rf"{LOG}/(\d{{20}})")
 _MANIFEST_NAME = re.compile(rf"{MANIFESTS}/(\d{{20}})-\d{{10}}-[0-9a-f]{{16}}\.zst")
 
 Piece = tuple[int, bytes]
@@ -157,9 +158,10 @@ def log_name(sequence: int) -> str:
     return f"{LOG}/{sequence:020d}"
 
 
-def log_sequence(name: str) -> int:
-    """Of an object of the log, by its name."""
-    return int(name.rpartition("/")[2])
+def log_sequence(name: str) -> int | None:
+    """Of an object of the log, by its name; None for other objects."""
+    found = _LOG_NAME.fullmatch(name)
+    return None if found is None else int(found[1])
 
 
 def manifest_name(sequence: int, epoch: int) -> str:

@@ -327,6 +327,23 @@ def test_one_prefix_one_catalog(tmp_path: Path, address: str):
         aggregator.open(tmp_path / "c", store=address)
 
 
+def test_objects_of_others_below_the_prefix(tmp_path: Path, address: str):
+    """What is not named as an object of the log is none: as of tools that note what they copied."""
+    others = ["log/.keep", "log/_SUCCESS", "log/1.md5", "manifest/_SUCCESS", "segments/_SUCCESS", "notes.txt"]
+    for name in others:
+        Store(address).put(name, b"of another")
+    for first in (0, 10):
+        with aggregator.open(tmp_path / "a", store=address, durability="store", **SOON) as catalog:
+            topic = catalog.topic("t") if first else catalog.create_topic("t")
+            topic.append(events(first))
+            catalog.seal()
+            assert seen_anywhere(address) == list(range(first + 10))
+    aggregator.restore(address, tmp_path / "b")
+    with aggregator.open(tmp_path / "b", read_only=True) as back:
+        assert numbers(back) == list(range(20))
+    assert {each.name for each in Store(address).list()} >= set(others)
+
+
 def test_a_store_that_cannot_be_taken_changes_nothing(tmp_path: Path, address: str):
     """The prefix is another catalog's: the one that was to have it goes on without a store, or with its own."""
     aggregator.open(tmp_path / "a", store=address, **SOON).close()
