@@ -52,6 +52,7 @@ class Head:
 @dataclass(frozen=True, slots=True)
 class Tracked:
     """A file and how far it was read. name: the path under which it was first seen, which stays when it is renamed.
+    path: where it is, behind symbolic links.
 
     offset: of the first byte that is not stored; of a compressed file it counts bytes of its contents. skipping: that
     byte lies inside a line that is too long. done: read to an end behind which nothing comes.
@@ -186,6 +187,12 @@ def _twin(file: Found, present: Iterable[Tracked]) -> bool:
     )
 
 
+def _itself(path: str) -> str:
+    """The path of a file behind symbolic links, as it is renamed there; a link's own where only one of both is a .gz."""
+    real = os.path.realpath(path)
+    return real if is_compressed(real) == is_compressed(path) else os.path.abspath(path)  # noqa: PTH100 - the link stays
+
+
 def _named_before(file: Found, new: Mapping[str, Tracked]) -> list[Tracked]:
     """The files with whose paths that of this one begins, as those of copies do."""
     paths = (file.path[:end] for end in range(len(str(Path(file.path).parent)) + 1, len(file.path)))
@@ -209,7 +216,7 @@ class Handles:
                 start = contents.read(HEAD_BYTES)
         except (OSError, EOFError, zlib.error):  # no permission, gone again, or a copy that is being compressed
             return None
-        return Found(os.path.abspath(path), (status.st_dev, status.st_ino), status.st_size, start, path)  # noqa: PTH100 - symbolic links stay
+        return Found(_itself(path), (status.st_dev, status.st_ino), status.st_size, start, path)
 
     def read(self, tracked: Tracked, length: int) -> tuple[bytes, Head]:
         """Up to `length` bytes from where a file stands, and its first bytes as they are now.

@@ -121,6 +121,25 @@ def test_rotation_by_rename(rig):
     assert rig.messages() == [b"five", b"four", b"one", b"three", b"two"]
 
 
+def test_rotation_behind_a_symbolic_link(rig):
+    """Of the file that a link names, in a folder of its own, as those of pods: what came before the rename is read."""
+    pod = rig.root / "pod"
+    pod.mkdir()
+    (pod / "0.log").write_text("one\n")
+    (rig.logs / "a.log").symlink_to(pod / "0.log")
+    rig.files["file_tag"] = "file"
+    rig.collect()
+    with (pod / "0.log").open("a") as file:
+        file.write("two\n")
+    (pod / "0.log").rename(pod / "0.log.1")
+    (pod / "0.log").write_text("three\n")
+    rig.collect()
+    assert rig.messages() == [b"one", b"three", b"two"]
+    with rig.open() as catalog:
+        names = {TagSet.parse(event.space).get("file") for event in catalog.query("SELECT")}
+    assert names == {str(rig.logs / "a.log")}
+
+
 @pytest.mark.parametrize("length", [4, 400])
 def test_rotation_by_copy_and_truncate(rig, length):
     """The copy goes on where the file was, and the file begins anew, whichever the collector sees first."""
