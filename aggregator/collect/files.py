@@ -188,7 +188,7 @@ def _twin(file: Found, present: Iterable[Tracked]) -> bool:
 
 
 def _itself(path: str) -> str:
-    """The path of a file behind symbolic links, as it is renamed there; a link's own where only one of both is a .gz."""
+    """The path of a file behind symbolic links, as it is renamed there; a link's own where one of both is a .gz."""
     real = os.path.realpath(path)
     return real if is_compressed(real) == is_compressed(path) else os.path.abspath(path)  # noqa: PTH100 - the link stays
 

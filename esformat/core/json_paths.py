@@ -329,8 +329,8 @@ def outline(lines: cython.const[cython.uchar][::1]) -> tuple[int, bool, bool]:
 
 
 def has_odd_numbers(text: cython.const[cython.uchar][::1]) -> bool:
-    """Whether a number of a JSON text may lose digits as a whole number of 64 bits or as a float, or Python may write it
-    in another way. What follows a broken string is not looked at.
+    """Whether a number of a JSON text may lose digits as a whole number of 64 bits or as a float, or may be one that
+    Python writes in another way. What follows a broken string is not looked at.
     """
     kind: cython.int = _MISSING
     odd: cython.bint = False
