@@ -62,7 +62,10 @@ def _column(values: JsonValues, lines: pa.StringArray, name: str) -> pa.BinaryAr
 
 def _stored(written: bytes) -> bytes:
     """The bytes of an object that has a "base64", or its text where it has more, or that is none."""
-    members = json.loads(written, object_pairs_hook=list)
+    try:
+        members = json.loads(written, object_pairs_hook=list)
+    except ValueError:  # a number with more digits than Python reads
+        return written
     found = bytes_of(dict(members)) if len(members) == 1 else None
     return written if found is None else found
 
