@@ -55,7 +55,7 @@ def test_streams(media):
 
 
 def test_columns():
-    """They take what they took; an infinity is no number that came."""
+    """They take the same numbers as before, but no infinity: nobody sent one."""
     kinds = pa.schema([
         ("f", pa.float64()), ("i", pa.int64()), ("s", pa.string()), ("l", pa.list_(pa.float64())), ("h", pa.float64()),
         ("k", pa.float32()),

@@ -1,4 +1,4 @@
-"""The `data` of CloudEvents was parsed and written anew: numbers lost digits, objects their spaces and equal keys."""
+"""The `data` of CloudEvents was rewritten: numbers lost digits, and objects lost spaces and repeated keys."""
 
 from __future__ import annotations
 

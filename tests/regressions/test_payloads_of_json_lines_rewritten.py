@@ -1,4 +1,4 @@
-"""Payloads of JSON lines were parsed to a type that all rows share, and written anew; a text was taken for base64."""
+"""Payloads of JSON lines were rewritten in a type that all rows share; some texts were taken for base64."""
 
 from __future__ import annotations
 

@@ -191,8 +191,8 @@ def _data(event: Mapping[str, Any], written: bytes | None, number: int) -> bytes
     kind = event.get("datacontenttype") or ""
     if isinstance(given, str) and kind and "json" not in kind:
         return given.encode()
-    anew = as_json(given, f"event {number}: data")  # which refuses what nests too deeply
-    return anew if written is None else written
+    rewritten = as_json(given, f"event {number}: data")  # refuses data that is nested too deeply
+    return rewritten if written is None else written
 
 
 def _column(values: list[Any]) -> pa.Array:

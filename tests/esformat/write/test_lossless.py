@@ -116,7 +116,7 @@ def test_what_is_lost_is_misread(kind, value):
     ids=str,
 )
 def test_what_is_only_misread(kind, value):
-    """Nothing of it is left out, but it is no time and no object."""
+    """Arrow keeps all of it, but it is neither a time nor an object."""
     assert pa.scalar(value, kind).is_valid
     assert not losing(kind)(value)
     assert are_misread([value], kind)
