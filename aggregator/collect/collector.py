@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from aggregator.collect.events import Counts, Maker
 from aggregator.collect.files import (
-    HEAD_BYTES,
+    SAMPLE_BYTES,
     Found,
     Handles,
-    Head,
     Key,
+    Stretch,
     Tracked,
     is_compressed,
     recognise,
@@ -230,7 +230,7 @@ class Collector:
             if found is None or not tracked.head.begins(found.start):
                 continue
             try:
-                data, _ = self._handles.read(replace(tracked, path=path, key=found.key), part.length)
+                data = self._handles.read(replace(tracked, path=path, key=found.key), part.length).data
             except (OSError, EOFError, zlib.error):
                 continue
             if len(data) == part.length:
@@ -266,7 +266,9 @@ class Collector:
                     present[place] = tracked
             waited = {key for key, since in self._held.items() if now - since >= TWIN_S}
             gone = [tracked for tracked in progress.gone if _belongs(tracked, files, found)]
-            recognised = recognise(found.values(), known, gone, self._clock(), files.name, waited)
+            recognised = recognise(
+                found.values(), known, gone, self._clock(), files.name, waited, self._handles.continues
+            )
             for key in recognised.held:
                 held[key] = self._held.get(key, now)
             progress.gone += recognised.gone
@@ -274,10 +276,8 @@ class Collector:
                 new = (files.name, tracked.key) not in progress.files
                 if new:
                     fresh.append(found[tracked.key])
-                at_end = new and found[tracked.key].new and files.begin == "end" and not tracked.compressed
-                size = found[tracked.key].size
-                if at_end and size:  # behind the last newline there is
-                    tracked = replace(tracked, offset=size - 1, skipping=True)
+                if new and found[tracked.key].new and files.begin == "end" and not tracked.compressed:
+                    tracked = self._at_end(tracked)
                 present[files.name, tracked.key] = tracked
         tell_of_others(fresh, self._notes, progress.catalog)
         for place, tracked in present.items():
@@ -290,6 +290,14 @@ class Collector:
         asked = {(files.name, os.path.abspath(pattern)) for files in self._settings.files for pattern in files.path}  # noqa: PTH100 - symbolic links stay
         self._changed |= not asked <= progress.globs
         progress.globs |= asked
+
+    def _at_end(self, tracked: Tracked) -> Tracked:
+        """A file that is new, as if it had been read up to the last newline that it has now."""
+        end = max(0, tracked.stamp[0] - 1)
+        begin = max(0, end - SAMPLE_BYTES)
+        before = self._read(replace(tracked, offset=begin), end - begin)
+        last = tracked.last if before is None else before.last(end - begin)
+        return replace(tracked, offset=end, last=last, skipping=end > 0)
 
     def _found(self, files: Files) -> dict[Key, Found]:
         """The files that the globs name."""
@@ -338,7 +346,7 @@ class Collector:
             found = self._read(tracked, length)
             if found is None:
                 continue
-            data, head = found
+            data = found.data
             if tracked.offset == 0 and self._is_no_text(tracked, data):
                 continue
             waited_s = self._standing_s(place, tracked.offset + len(data), now)
@@ -350,12 +358,13 @@ class Collector:
             last = ended and (complete or tracked.compressed or waited_s >= self._settings.flush_s)
             piece = measure(data, cutting, skipping=tracked.skipping, complete=last)
             if piece.length:
-                part = Part(replace(tracked, head=head), piece.length, piece.skipping, tracked.compressed and last)
-                yield part, data[: piece.length]
+                done = tracked.compressed and last
+                tracked = replace(tracked, head=found.head)
+                yield Part(tracked, piece.length, found.last(piece.length), piece.skipping, done), data[: piece.length]
 
     def _is_no_text(self, tracked: Tracked, data: bytes) -> bool:
         """Whether a file holds no lines of text, which is told once."""
-        why = why_unreadable(tracked.path, data[:HEAD_BYTES])
+        why = why_unreadable(tracked.path, data[:SAMPLE_BYTES])
         if why is not None and tracked.key not in self._broken:
             self._broken.add(tracked.key)
             self.counts.unread += 1
@@ -368,7 +377,7 @@ class Collector:
         self._ends[place] = (end, since if before == end else now)
         return now - self._ends[place][1]
 
-    def _read(self, tracked: Tracked, length: int) -> tuple[bytes, Head] | None:
+    def _read(self, tracked: Tracked, length: int) -> Stretch | None:
         try:
             return self._handles.read(tracked, length)
         except FileNotFoundError:  # renamed, or cut and written anew: the next look tells

@@ -1,7 +1,8 @@
 """Input files that grow, are renamed, copied and truncated: identified and read.
 
-A file is known by device and inode, and by its first bytes: a file of another beginning under the same inode is
-another one, and a file of the same beginning under another inode may be a copy that rotation made.
+A file is known by device and inode, by its first bytes, and by those before the place to which it was read: a file in
+which one of these differs is another one, also under the same inode; where both are the same under another inode, it
+may be a copy that rotation made.
 """
 
 from __future__ import annotations
@@ -10,43 +11,48 @@ import gzip
 import os
 import zlib
 from collections import OrderedDict
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from aggregator.storage.files.checksum import checksum64
 
-HEAD_BYTES = 1024
-"""So many first bytes tell files apart."""
+SAMPLE_BYTES = 1024
+"""So many first bytes, and so many before the place to which they were read, tell files apart."""
 TELLING_BYTES = 64
 """Files that begin alike for so many bytes are likely copies."""
 OPEN_FILES = 128
 """Files that are kept open: what is renamed beyond the globs, or deleted, is read to its end."""
 Key = tuple[int, int]
+Stamp = tuple[int, int]
+"""Bytes on disk, and nanoseconds since 1970 of the last change: as long as they stay, a compressed file stays, too."""
 _COMPRESSED = (b"\x1f\x8b\x08", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"\x04\x22\x4d\x18")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """The first `length` bytes of a file, as their checksum."""
+class Sample:
+    """`length` bytes of a file, as their checksum."""
 
     length: int
     checksum: int
 
     @classmethod
-    def of(cls, data: bytes) -> Head:
-        """Of a file that begins so."""
-        return cls(len(data[:HEAD_BYTES]), checksum64(data[:HEAD_BYTES]))
+    def of(cls, data: bytes) -> Sample:
+        """Of bytes, of which the first are enough."""
+        return cls(len(data[:SAMPLE_BYTES]), checksum64(data[:SAMPLE_BYTES]))
 
     def begins(self, data: bytes) -> bool:
-        """Whether a file that begins with `data` begins like this one."""
+        """Whether `data` begins with these bytes."""
         return len(data) >= self.length and checksum64(data[: self.length]) == self.checksum
 
-    def grown(self, data: bytes) -> Head:
-        """Of the same file, which begins with `data` now."""
-        return Head.of(data) if self.length < min(len(data), HEAD_BYTES) else self
+    def grown(self, data: bytes) -> Sample:
+        """Of the same file's first bytes, which are `data` now."""
+        return Sample.of(data) if self.length < min(len(data), SAMPLE_BYTES) else self
+
+
+NOTHING = Sample.of(b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +60,22 @@ class Tracked:
     """A file and how far it was read. name: the path under which it was first seen, which stays when it is renamed.
     path: where it is, behind symbolic links.
 
-    offset: of the first byte that is not stored; of a compressed file it counts bytes of its contents. skipping: that
-    byte lies inside a line that is too long. done: read to an end behind which nothing comes.
+    offset: of the first byte that is not stored; of a compressed file it counts bytes of its contents. head: its first
+    bytes. last: those before `offset`. skipping: `offset` lies inside a line that is too long. done: read to an end
+    behind which nothing comes.
     """
 
     group: str
     name: str
     path: str
     key: Key
-    head: Head
+    head: Sample
     offset: int = 0
+    last: Sample = NOTHING
     skipping: bool = False
     done: bool = False
     seen_us: int = 0
+    stamp: Stamp = (0, 0)
 
     @property
     def compressed(self) -> bool:
@@ -75,22 +84,27 @@ class Tracked:
 
     def seen(self, found: Found, now_us: int) -> Tracked:
         """The same file as it was found now."""
-        return replace(self, path=found.path, head=self.head.grown(found.start), seen_us=now_us)
+        head = self.head.grown(found.start)
+        return replace(self, path=found.path, head=head, seen_us=now_us, stamp=found.stamp)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file that is there now. size: of what is stored; for a compressed file it is not that of its contents.
-
-    name: the path as it was asked for; new: only globs that were not asked for before found it.
+    """A file that is there now. name: the path as it was asked for; new: only globs that were not asked for before
+    found it.
     """
 
     path: str
     key: Key
-    size: int
+    stamp: Stamp
     start: bytes
     name: str
     new: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk; of a compressed file they are not those of its contents."""
+        return self.stamp[0]
 
 
 def is_compressed(path: str) -> bool:
@@ -118,24 +132,32 @@ class Recognised:
     gone: list[Tracked]
 
 
+Continues = Callable[[Found, Tracked], bool | None]
+
+
 def recognise(
     found: Iterable[Found],
     known: Iterable[Tracked],
     gone: Iterable[Tracked],
     now_us: int,
-    group: str = "",
-    waited: Container[Key] = (),
+    group: str,
+    waited: Container[Key],
+    continues: Continues,
 ) -> Recognised:
     """Each file that was found as what it is: one that is known, as far as it was read, or a new one from its start.
 
     A file that was cut, or has other contents now, is a new one. Its old contents may be in a copy, now or later, which
     goes on where the file was; so does a compressed copy. A copy of a file that still has the same contents is held
     back, as the file is about to be cut, also where both are new, if their names tell; one that `waited` long enough is
-    a file of its own.
+    a file of its own. continues: `Handles.continues`.
     """
     files = list(found)
     by_key = {one.key: one for one in known}
-    same = {file.key: by_key[file.key].seen(file, now_us) for file in files if _is(file, by_key.get(file.key))}
+    same: dict[Key, Tracked] = {}
+    for file in files:
+        one = by_key.get(file.key)
+        if one is not None and one.compressed == is_compressed(file.path) and continues(file, one):
+            same[file.key] = one.seen(file, now_us)
     replaced = [by_key[file.key] for file in files if file.key in by_key and file.key not in same]
     lost = [*(one for one in by_key.values() if one.key not in same), *gone]
     recognised: list[Tracked] = []
@@ -145,46 +167,43 @@ def recognise(
         if file.key in same:
             recognised.append(same[file.key])
             continue
-        origin = _origin(file, lost)
+        origin = _origin(file, lost, continues)
         own = file.key in waited and not is_compressed(file.path)
-        if origin is None and not own and (_twin(file, same.values()) or _twin(file, _named_before(file, new))):
+        present = [*same.values(), *_named_before(file, new)]
+        if origin is None and not own and _has_twin(file, present, continues):
             held.append(file.key)
             continue
-        made = Tracked(group, file.name, file.path, file.key, Head.of(file.start), seen_us=now_us)
+        head = Sample.of(file.start)
+        made = Tracked(group, file.name, file.path, file.key, head, seen_us=now_us, stamp=file.stamp)
         if origin is not None:
-            made = replace(made, name=origin.name, offset=origin.offset, skipping=origin.skipping)
+            made = replace(made, name=origin.name, offset=origin.offset, last=origin.last, skipping=origin.skipping)
         recognised.append(made)
         new[file.path] = made
     return Recognised(recognised, held, replaced)
 
 
-def _is(file: Found, tracked: Tracked | None) -> bool:
-    if tracked is None or tracked.compressed != is_compressed(file.path) or not tracked.head.begins(file.start):
-        return False
-    return tracked.compressed or file.size >= tracked.offset
+def _origin(file: Found, lost: Iterable[Tracked], continues: Continues) -> Tracked | None:
+    """The file that was cut, deleted or compressed, and of which this is the copy, whole or about to be."""
+    fitting = [one for one in lost if _may_be_copy(file, one) and _goes_on(continues(file, one), file)]
+    return max(fitting, key=lambda one: (one.head.length, one.offset), default=None)
 
 
-def _origin(file: Found, lost: Iterable[Tracked]) -> Tracked | None:
-    """The file that was cut, deleted or compressed, and of which this is the copy."""
-    fitting = [one for one in lost if one.head.begins(file.start) and _may_be_copy(file, one)]
-    grown = [one for one in fitting if is_compressed(file.path) or file.size >= one.offset]
-    return max(grown, key=lambda one: (one.head.length, one.offset), default=None)
+def _goes_on(continues: bool | None, file: Found) -> bool:
+    return continues or (continues is None and is_compressed(file.path))
 
 
 def _may_be_copy(file: Found, one: Tracked) -> bool:
     """Few bytes may begin many files: then the names have to tell, too. A copy has another path."""
-    if one.head.length == HEAD_BYTES:
+    if one.head.length == SAMPLE_BYTES:
         return True
     return file.path != one.path and (one.head.length >= TELLING_BYTES or file.path.startswith(one.path))
 
 
-def _twin(file: Found, present: Iterable[Tracked]) -> bool:
-    """Whether it is a copy of a file in the same folder that is there, too."""
+def _has_twin(file: Found, present: Iterable[Tracked], continues: Continues) -> bool:
+    """Whether it is a copy of a file in the same folder that is there, too, or may become one."""
     folder = Path(file.path).parent
-    return any(
-        one.head.length >= TELLING_BYTES and one.head.begins(file.start) and Path(one.path).parent == folder
-        for one in present
-    )
+    alike = (one for one in present if one.head.length >= TELLING_BYTES and Path(one.path).parent == folder)
+    return any(continues(file, one) is not False for one in alike)
 
 
 def _itself(path: str) -> str:
@@ -199,11 +218,37 @@ def _named_before(file: Found, new: Mapping[str, Tracked]) -> list[Tracked]:
     return [new[path] for path in paths if path in new]
 
 
+def _continues(found: Found, tracked: Tracked) -> bool | None:
+    """The same of two that begin alike, by reading what is before where the one stands."""
+    try:
+        with Path(found.path).open("rb") as file:
+            contents = gzip.GzipFile(fileobj=file) if is_compressed(found.path) else file
+            contents.seek(tracked.offset - tracked.last.length)
+            return tracked.last.begins(contents.read(tracked.last.length))
+    except (OSError, EOFError, zlib.error):  # gone again, or a copy that is being compressed
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Bytes of a file. head: its first ones as they are now; before: of those before them, as many as are known."""
+
+    head: Sample
+    before: bytes
+    data: bytes
+
+    def last(self, length: int) -> Sample:
+        """The bytes before the place behind `length` of them."""
+        bytes_before = self.before if length < SAMPLE_BYTES else b""
+        return Sample.of((bytes_before + self.data[max(0, length - SAMPLE_BYTES) : length])[-SAMPLE_BYTES:])
+
+
 class Handles:
     """Open files, a bounded number of them."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[Key, tuple[BinaryIO, gzip.GzipFile | None]] = OrderedDict()
+        self._unpacked: dict[Key, tuple[object, bool | None]] = {}  # what the last look into a compressed file told
 
     def look(self, path: str) -> Found | None:
         """The file at a path; None where there is none that can be read."""
@@ -213,25 +258,59 @@ class Handles:
             with Path(path).open("rb") as file:
                 status = os.fstat(file.fileno())
                 contents = gzip.GzipFile(fileobj=file) if is_compressed(path) else file
-                start = contents.read(HEAD_BYTES)
+                start = contents.read(SAMPLE_BYTES)
         except (OSError, EOFError, zlib.error):  # no permission, gone again, or a copy that is being compressed
             return None
-        return Found(_itself(path), (status.st_dev, status.st_ino), status.st_size, start, path)
+        stamp = status.st_size, status.st_mtime_ns
+        return Found(_itself(path), (status.st_dev, status.st_ino), stamp, start, path)
 
-    def read(self, tracked: Tracked, length: int) -> tuple[bytes, Head]:
-        """Up to `length` bytes from where a file stands, and its first bytes as they are now.
+    def continues(self, found: Found, tracked: Tracked) -> bool | None:
+        """Whether a file begins as another one does and has the same bytes before where that stands; None where it is
+        shorter, or its compressed bytes end too soon, as those of a copy do that is being made.
+        """
+        if not tracked.head.begins(found.start):
+            return False
+        if not is_compressed(found.path) and found.size < tracked.offset:
+            return None
+        if tracked.last.length == 0 or (is_compressed(found.path) and self._is_unchanged(found, tracked)):
+            return True
+        asked = found.stamp, tracked.offset, tracked.last
+        known, told = self._unpacked.get(found.key, (None, None))
+        if known == asked:
+            return told
+        told = _continues(found, tracked)
+        if is_compressed(found.path):
+            self._unpacked[found.key] = asked, told
+        return told
+
+    @staticmethod
+    def _is_unchanged(found: Found, tracked: Tracked) -> bool:
+        return (found.key, found.stamp) == (tracked.key, tracked.stamp)
+
+    def read(self, tracked: Tracked, length: int) -> Stretch:
+        """Up to `length` bytes from where a file stands.
 
         Raises FileNotFoundError where it is not there any more, or has other contents; OSError, EOFError, zlib.error.
         """
         file, contents = self._handle(tracked)
-        if contents is not None:
-            contents.seek(tracked.offset)
-            return contents.read(length), tracked.head
-        start = os.pread(file.fileno(), HEAD_BYTES, 0)
-        if not tracked.head.begins(start):
+        since = tracked.offset - tracked.last.length
+        if contents is None:
+            start = os.pread(file.fileno(), SAMPLE_BYTES, 0)
+            before = os.pread(file.fileno(), tracked.last.length, since)
+            same = tracked.head.begins(start) and tracked.last.begins(before)
+        else:
+            start, before, same = b"", b"", True
+            if contents.tell() <= since:  # not read there yet; else to go back is to begin anew
+                contents.seek(since)
+                before = contents.read(tracked.last.length)
+                same = tracked.last.begins(before)
+        if not same:
             self.forget(tracked.key)
             raise FileNotFoundError(f"{tracked.path} was rewritten")
-        return os.pread(file.fileno(), length, tracked.offset), tracked.head.grown(start)
+        if contents is None:
+            return Stretch(tracked.head.grown(start), before, os.pread(file.fileno(), length, tracked.offset))
+        contents.seek(tracked.offset)
+        return Stretch(tracked.head, before, contents.read(length))
 
     def is_open(self, key: Key) -> bool:
         """Whether a file can be read that has no name any more."""

@@ -13,16 +13,16 @@ import os
 import secrets
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aggregator.collect.files import Head, Key, Tracked
+from aggregator.collect.files import Key, Sample, Tracked
 from aggregator.errors import AggregatorError
 from aggregator.storage.files.layout import replaced
 from aggregator.storage.files.modes import create_file
 
-VERSION = 1
+VERSION = 2
 MAX_FORGOTTEN = 10_000
 """So many files are remembered that are not there any more, in case a copy of them appears."""
 MAX_GONE = 1_000
@@ -33,10 +33,13 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Bytes [tracked.offset, tracked.offset + length) of a file. skipping: they end inside a line that is too long."""
+    """Bytes [tracked.offset, tracked.offset + length) of a file. last: those at their end. skipping: they end inside a
+    line that is too long.
+    """
 
     tracked: Tracked
     length: int
+    last: Sample
     skipping: bool = False
     done: bool = False
 
@@ -44,7 +47,7 @@ class Part:
     def after(self) -> Tracked:
         """The file behind them."""
         end = self.tracked.offset + self.length
-        return replace(self.tracked, offset=end, skipping=self.skipping, done=self.done)
+        return replace(self.tracked, offset=end, last=self.last, skipping=self.skipping, done=self.done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +108,8 @@ class Progress:
             "pending": None if pending is None else {
                 "sequence": pending.sequence, "now_us": pending.now_us,
                 "parts": [
-                    {"file": _file_to_json(part.tracked), "length": part.length, "skipping": part.skipping,
-                     "done": part.done}
+                    {"file": _file_to_json(part.tracked), "length": part.length, "last": astuple(part.last),
+                     "skipping": part.skipping, "done": part.done}
                     for part in pending.parts
                 ],
             },
@@ -125,7 +128,13 @@ class Progress:
         pending = given["pending"]
         if pending is not None:
             parts = tuple(
-                Part(_file_of_json(one["file"]), int(one["length"]), bool(one["skipping"]), bool(one["done"]))
+                Part(
+                    _file_of_json(one["file"]),
+                    int(one["length"]),
+                    _sample_of_json(one["last"]),
+                    bool(one["skipping"]),
+                    bool(one["done"]),
+                )
                 for one in pending["parts"]
             )
             progress.pending = Batch(int(pending["sequence"]), int(pending["now_us"]), parts)
@@ -135,23 +144,31 @@ class Progress:
 def _file_to_json(tracked: Tracked) -> dict[str, Any]:
     return {
         "group": tracked.group, "name": tracked.name, "path": tracked.path, "device": tracked.key[0],
-        "inode": tracked.key[1], "head_length": tracked.head.length, "head": tracked.head.checksum,
-        "offset": tracked.offset, "skipping": tracked.skipping, "done": tracked.done, "seen_us": tracked.seen_us,
+        "inode": tracked.key[1], "head": astuple(tracked.head), "offset": tracked.offset, "last": astuple(tracked.last),
+        "skipping": tracked.skipping, "done": tracked.done, "seen_us": tracked.seen_us, "stamp": tracked.stamp,
     }  # fmt: skip
 
 
 def _file_of_json(given: Mapping[str, Any]) -> Tracked:
+    size, modified_ns = given["stamp"]
     return Tracked(
         str(given["group"]),
         str(given["name"]),
         str(given["path"]),
         (int(given["device"]), int(given["inode"])),
-        Head(int(given["head_length"]), int(given["head"])),
+        _sample_of_json(given["head"]),
         int(given["offset"]),
+        _sample_of_json(given["last"]),
         bool(given["skipping"]),
         bool(given["done"]),
         int(given["seen_us"]),
+        (int(size), int(modified_ns)),
     )
+
+
+def _sample_of_json(given: Any) -> Sample:
+    length, checksum = given
+    return Sample(int(length), int(checksum))
 
 
 class Notes:

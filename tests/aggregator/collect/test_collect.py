@@ -31,6 +31,7 @@ from aggregator.collect import (
     Settings,
     StoppedError,
     collector,
+    files,
     progress,
 )
 from aggregator.collect.lines import measure, split
@@ -336,6 +337,61 @@ def test_compressed_files(rig):
     rig.collect()
     rig.collect()
     assert rig.messages() == [b"nine", b"one", b"three", b"two", b"zero"]
+
+
+BANNER = b"# the same words begin each of these files #\n" * 40
+assert len(BANNER) > files.SAMPLE_BYTES
+
+
+@pytest.mark.parametrize("begin", ["start", "end"])
+@pytest.mark.parametrize("happens", ["deleted", "replaced", "written anew", "written anew while it runs", "compressed"])
+def test_another_file_that_begins_alike(rig, happens, begin):
+    """With the same first bytes as one that was read, and longer than it: it is read from its start."""
+    rig.files |= {"path": (str(rig.logs / "*"),), "compressed": "once", "begin": begin}
+    rig.write("a.log", BANNER + b"one\n")
+    sink = CatalogSink(rig.open(), "logs", "0", time.sleep)
+    made = Collector(rig.settings(), sink, rig.root / "notes.json", int)
+    made.step()
+    other = BANNER + b"two\nthree\n"
+    if happens == "written anew while it runs":
+        rig.write("a.log", other, "wb")
+        for _ in range(3):
+            made.step()
+    made._close()
+    sink.close()
+    if happens == "deleted":
+        (rig.logs / "a.log").unlink()
+        rig.write("b.log", other)
+    elif happens == "replaced":
+        rig.write("b.log", other)
+        (rig.logs / "b.log").rename(rig.logs / "a.log")
+    elif happens == "written anew":
+        rig.write("a.log", other, "wb")
+    elif happens == "compressed":
+        (rig.logs / "a.log").unlink()
+        rig.write("a.log.1.gz", gzip.compress(other))
+    rig.collect()
+    rig.collect()
+    banners = [line for line in BANNER.splitlines() for _ in range(2 if begin == "start" else 1)]
+    assert Counter(rig.messages()) == Counter([*banners, b"two", b"three", *([b"one"] if begin == "start" else [])])
+
+
+def test_compressed_files_that_begin_alike(rig, monkeypatch):
+    """As one that is there: a copy of it waits, another one does not; nor does one where a read one was."""
+    monkeypatch.setattr(collector, "TWIN_S", 1e9)
+    rig.files |= {"path": (str(rig.logs / "*"),), "compressed": "once"}
+    rig.write("a.log", BANNER + b"one\n")
+    rig.write("a.1.gz", gzip.compress(BANNER + b"zero\n"))
+    rig.collect()
+    shutil.copy(rig.logs / "a.log", rig.logs / "copy")
+    rig.write("a.2.gz", gzip.compress(BANNER + b"one\n"))
+    rig.write("a.3.gz", gzip.compress(BANNER + b"two\n")[:-3])
+    rig.collect()
+    rig.write("a.1.gz", gzip.compress(BANNER + b"four\n" * 2), "wb")
+    rig.write("a.3.gz", gzip.compress(BANNER + b"two\n")[-3:])
+    rig.collect()
+    rig.collect()
+    assert Counter(rig.messages()) == Counter([*BANNER.splitlines() * 4, b"one", b"zero", b"two", b"four", b"four"])
 
 
 class Failing(CatalogSink):
