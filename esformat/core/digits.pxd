@@ -25,3 +25,17 @@ cdef inline unsigned long long highest_first(unsigned long long number) noexcept
     number = number >> 32 | number << 32
     number = (number >> 16 & 0x0000FFFF0000FFFFULL) | (number & 0x0000FFFF0000FFFFULL) << 16
     return (number >> 8 & 0x00FF00FF00FF00FFULL) | (number & 0x00FF00FF00FF00FFULL) << 8
+
+
+cdef inline long long number_of_hex(unsigned long long characters) noexcept nogil:
+    """The number of eight hexadecimal digits, the first one in the lowest byte; -1 where a character is none."""
+    cdef unsigned long long letters = (characters >> 6) & 0x0101010101010101ULL
+    cdef unsigned long long digits = (characters & 0x0F0F0F0F0F0F0F0FULL) + 9 * letters  # 9 to 24 of letters
+    cdef unsigned long long above_9 = ((digits + 0x0606060606060606ULL) >> 4) & 0x0101010101010101ULL
+    if digits + 39 * letters + 0x3030303030303030ULL != characters or above_9 != letters:
+        return -1
+    if digits & 0x1010101010101010ULL:
+        return -1
+    digits = (digits << 4 | digits >> 8) & 0x00FF00FF00FF00FFULL
+    digits = (digits << 8 | digits >> 16) & 0x0000FFFF0000FFFFULL
+    return (digits << 16 | digits >> 32) & 0xFFFFFFFFULL

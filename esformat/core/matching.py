@@ -3,6 +3,7 @@
 
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cython.cimports.esformat.core.digits import number_of_hex
 from cython.cimports.libc.string import memchr, memcmp, memcpy
 
 from esformat.core.templates import Templates
@@ -481,17 +482,26 @@ def _read_padded(
 def _read_hex(
     digits: cython.Py_ssize_t, text: cython.p_char, size: cython.longlong, number: cython.p_longlong
 ) -> cython.longlong:
-    i: cython.Py_ssize_t
+    """Exactly so many hexadecimal digits, small letters, eight at a time."""
+    at: cython.Py_ssize_t = digits & 7
+    word: cython.ulonglong = 0x3030303030303030
     made: cython.ulonglong = 0
+    part: cython.longlong
     if digits > size:
         return -1
-    for i in range(digits):
-        if 48 <= text[i] <= 57:
-            made = (made << 4) | cython.cast(cython.ulonglong, text[i] - 48)
-        elif 97 <= text[i] <= 102:
-            made = (made << 4) | cython.cast(cython.ulonglong, text[i] - 87)
-        else:
+    if at:
+        memcpy(cython.cast(cython.p_char, cython.address(word)) + 8 - at, text, at)
+        part = number_of_hex(word)
+        if part < 0:
             return -1
+        made = part
+    while at < digits:
+        memcpy(cython.address(word), text + at, 8)
+        part = number_of_hex(word)
+        if part < 0:
+            return -1
+        made = made << 32 | cython.cast(cython.ulonglong, part)
+        at += 8
     number[0] = cython.cast(cython.longlong, made)
     return digits
 

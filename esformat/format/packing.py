@@ -77,14 +77,15 @@ def _encode(
     """Pack numbers between `low` and `high`, as bits or as planes."""
     if low == high:
         return _head(0, 0, low, 0, 0)
-    planes = encode_planes(values, compressor, raw=raw, low=low, high=high)
     base, bits = _bits(low, high, len(values))
     head = _head(bits, BITS, base, 0, (bits * len(values) + 7) // 8)
-    most = bits_cost * len(planes)
-    if bits_cost > 1:
-        most = max(most, len(planes) + SPARE_BITS * len(values) / 8)
-    if len(head) + (bits * len(values) + 7) // 8 > most:
-        return planes
+    if raw < _width(high - low):  # else planes would be no smaller
+        planes = encode_planes(values, compressor, raw=raw, low=low, high=high)
+        most = bits_cost * len(planes)
+        if bits_cost > 1:
+            most = max(most, len(planes) + SPARE_BITS * len(values) / 8)
+        if len(head) + (bits * len(values) + 7) // 8 > most:
+            return planes
     return head + pack_bits(values, base, bits)
 
 

@@ -14,8 +14,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from esformat.write.cuts import Cut, cut_texts, is_typed
 from esformat.write.template_tables import LEAST_ROWS, Path, Skeleton
-from esformat.write.variables import INTEGER, STRING, affixed, as_numbers, column_of, few_values
+from esformat.write.value_columns import column_of
+from esformat.write.variables import INTEGER, STRING, few_values
 
 FIRST_LINES = 1024
 """Where less than half of so many are of clusters, no more are looked at."""
@@ -28,16 +30,11 @@ LEAST_SHARE = 512
 """A cluster has a skeleton if at least one line in so many is of it."""
 ALIKE = 0.6
 """A line is of a cluster if such a part of its words is the same, or may be any."""
-MOST_CUTS = 6
-"""How often the parts of a word are cut once more."""
-MOST_PARTS = 32
 ALL = 1.0  # of the values that matter are in the sample
 FEW_OTHERS = 3
 """So many texts where else numbers stand make clusters of their own, as a `-` for none does."""
 
 _WORD = re.compile(rb'"(?:[^"\\]|\\.)*+"|[^\s"]+"?|"', re.DOTALL)
-_SIGNS = [bytes([sign]) for sign in b'"[](){}<>|;,= ?&:/@#_-.']
-"""Where words are cut, what parts most first."""
 _DIGIT = re.compile(rb"\d")
 
 Words = tuple[bytes, ...]
@@ -132,39 +129,31 @@ def _parted(cluster: _Cluster) -> list[_Cluster]:
 # ------------------------------------------------------------ what differs in them
 
 
-@dataclass(frozen=True, slots=True)
-class _Cut:
-    """How the texts at one place are cut: literals, and the texts between them, by text."""
-
-    literals: tuple[bytes, ...]
-    parts: dict[bytes, Words]
-
-
-def _head(clusters: Sequence[_Cluster]) -> list[_Cut]:
+def _head(clusters: Sequence[_Cluster]) -> list[Cut]:
     """The first words that all clusters have, as long as they are numbers or have few values: how they are cut."""
-    head: list[_Cut] = []
+    head: list[Cut] = []
     for place in range(min((len(cluster.common) for cluster in clusters), default=0) - 1):
         texts = [line[place] for cluster in clusters for line in cluster.lines]
-        cut = _cut(texts)
+        cut = cut_texts(texts)
         parts = list(zip(*(cut.parts[text] for text in texts), strict=True))
-        if not all(_is_typed(part) or few_values(part) for part in parts):
+        if not all(is_typed(part) or few_values(part) for part in parts):
             break
         head.append(cut)
     return head
 
 
-def _skeleton(number: int, cluster: _Cluster, head: Sequence[_Cut]) -> Skeleton:
+def _skeleton(number: int, cluster: _Cluster, head: Sequence[Cut]) -> Skeleton:
     """What the lines of a cluster have in common, words cut into parts."""
     cuts = list(head)
     for place in range(len(head), len(cluster.common)):
         word = cluster.common[place]
-        cuts.append(_cut([line[place] for line in cluster.lines]) if word is None else _Cut((word,), {word: ()}))
+        cuts.append(cut_texts([line[place] for line in cluster.lines]) if word is None else Cut((word,), {word: ()}))
     names = [b""] * len(head) + [b"%d" % number] * (len(cuts) - len(head))
     literals, paths = _laid_out(cuts, names, cluster.between)
     return Skeleton(tuple(literals), tuple(paths), [_parts_of(line, cuts) for line in cluster.lines])
 
 
-def _laid_out(cuts: Sequence[_Cut], names: Sequence[bytes], between: Words) -> tuple[list[bytes], list[Path]]:
+def _laid_out(cuts: Sequence[Cut], names: Sequence[bytes], between: Words) -> tuple[list[bytes], list[Path]]:
     """Literals around the parts of words, and the paths of these: those of the same name are the same variables."""
     paths: list[Path] = []
     literals = [between[0]]
@@ -176,7 +165,7 @@ def _laid_out(cuts: Sequence[_Cut], names: Sequence[bytes], between: Words) -> t
     return literals, paths
 
 
-def _parts_of(words: Words, cuts: Sequence[_Cut]) -> list[bytes]:
+def _parts_of(words: Words, cuts: Sequence[Cut]) -> list[bytes]:
     return [part for cut, word in zip(cuts, words, strict=False) for part in cut.parts[word]]
 
 
@@ -190,7 +179,7 @@ def _says_more(skeleton: Skeleton) -> bool:
     return 2 * plain < total + len(skeleton.rows) * sum(map(len, skeleton.literals))
 
 
-def _rest(clusters: Sequence[_Cluster], head: Sequence[_Cut]) -> Skeleton:
+def _rest(clusters: Sequence[_Cluster], head: Sequence[Cut]) -> Skeleton:
     """The head of lines, and the rest of them as one text."""
     between = Counter(cluster.between[: len(head) + 1] for cluster in clusters).most_common(1)[0][0]
     literals, paths = _laid_out(head, [b""] * len(head), between)
@@ -200,42 +189,3 @@ def _rest(clusters: Sequence[_Cluster], head: Sequence[_Cut]) -> Skeleton:
             rest = zip(line[len(head) :], cluster.between[len(head) + 1 :], strict=True)
             rows.append([*_parts_of(line, head), b"".join(text for pair in rest for text in pair)])
     return Skeleton((*literals, b""), (*paths, (b"", b"rest")), rows)
-
-
-def _cut(texts: Sequence[bytes]) -> _Cut:
-    """Texts cut at signs that all of them have equally often, again and again, until numbers or few values are left."""
-    counts = Counter(texts)
-    return _cut_again(list(counts), counts, MOST_CUTS)
-
-
-def _cut_again(texts: list[bytes], counts: Counter[bytes], depth: int) -> _Cut:
-    whole = _Cut((b"", b""), {text: (text,) for text in texts})
-    if not depth or len(texts) == 1 or _is_typed(texts) or few_values(list(counts.elements())):
-        return whole
-    for sign in _SIGNS:
-        often = {text.count(sign) for text in texts}
-        if len(often) == 1 and 0 < (times := often.pop()) < MOST_PARTS:
-            split = {text: text.split(sign) for text in texts}
-            return _put_together(sign, split, times + 1, counts, depth)
-    return whole
-
-
-def _put_together(sign: bytes, split: dict[bytes, list[bytes]], width: int, counts: Counter[bytes], depth: int) -> _Cut:
-    literals = [b""]
-    made: dict[bytes, list[bytes]] = {text: [] for text in split}
-    for place in range(width):
-        inner: Counter[bytes] = Counter()
-        for text, parts in split.items():
-            inner[parts[place]] += counts[text]
-        cut = _cut_again(list(inner), inner, depth - 1)
-        literals[-1] += (sign if place else b"") + cut.literals[0]
-        literals += cut.literals[1:]
-        for text, parts in split.items():
-            made[text] += cut.parts[parts[place]]
-    return _Cut(tuple(literals), {text: tuple(parts) for text, parts in made.items()})
-
-
-def _is_typed(texts: Iterable[bytes]) -> bool:
-    """Whether texts are all the same, or numbers that need no cutting."""
-    different = list(set(texts))
-    return len(different) == 1 or bool(as_numbers(different) or affixed(different))

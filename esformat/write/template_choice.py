@@ -21,7 +21,7 @@ from esformat.write.templated import Matched, encode_templated
 from esformat.write.zstd_dictionary import MIN_SAMPLED_BYTES, train_on
 
 SAMPLED_BLOCK_ROWS = 2048
-LEAST_SAVED = 5
+LEAST_SAVED = 10
 """Templates are taken where they save one byte in so many."""
 MOST_TABLE_SHARE = 6
 """… and where the table of them, which a file has twice, is no more than one byte in so many of what is stored."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from esformat.format.templates import Kind, Template, TemplateTable, Variable
-from esformat.write.variables import STRING, Column, Part, as_numbers, column_of
+from esformat.write.value_columns import Column, column_of
+from esformat.write.variables import STRING, Part, as_numbers
 
 LEAST_ROWS = 8
 LEAST_PART = 16

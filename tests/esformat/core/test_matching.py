@@ -145,6 +145,23 @@ def test_kinds_are_strict(kind, parameter, taken, refused):
     assert [text for text in refused if _kind_takes(kind, parameter, text)] == []
 
 
+@pytest.mark.parametrize("digits", [1, 4, 7, 8, 13, 16])
+def test_any_byte_where_a_hexadecimal_digit_stands(digits):
+    """Only the sixteen are taken, and they are the number that they are."""
+    table = TemplateTable(
+        (Variable(Kind.HEX, digits), Variable(Kind.STRING)),
+        (Template((b"", b""), (0,)), Template((b"", b""), (1,))),
+    )
+    texts = ["0123456789abcdef"[-digits:].encode(), b"f" * digits, b"0" * digits]
+    values = [
+        text[:at] + bytes([byte]) + text[at + 1 :] for text in texts for at in range(digits) for byte in range(256)
+    ]
+    codes, columns = _match(table, values)
+    expected = [text for text in values if set(text) <= set(b"0123456789abcdef")]
+    assert codes.tolist() == [1 if text in expected else 2 for text in values]
+    assert columns[0].view(np.uint64).tolist() == [int(text, 16) for text in expected]
+
+
 def test_values_of_an_enumeration():
     """Each is found, whatever its length; what is not among them is not taken."""
     values = tuple(b"v" * size + b"%d" % n for size in range(20) for n in range(50))

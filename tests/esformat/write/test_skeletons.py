@@ -19,6 +19,15 @@ def _objects(count, **fields):
     return [json.dumps({name: make(i) for name, make in fields.items()}).encode() for i in range(count)]
 
 
+_TWO = Variable(Kind.PADDED, 2)
+_NUMBERS = [Variable(Kind.INTEGER), Variable(Kind.HEX, 4)]
+
+
+def hex_of(seed, size):
+    """So many bytes that nobody can guess."""
+    return random.Random(seed).randbytes(size).hex()
+
+
 def _variables(rows):
     """The variables of the first template of a sample."""
     table = find_templates(rows)
@@ -40,7 +49,14 @@ def _variables(rows):
         (lambda i: "ab"[i % 2], [Variable(Kind.ENUM, 0, (b"a", b"b"))]),
         (lambda i: i % 2, [Variable(Kind.ENUM, 0, (b"0", b"1"))]),
         (lambda i: [True, None, "x"][i % 3], [Variable(Kind.ENUM, 0, (b"true", b'"x"', b"null"))]),
-        (lambda i: f"word {i} of {i * 3}", [Variable(Kind.STRING)]),
+        (lambda i: f"word {i} of {i * 3}", [Variable(Kind.INTEGER)] * 2),
+        (lambda i: f"00-{hex_of(i, 16)}-{hex_of(-i, 8)}-01", [_TWO, *[Variable(Kind.HEX, 16)] * 3, _TWO]),
+        (
+            lambda i: f"{hex_of(i, 10)}{' ' * (i % 3 + 1)}",
+            [Variable(Kind.HEX, 16), Variable(Kind.HEX, 4), Variable(Kind.ENUM, 0, (b"", b" ", b"  "))],
+        ),
+        (lambda i: f"{'ab'[i % 2]}/{i}/{hex_of(i, 2)}!", [Variable(Kind.ENUM, 0, (b"a", b"b")), *_NUMBERS]),
+        (lambda i: f"{i}/w{'o' * (i % 5)}rd!{i}", [Variable(Kind.STRING)]),
         (lambda i: "always", []),
     ],
 )  # fmt: skip

@@ -11,6 +11,7 @@ from esformat.format.codec import Codec
 from esformat.write.zstd_dictionary import TRIED, ZSTD_DICTIONARY_BYTES, train_on
 
 CLICKS = click_table(6000)["data"].combine_chunks()
+_SHARED = np.random.default_rng(0).bytes(150)
 
 
 def test_a_dictionary_that_pays_for_itself():
@@ -27,13 +28,14 @@ def test_a_dictionary_that_pays_for_itself():
         (CLICKS, 50 << 20, Codec.NONE),
         (CLICKS.slice(0, 100), 5000, Codec.ZSTD),
         (pa.array([np.random.default_rng(n).bytes(100) for n in range(3000)]), 50 << 20, Codec.ZSTD),
+        (pa.array([_SHARED + np.random.default_rng(n).bytes(3996) for n in range(300)]), 50 << 20, Codec.ZSTD),
         (pa.array([b""] * 5000), 1 << 20, Codec.ZSTD),
         (pa.array([], pa.binary()), 0, Codec.ZSTD),
     ],
-    ids=["lz4", "none", "small", "noise", "empty payloads", "no rows"],
+    ids=["lz4", "none", "small", "noise", "little in common", "empty payloads", "no rows"],
 )
 def test_no_dictionary_where_none_pays(sample, byte_count, codec):
-    """Other codecs, small columns, noise."""
+    """Other codecs, small columns, noise, payloads of which little is shared."""
     assert train_on(sample, byte_count, codec, None) == b""
 
 

@@ -1,0 +1,66 @@
+"""Texts cut at signs that all of them have equally often, until numbers or few values are left between."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from esformat.write.variables import affixed, as_numbers, few_values
+
+MOST_CUTS = 6
+"""How often the parts of a text are cut once more."""
+MOST_PARTS = 32
+_SIGNS = [bytes([sign]) for sign in b'"[](){}<>|;,= ?&:/@#_-.']
+"""Where texts are cut, what parts most first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How the texts at one place are cut: literals, and the texts between them, by text."""
+
+    literals: tuple[bytes, ...]
+    parts: dict[bytes, tuple[bytes, ...]]
+
+
+def cut_texts(texts: Sequence[bytes]) -> Cut:
+    """Texts cut at signs that all of them have equally often, again and again, until numbers or few values are left."""
+    counts = Counter(texts)
+    return _cut_again(list(counts), counts, MOST_CUTS)
+
+
+def _cut_again(texts: list[bytes], counts: Counter[bytes], depth: int) -> Cut:
+    whole = Cut((b"", b""), {text: (text,) for text in texts})
+    if not depth or len(texts) == 1 or is_typed(texts) or few_values(list(counts.elements())):
+        return whole
+    for sign in _SIGNS:
+        often = {text.count(sign) for text in texts}
+        if len(often) == 1 and 0 < (times := often.pop()) < MOST_PARTS:
+            split = {text: text.split(sign) for text in texts}
+            return _put_together(sign, split, times + 1, counts, depth)
+    for sign in _SIGNS:  # some have more often: numbers that stand before the first one
+        parted = {text: text.split(sign, 1) for text in texts}
+        if all(len(parts) == 2 for parts in parted.values()) and as_numbers([parts[0] for parts in parted.values()]):
+            return _put_together(sign, parted, 2, counts, depth)
+    return whole
+
+
+def _put_together(sign: bytes, split: dict[bytes, list[bytes]], width: int, counts: Counter[bytes], depth: int) -> Cut:
+    literals = [b""]
+    made: dict[bytes, list[bytes]] = {text: [] for text in split}
+    for place in range(width):
+        inner: Counter[bytes] = Counter()
+        for text, parts in split.items():
+            inner[parts[place]] += counts[text]
+        cut = _cut_again(list(inner), inner, depth - 1)
+        literals[-1] += (sign if place else b"") + cut.literals[0]
+        literals += cut.literals[1:]
+        for text, parts in split.items():
+            made[text] += cut.parts[parts[place]]
+    return Cut(tuple(literals), {text: tuple(parts) for text, parts in made.items()})
+
+
+def is_typed(texts: Iterable[bytes]) -> bool:
+    """Whether texts are all the same, or numbers that need no cutting."""
+    different = list(set(texts))
+    return len(different) == 1 or bool(as_numbers(different) or affixed(different))
