@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         make_schema,
         normalise_type,
     )
-    from esformat.format.unix_time import UNIX_UNITS, from_integers, from_text, is_number, to_nanos
+    from esformat.format.unix_time import FIRST_US, LAST_US, UNIX_UNITS, from_integers, from_text, is_number, to_nanos
     from esformat.io.handles import Handles, SharedFile
     from esformat.io.publish import sync_directory
     from esformat.read.anatomy import anatomy
@@ -88,13 +88,15 @@ else:
             "esformat.format.schema": (
                 "KEY_COLUMNS TIMESTAMP_TYPE EventSchema Field default_schema make_schema normalise_type"
             ),
-            "esformat.format.unix_time": "UNIX_UNITS from_integers from_text is_number to_nanos",
+            "esformat.format.unix_time": "FIRST_US LAST_US UNIX_UNITS from_integers from_text is_number to_nanos",
         },
     )
 
 __all__ = [
+    "FIRST_US",
     "HOLDING",
     "KEY_COLUMNS",
+    "LAST_US",
     "LEAST_FRAME_BYTES",
     "LOOKING_AGAIN",
     "MARKED",

@@ -34,14 +34,12 @@ def _cut_again(texts: list[bytes], counts: Counter[bytes], depth: int) -> Cut:
     if not depth or len(texts) == 1 or is_typed(texts) or few_values(list(counts.elements())):
         return whole
     for sign in _SIGNS:
-        often = {text.count(sign) for text in texts}
-        if len(often) == 1 and 0 < (times := often.pop()) < MOST_PARTS:
-            split = {text: text.split(sign) for text in texts}
-            return _put_together(sign, split, times + 1, counts, depth)
+        times = texts[0].count(sign)
+        if 0 < times < MOST_PARTS and all(text.count(sign) == times for text in texts):
+            return _put_together(sign, {text: text.split(sign) for text in texts}, times + 1, counts, depth)
     for sign in _SIGNS:  # some have more often: numbers that stand before the first one
-        parted = {text: text.split(sign, 1) for text in texts}
-        if all(len(parts) == 2 for parts in parted.values()) and as_numbers([parts[0] for parts in parted.values()]):
-            return _put_together(sign, parted, 2, counts, depth)
+        if all(sign in text for text in texts) and as_numbers([text[: text.index(sign)] for text in texts]):
+            return _put_together(sign, {text: text.split(sign, 1) for text in texts}, 2, counts, depth)
     return whole
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from esformat import InvalidEventError
 from esformat.convert import Clock
-from esformat.parts import UNIX_UNITS, from_integers, is_number, to_nanos
+from esformat.parts import FIRST_US, LAST_US, UNIX_UNITS, from_integers, is_number, to_nanos
 
 _ISO = Clock("iso")
 _PLAIN_ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)?")
@@ -56,18 +57,25 @@ class TimeReader:
         place = table.schema.get_field_index(name)
         if place < 0 or not pa.types.is_integer(table.schema.field(place).type):
             return table
+        unit = self.unit or "us"
+        if unit == "us" and _are_times(table.column(place)):
+            return table
         column = pa.concat_arrays(table.column(place).chunks or [pa.array([], pa.int64())])
-        times = from_integers(column, self.unit or "us")
+        times = from_integers(column, unit)
         null = column.is_null().to_numpy(zero_copy_only=False)
         wrong = np.flatnonzero(~times.ok & ~null)
         if len(wrong):
             raise InvalidEventError(
-                f"{name} {column[int(wrong[0])]} {self.unit or 'us'} since 1970 is outside the years 1 to 9999",
+                f"{name} {column[int(wrong[0])]} {unit} since 1970 is outside the years 1 to 9999",
                 hint="give timestamps of Arrow, which have a unit, or ?time_unit=",
             )
-        if self.unit in (None, "us"):
-            return table
         return table.set_column(place, name, pa.array(times.micros, pa.int64(), mask=null))
+
+
+def _are_times(micros: pa.ChunkedArray) -> bool:
+    """Whether all numbers but nulls count the µs since 1970 of years 1 to 9999."""
+    least, most = (end.as_py() for end in pc.min_max(micros).values())
+    return least is None or bool(least >= FIRST_US and most <= LAST_US)
 
 
 def read_iso(given: str, what: str, *, up: bool = False) -> int:

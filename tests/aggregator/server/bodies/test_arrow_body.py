@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from aggregator.server.bodies import arrow_body
 from aggregator.server.bodies.arrow_body import read_arrow
+from aggregator.server.bodies.shared.times import TimeReader
 from esformat import InvalidEventError
 from esformat.parts import normalise_type
 
@@ -245,3 +246,20 @@ def test_names_that_are_no_text():
         assert read(body).num_rows == 1
         with pytest.raises(InvalidEventError):
             read(body.replace(b"field", b"fi\xffld"))
+
+
+@pytest.mark.parametrize("unit", [None, "s", "ms", "us", "ns"])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int32(), pa.uint64()])
+def test_times_that_are_numbers(unit, kind):
+    """They count µs, or what the request says; an empty or null one is none, and one out of range is told."""
+    size = {"s": 1_000_000, "ms": 1000, "us": 1, None: 1, "ns": 0.001}[unit]
+    column = pa.chunked_array([pa.array([0, 7_000, None], kind), pa.array([], kind), pa.array([2_000], kind)])
+    found = TimeReader(unit).of_arrow(pa.table({"t": column}), "t").column("t").to_pylist()
+    assert found == [None if given is None else int(given * size) for given in column.to_pylist()]
+    if kind != pa.int32():
+        wrong = pa.table({"t": pa.array([5, 2**63 - 1], kind)})
+        if unit == "ns":
+            assert TimeReader(unit).of_arrow(wrong, "t").column("t").to_pylist() == [0, (2**63 - 1) // 1000]
+        else:
+            with pytest.raises(InvalidEventError, match=rf"t {2**63 - 1} {unit or 'us'} since 1970 is outside"):
+                TimeReader(unit).of_arrow(wrong, "t")
