@@ -446,38 +446,59 @@ def test_an_end_while_a_batch_waits(rig):
     assert rig.messages() == [b"one"]
 
 
-def test_random_life_of_files(tmp_path):
-    """Writing, rotation of both kinds, deletion of what was collected, kills and restarts: every line once."""
-    for seed in range(2):
-        chance = random.Random(seed)
-        (tmp_path / str(seed)).mkdir()
-        rig = Rig(tmp_path / str(seed), max_line_bytes=4096)
-        rig.files["path"] = (str(rig.logs / "*.log*"),)
-        written = []
-        for step in range(40):
-            name = f"{chance.choice('ab')}.log"
-            what = chance.randrange(8)
-            path = rig.logs / name
-            if what < 4:
-                for _ in range(chance.randrange(1, 30)):
-                    line = f"{name} {len(written)} {chance.getrandbits(200):x}"
-                    written.append(line.encode())
-                    rig.write(name, f"{line}\n")
-            elif what == 4 and path.exists():
-                path.rename(rig.logs / f"{name}.{step}")
-            elif what == 5 and path.exists() and path.stat().st_size > 100:
-                shutil.copy(path, rig.logs / f"{name}.{step}")
-                path.write_bytes(b"")
-            elif what == 6:
-                sink = Failing(rig.open(), "logs", "0", time.sleep)
-                sink.when = chance.choice(["before", "behind"])
-                with contextlib.suppress(OSError):
-                    rig.collect(sink=sink, batch_bytes=1024)
-            else:
-                rig.collect(batch_bytes=1024)
-        rig.collect()
-        rig.collect()
-        assert Counter(rig.messages()) == Counter(written), seed
+@pytest.mark.parametrize("seed", range(4))
+def test_random_life_of_files(tmp_path, monkeypatch, seed):
+    """Writing, rotation of both kinds, compressing, deletion of what was collected, kills and restarts: every line
+    once, also where all files begin alike.
+    """
+    chance = random.Random(seed)
+    rig = Rig(tmp_path, max_line_bytes=4096)
+    rig.files |= {"path": (str(rig.logs / "*.log*"),), "compressed": "once"}
+    beginning = BANNER if seed % 2 else b""
+    written = []
+
+    def collect_all():
+        with monkeypatch.context() as patched:
+            patched.setattr(collector, "TWIN_S", 0.1)
+            patched.setattr(collector, "LOOK_S", 0.0)
+            for _ in range(2):
+                sink = CatalogSink(rig.open(), "logs", "0", time.sleep)
+                Collector(rig.settings(), sink, rig.root / "notes.json", int).run(time.sleep, once=True)
+                sink.close()
+
+    for step in range(50):
+        name = f"{chance.choice('ab')}.log"
+        what = chance.randrange(10)
+        path = rig.logs / name
+        old = sorted(one for one in rig.logs.iterdir() if one.suffix != ".log")
+        if what < 4:
+            if not path.exists():
+                rig.write(name, beginning)
+            for _ in range(chance.randrange(1, 30)):
+                line = f"{name} {len(written)} {chance.getrandbits(200):x}"
+                written.append(line.encode())
+                rig.write(name, f"{line}\n")
+        elif what == 4 and path.exists():
+            path.rename(rig.logs / f"{name}.{step}")
+        elif what == 5 and path.exists() and path.stat().st_size > 100:
+            shutil.copy(path, rig.logs / f"{name}.{step}")
+            path.write_bytes(chance.choice([b"", beginning]))
+        elif what == 6:
+            sink = Failing(rig.open(), "logs", "0", time.sleep)
+            sink.when = chance.choice(["before", "behind"])
+            with contextlib.suppress(OSError):
+                rig.collect(sink=sink, batch_bytes=1024)
+        elif what == 7 and old and old[0].suffix != ".gz":
+            old[0].with_name(f"{old[0].name}.gz").write_bytes(gzip.compress(old[0].read_bytes()))
+            old[0].unlink()
+        elif what == 8 and old:
+            collect_all()
+            chance.choice(old).unlink()
+        else:
+            rig.collect(batch_bytes=1024)
+    collect_all()
+    begin = set(BANNER.splitlines())
+    assert Counter(message for message in rig.messages() if message not in begin) == Counter(written)
 
 
 def test_begun_at_the_end(rig):
