@@ -27,9 +27,9 @@ _HEADER = re.compile(r"[^!-~]")
 
 def lines(batch: pa.RecordBatch, columns: Columns, template: Template) -> pa.Array:
     """Each record as a format string says, with a line end where that leaves it out. Binary, one per record."""
-    texts = template.render(batch, columns)
-    ended = pc.ends_with(texts, "\n")
-    return _binary(pc.if_else(ended, texts, _joined(texts, "\n")))
+    texts = template.render_bytes(batch, columns)
+    end, nothing = pa.scalar(b"\n", pa.large_binary()), pa.scalar(b"", pa.large_binary())
+    return pc.if_else(pc.ends_with(texts, b"\n"), texts, pc.binary_join_element_wise(texts, end, nothing))
 
 
 def json_lines(batch: pa.RecordBatch, columns: Columns) -> pa.Array:

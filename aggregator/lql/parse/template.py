@@ -19,10 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.lql.errors import LqlError, Mark
-from aggregator.lql.parse.columns import Columns, as_text
+from aggregator.lql.parse.columns import Columns, as_text, decoded
 from aggregator.lql.parse.tag_set import written
 from aggregator.lql.parse.tag_text import each_written, tag_lists, tag_values
 from aggregator.lql.text.layout import Layout
+from aggregator.lql.text.predicate import as_binary
 
 MAX_PIECES = 200
 MAX_LENGTH = 4_000  # characters, layouts of times included
@@ -74,15 +75,18 @@ class Template:
         return [name for name in columns.schema.names if name in read]
 
     def render(self, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
-        """One text per row, large_string without nulls."""
-        made = [part.render(batch, columns) for part in self.parts]
+        """One text per row, large_string without nulls. Broken bytes of a message become U+FFFD."""
+        return as_text(self.render_bytes(batch, columns))
+
+    def render_bytes(self, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+        """One text per row, large_binary without nulls, with the bytes of messages as they are."""
+        made = [part.render(batch, columns).cast(pa.large_binary()) for part in self.parts]
         texts = [
-            pa.repeat(part.cast(pa.large_string()), batch.num_rows)
-            if isinstance(part, pa.Scalar)
-            else part.cast(pa.large_string()).fill_null("")
-            for part in made
+            pa.repeat(part, batch.num_rows) if isinstance(part, pa.Scalar) else part.fill_null(b"") for part in made
         ]
-        return texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, pa.scalar("", pa.large_string()))
+        if len(texts) == 1:
+            return texts[0]
+        return pc.binary_join_element_wise(*texts, pa.scalar(b"", pa.large_binary()))
 
 
 def check_template(text: str, mark: Mark | None) -> None:
@@ -130,7 +134,7 @@ def _literal(text: str) -> Part:
 
 
 def _message(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
-    return as_text(batch.column(columns.message))
+    return as_binary(decoded(batch.column(columns.message)))
 
 
 def _json(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
