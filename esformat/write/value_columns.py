@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from esformat.format.templates import Kind, Variable
 from esformat.write.cuts import cut_texts
-from esformat.write.variables import FEW_VALUES, STRING, Part, affixed, as_numbers, beginning, few_values
+from esformat.write.variables import FEW_VALUES, STRING, Part, affixed, as_numbers, beginning, ending, few_values
 
 MANY_NUMBERS = 8
 """A beginning of texts is told from the number behind it if so many, on average, have the same."""
@@ -45,7 +45,8 @@ def column_of(values: Sequence[bytes], scale: float) -> Column:
     quoted = all(value[:1] == b'"' for value in values)
     counts = Counter(value[1:-1] if quoted else value for value in values)
     typed = as_numbers(list(counts)) or affixed(list(counts))
-    loose = typed or _numbered(list(counts)) or _in_parts(counts) or (STRING,)
+    parts = _in_parts(counts) if quoted and typed is None else None  # words of lines are parts already
+    loose = typed or _numbered(list(counts)) or parts or (STRING,)
     repeated = 4 * len(counts) <= len(values)  # else those that are the same again and again, if they are many
     least = max(math.ceil(LEAST_OFTEN / scale), 0 if repeated else LEAST_OFTEN)
     often = Counter({text: n for text, n in counts.items() if n >= least and len(text) <= LONGEST_VALUE})
@@ -65,7 +66,7 @@ def _numbered(texts: Sequence[bytes]) -> tuple[Part, ...] | None:
     if None in found or len(beginnings) > FEW_VALUES or MANY_NUMBERS * len(beginnings) > len(texts):
         return None
     before = beginning(beginnings)
-    after = beginning([text[len(before) :][::-1] for text in beginnings])[::-1]
+    after = ending([text[len(before) :] for text in beginnings])
     inner = Counter(match[1][len(before) : -len(after)] for match in found if match is not None) if after else Counter()
     if len(inner) < 2 or any(after in text for text in inner) or not _may_be_listed(list(inner)):
         return None  # the matcher takes what stands before the first `after`

@@ -10,6 +10,9 @@ from esformat.format.templates import Kind, Variable
 FEW_VALUES = 255
 """So many make an enumeration of numbers, too; each must occur often."""
 
+FEW_TEXTS = 16
+"""What so many are not, all of them are not."""
+
 INTEGER = re.compile(rb"0|-?[1-9]\d{0,17}")
 _DECIMAL = re.compile(rb"(?!-0\.0*$)-?(?:0|[1-9]\d*)\.(\d+)")
 _DIGITS = re.compile(rb"\d+")
@@ -46,12 +49,18 @@ def few_values(texts: Sequence[bytes]) -> bool:
 def affixed(texts: Sequence[bytes]) -> tuple[Part, ...] | None:
     """Variables of numbers between what all of the texts begin and end with; None where there are none."""
     prefix = beginning(texts)
-    suffix = beginning([text[len(prefix) :][::-1] for text in texts])[::-1].lstrip(b"0123456789")
+    suffix = ending([text[len(prefix) :] for text in texts]).lstrip(b"0123456789")
     for before, after in ((b"", suffix), (prefix.rstrip(b"0123456789"), suffix)):
-        inner = as_numbers([text[len(before) : len(text) - len(after)] for text in texts])
-        if inner is not None and (before or after):
-            return tuple(part for part in (before, *inner, after) if part)
+        if (before or after) and as_numbers(_between(before, after, texts[:FEW_TEXTS])) is not None:
+            inner = as_numbers(_between(before, after, texts))
+            if inner is not None:
+                return tuple(part for part in (before, *inner, after) if part)
     return None
+
+
+def _between(before: bytes, after: bytes, texts: Sequence[bytes]) -> list[bytes]:
+    """Texts without what all of them begin and end with."""
+    return [text[len(before) : len(text) - len(after)] for text in texts]
 
 
 def beginning(texts: Sequence[bytes]) -> bytes:
@@ -59,6 +68,17 @@ def beginning(texts: Sequence[bytes]) -> bytes:
     first, last = min(texts), max(texts)
     size = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
     return first[:size]
+
+
+def ending(texts: Sequence[bytes]) -> bytes:
+    """What all texts end with."""
+    end = texts[0]
+    for text in texts:
+        while not text.endswith(end):
+            end = end[1:]
+        if not end:
+            break
+    return end
 
 
 def as_numbers(texts: Sequence[bytes]) -> tuple[Part, ...] | None:
