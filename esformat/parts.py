@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from esformat.read.ask.bounds import Bounds, admits_nothing, span_of_times
     from esformat.read.ask.question import can_hold
     from esformat.read.dataset import EventDataset
-    from esformat.read.decode.event_rows import rows_of_batch
+    from esformat.read.decode.event_rows import have_key, rows_of_batch
     from esformat.read.dictionaries import in_dictionaries
     from esformat.read.payload_columns import with_fields
     from esformat.read.row_range import scan_rows
@@ -62,7 +62,7 @@ else:
             "esformat.format.arrays": "TextForm in_form_of",
             "esformat.read.dictionaries": "in_dictionaries",
             "esformat.read.answer": "Answer Unpicklable",
-            "esformat.read.decode.event_rows": "rows_of_batch",
+            "esformat.read.decode.event_rows": "have_key rows_of_batch",
             "esformat.write.lossless": "are_misread array_of first_cut",
             "esformat.io.handles": "Handles SharedFile",
             "esformat.read.ask.bounds": "Bounds admits_nothing span_of_times",
@@ -132,6 +132,7 @@ __all__ = [
     "from_integers",
     "from_text",
     "has_odd_numbers",
+    "have_key",
     "hide_pandas",
     "html_facts",
     "html_time",

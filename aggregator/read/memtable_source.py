@@ -23,7 +23,7 @@ from aggregator.read.view import View
 from aggregator.storage.memtable.lookup import Lookup, Rows
 from aggregator.storage.memtable.piece import I64, SchemaPlaces
 from aggregator.storage.state.state import Snapshot
-from esformat.parts import can_hold
+from esformat.parts import can_hold, have_key
 
 Bools = npt.NDArray[np.bool_]
 GROWTH = 8
@@ -114,11 +114,9 @@ def unsealed_batches(group: Group, view: View, partition: str | Mapping[int, str
     """
     question = view.question
     present = group.lookups[0].pieces[0].batch.schema
-    space: pa.Scalar | None = None
-    if question.space is not None:
-        space = _space(group, question.space)
-        if space is None:
-            return
+    space = question.space
+    if space is not None and not _may_be_held(group, space):
+        return
     names = [name for name, _ in question.conditions]
     if any(name not in present.names for name in names):
         return
@@ -127,13 +125,19 @@ def unsealed_batches(group: Group, view: View, partition: str | Mapping[int, str
     every = Rows(group.lookups)
     for rows in _in_order(group, every.bases, question, space):
         for some in _stretches(rows, question, group):
-            mask, batch = _filtered(every.take(some, names), question, space)
+            batch, indexes = every.take(some, names)
+            mask = _mask(batch, indexes, question, space)
+            if mask is not None:
+                batch, indexes, some = batch.filter(pa.array(mask)), indexes[mask], some[mask]
             if not len(batch):
                 continue
+            if view.hidden or RECORD_INDEX in view.target.names:
+                schema = batch.schema.append(pa.field(RECORD_INDEX, pa.int64()))
+                batch = pa.RecordBatch.from_arrays([*batch.columns, pa.array(indexes)], schema=schema)
             if isinstance(partition, str):
                 yield view.shape(batch, partition)
                 continue
-            places = np.array(group.partitions)[every.lookups_of(some if mask is None else some[mask])]
+            places = np.array(group.partitions)[every.lookups_of(some)]
             texts = pa.array([partition[number] for number in places.tolist()], pa.string())
             shaped = view.shape(batch, texts)
             schema = shaped.schema.append(pa.field(PLACE, pa.int64()))
@@ -144,20 +148,22 @@ def most_of_space(group: Group, space: bytes) -> int:
     """There are no more events of a space than so many."""
     if group.rows <= FEW_ROWS:
         return group.rows
-    wanted = _space(group, space)
-    return 0 if wanted is None else sum(len(lookup.having(wanted)[0]) for lookup in group.lookups)
+    return sum(len(lookup.having(space)[0]) for lookup in group.lookups) if _may_be_held(group, space) else 0
 
 
-def _space(group: Group, space: bytes) -> pa.Scalar | None:
-    """A space as the batches have it; None for bytes that are no text where spaces are: no event can have them."""
-    kind = group.lookups[0].pieces[0].batch.schema.field("space").type
+def _may_be_held(group: Group, space: bytes) -> bool:
+    """Whether batches can hold a space: no event has bytes that are no text where spaces are text."""
+    kind = group.lookups[0].pieces[0].schema.schema.arrow.field("space").type
+    if pa.types.is_binary(kind):
+        return True
     try:
-        return pa.scalar(space if pa.types.is_binary(kind) else space.decode(), kind)
+        space.decode()
     except UnicodeDecodeError:
-        return None
+        return False
+    return True
 
 
-def _in_order(group: Group, bases: list[int], question: Question, space: pa.Scalar | None) -> Iterator[I64]:
+def _in_order(group: Group, bases: list[int], question: Question, space: bytes | None) -> Iterator[I64]:
     """Numbers of the rows that may be answers, in the question's order."""
     lookups = group.lookups
     if question.by_index:
@@ -185,7 +191,7 @@ def _in_order(group: Group, bases: list[int], question: Question, space: pa.Scal
         yield _by_time(found, reverse)
 
 
-def _found(lookup: Lookup, question: Question, space: pa.Scalar | None) -> tuple[I64, I64]:
+def _found(lookup: Lookup, question: Question, space: bytes | None) -> tuple[I64, I64]:
     """Rows of a lookup, ascending, and their timestamps; of a space also those that lack what else is asked for."""
     if space is None:
         rows, times = np.arange(lookup.rows), lookup.times
@@ -258,19 +264,15 @@ def _stretches(rows: I64, question: Question, group: Group) -> Iterator[I64]:
         size = min(GROWTH * size, most)
 
 
-def _filtered(
-    batch: pa.RecordBatch, question: Question, space: pa.Scalar | None
-) -> tuple[Bools | None, pa.RecordBatch]:
-    """The rows that are answers, and which those are; None for all."""
+def _mask(batch: pa.RecordBatch, indexes: I64, question: Question, space: bytes | None) -> Bools | None:
+    """Which rows are answers; None for all. indexes: their record indexes."""
     masks = []
     if space is not None:
-        masks.append(_bools(pc.equal(batch.column("space"), space)))
+        masks.append(have_key(batch.column("space"), space))
         masks += [_equal(batch.column(name), value) for name, value in _conditions(question)]
-    masks += question.masks(numbers(batch, "timestamp"), numbers(batch, RECORD_INDEX))
+    masks += question.masks(numbers(batch, "timestamp"), indexes)
     mask = np.logical_and.reduce(masks) if masks else None
-    if mask is None or mask.all():
-        return None, batch
-    return mask, batch.filter(pa.array(mask))
+    return None if mask is None or mask.all() else mask
 
 
 def _equal(column: pa.Array | pa.ChunkedArray, value: Any) -> Bools:

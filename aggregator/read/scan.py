@@ -208,29 +208,24 @@ class Scan(Answer):
 
     def _target(self, snapshot: Snapshot) -> pa.Schema:
         """The columns that are asked for."""
-        known = snapshot.schema_set.union.arrow.append(pa.field(RECORD_INDEX, pa.int64(), nullable=False))
-        known = known.append(pa.field(PARTITION, pa.string(), nullable=False))
-        wanted = self._question.columns
+        known, wanted = snapshot.schema_set.given, self._question.columns
         if wanted is None:
-            wanted = tuple(known.names[: -1 if self._question.by_index else -2])
+            return known.remove(len(known) - 1) if self._question.by_index else snapshot.schema_set.union.arrow
         return pa.schema([known.field(name) for name in wanted])
 
     def _batches(self, snapshot: Snapshot, pin: Held) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         return self._read(snapshot, pin, self._target(snapshot))
 
     def _read(self, snapshot: Snapshot, pin: Held, target: pa.Schema) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        inner = target
-        for name, kind in (
-            ("timestamp", snapshot.schema_set.union.arrow.field("timestamp").type),
-            (RECORD_INDEX, pa.int64()),
-        ):
-            if name not in inner.names:
-                inner = inner.append(pa.field(name, kind, nullable=False))
-        return target, _pinned(self._answers(snapshot, inner, target), pin)
+        return target, _pinned(self._answers(snapshot, target), pin)
 
-    def _answers(self, snapshot: Snapshot, inner: pa.Schema, target: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _answers(self, snapshot: Snapshot, target: pa.Schema) -> Iterator[pa.RecordBatch]:
         few = self._few(snapshot, target)
         if few is None:
+            given, inner = snapshot.schema_set.given, target
+            for name in ("timestamp", RECORD_INDEX):
+                if name not in inner.names:
+                    inner = inner.append(given.field(name))
             yield from _first_rows(self._merged(snapshot, inner), self._question.limit, target.names)
         elif len(few):
             yield few

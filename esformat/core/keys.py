@@ -1,12 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Keys in ascending order: read, found by halving, compared."""
+"""Keys in ascending order: read, found by halving, compared; and those of rows in any order: numbered, found."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import cython
-from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.cpython.unicode import PyUnicode_AsUTF8String
+from cython.cimports.esformat.core.hashing import hashed
+from cython.cimports.libc.stdlib import calloc, free
 from cython.cimports.libc.string import memcmp
 
 from esformat.core.bytes_nodes import read_values
@@ -177,3 +179,166 @@ def read_keys(body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, plain:
     keys: Keys = Keys.__new__(Keys)
     keys.edges, keys.data, keys._count = edges, data, count  # the edges ascend to the end of the data
     return keys, end
+
+
+# ------------------------------------------------------------ keys of rows
+
+# of more rows the interpreter's lock is let go of: to get it back may take longer than what is done with few
+_MANY_ROWS = cython.declare(cython.Py_ssize_t, 1 << 12)
+_nothing: bytes = b""
+_NOTHING = cython.declare(cython.p_char, PyBytes_AS_STRING(_nothing))
+
+
+def number_keys(
+    edges: cython.const[cython.longlong][::1],
+    data: cython.const[cython.uchar][::1],
+    places: cython.longlong[::1],
+) -> list[bytes]:
+    """The different ones of some keys, as they appear; which of them row i has comes to places[i].
+
+    Key i is data[edges[i]:edges[i + 1]]. Raises ValueError where that is outside, or there are more or fewer places.
+    """
+    rows: cython.Py_ssize_t = places.shape[0]
+    _check_rows(edges, data.shape[0], rows)
+    if not rows:
+        return []
+    first: cython.p_longlong = cython.cast(cython.p_longlong, calloc(rows, 8))  # of each different key, a row
+    slots: cython.Py_ssize_t = 16
+    while slots < 2 * rows:
+        slots *= 2
+    table: cython.p_int = cython.cast(cython.p_int, calloc(slots, 4))
+    text: cython.p_const_char = _text_of(data)
+    edge = cython.cast(cython.pointer(cython.const[cython.longlong]), cython.address(edges[0]))
+    try:
+        if first == cython.NULL or table == cython.NULL:
+            raise MemoryError
+        count: cython.Py_ssize_t
+        if rows <= _MANY_ROWS:
+            count = _number(text, edge, rows, cython.address(places[0]), first, table, slots)
+        else:
+            with cython.nogil:
+                count = _number(text, edge, rows, cython.address(places[0]), first, table, slots)
+        return [_key(text, edge, first[i]) for i in range(count)]
+    finally:
+        free(first)
+        free(table)
+
+
+@cython.cfunc
+@cython.inline
+def _key(text: cython.p_const_char, edge: cython.pointer(cython.const[cython.longlong]), row: cython.longlong) -> bytes:
+    return PyBytes_FromStringAndSize(text + edge[row], edge[row + 1] - edge[row])
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _number(
+    text: cython.p_const_char,
+    edge: cython.pointer(cython.const[cython.longlong]),
+    rows: cython.Py_ssize_t,
+    places: cython.p_longlong,
+    first: cython.p_longlong,
+    table: cython.p_int,
+    slots: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """How many different keys there are. table: `slots` zeros, twice as many as rows or more, a power of two."""
+    count: cython.Py_ssize_t = 0
+    i: cython.Py_ssize_t
+    at: cython.ulonglong
+    size: cython.longlong
+    found: cython.longlong = 0
+    for i in range(rows):
+        size = edge[i + 1] - edge[i]
+        if i and _is_key(text, edge, first[found], text + edge[i], size):  # as the row before
+            places[i] = found
+            continue
+        at = hashed(text + edge[i], size)
+        while True:
+            found = table[at & (slots - 1)] - 1
+            if found < 0 or _is_key(text, edge, first[found], text + edge[i], size):
+                break
+            at += 1
+        if found < 0:
+            found = count
+            first[count] = i
+            count += 1
+            table[at & (slots - 1)] = cython.cast(cython.int, count)
+        places[i] = found
+    return count
+
+
+def are_key(
+    edges: cython.const[cython.longlong][::1],
+    data: cython.const[cython.uchar][::1],
+    key: bytes,
+    mask: cython.uchar[::1],
+) -> None:
+    """Whether each of some rows has a key: 1 or 0 to mask[i]. Raises ValueError as `number_keys`."""
+    rows: cython.Py_ssize_t = mask.shape[0]
+    _check_rows(edges, data.shape[0], rows)
+    if not rows:
+        return
+    text: cython.p_const_char = _text_of(data)
+    wanted: cython.p_const_char = PyBytes_AS_STRING(key)
+    size: cython.longlong = len(key)
+    edge = cython.cast(cython.pointer(cython.const[cython.longlong]), cython.address(edges[0]))
+    if rows <= _MANY_ROWS:
+        _compare_rows(text, edge, rows, wanted, size, cython.address(mask[0]))
+    else:
+        with cython.nogil:
+            _compare_rows(text, edge, rows, wanted, size, cython.address(mask[0]))
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _compare_rows(
+    text: cython.p_const_char,
+    edge: cython.pointer(cython.const[cython.longlong]),
+    rows: cython.Py_ssize_t,
+    key: cython.p_const_char,
+    size: cython.longlong,
+    mask: cython.p_uchar,
+) -> cython.void:
+    i: cython.Py_ssize_t
+    for i in range(rows):
+        mask[i] = _is_key(text, edge, i, key, size)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_key(
+    text: cython.p_const_char,
+    edge: cython.pointer(cython.const[cython.longlong]),
+    row: cython.longlong,
+    key: cython.p_const_char,
+    size: cython.longlong,
+) -> cython.bint:
+    """Whether a row has a key of `size` bytes."""
+    return edge[row + 1] - edge[row] == size and memcmp(text + edge[row], key, size) == 0
+
+
+@cython.cfunc
+def _text_of(data: cython.const[cython.uchar][::1]) -> cython.p_const_char:
+    if data.shape[0]:
+        return cython.cast(cython.p_const_char, cython.address(data[0]))
+    return _NOTHING
+
+
+@cython.cfunc
+def _check_rows(edges: cython.const[cython.longlong][::1], size: cython.Py_ssize_t, rows: cython.Py_ssize_t) -> object:
+    """Raises ValueError where rows are not as many as the edges say, or a key lies outside of `size` bytes."""
+    i: cython.Py_ssize_t
+    if edges.shape[0] != rows + 1 or rows > 0x3FFF_FFFF:
+        raise ValueError("there are more or fewer edges than rows take")
+    last: cython.longlong = 0
+    for i in range(rows + 1):
+        if edges[i] < last:
+            raise ValueError("a key lies outside of its bytes")
+        last = edges[i]
+    if last > size:
+        raise ValueError("a key lies outside of its bytes")
+    return None

@@ -4,6 +4,7 @@
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.esformat.core.digits import number_of_hex
+from cython.cimports.esformat.core.hashing import hashed
 from cython.cimports.libc.string import memchr, memcmp, memcpy
 
 from esformat.core.templates import Templates
@@ -187,7 +188,7 @@ class Matcher:
         self, v: cython.Py_ssize_t, e: cython.Py_ssize_t, first: cython.Py_ssize_t, size: cython.Py_ssize_t
     ) -> object:
         begin: cython.p_char = self._values + self._value[e]
-        at: cython.ulonglong = _hashed(begin, self._value[e + 1] - self._value[e])
+        at: cython.ulonglong = hashed(begin, self._value[e + 1] - self._value[e])
         while self._table[first + (at & (size - 1))]:  # twice as many places as values: one is free
             at += 1
         self._table[first + (at & (size - 1))] = cython.cast(cython.int, e - self._value_first[v] + 1)
@@ -391,7 +392,7 @@ class Matcher:
         text: cython.p_char = data + cell[1]
         first: cython.Py_ssize_t = self._table_first[v]
         places: cython.Py_ssize_t = self._table_first[v + 1] - first
-        at: cython.ulonglong = _hashed(text, size)
+        at: cython.ulonglong = hashed(text, size)
         entry: cython.int = self._table[first + (at & (places - 1))]
         e: cython.Py_ssize_t
         while entry:
@@ -407,28 +408,6 @@ class Matcher:
 @cython.cfunc
 def _ints(memory: bytes) -> cython.p_int:
     return cython.cast(cython.p_int, PyBytes_AS_STRING(memory))
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _hashed(text: cython.p_char, size: cython.longlong) -> cython.ulonglong:
-    """A number that tells texts apart mostly."""
-    made: cython.ulonglong = cython.cast(cython.ulonglong, size)
-    word: cython.ulonglong = 0
-    while size >= 8:
-        memcpy(cython.address(word), text, 8)
-        made = (made ^ word) * cython.cast(cython.ulonglong, 0x9E3779B97F4A7C15)
-        made ^= made >> 29
-        text += 8
-        size -= 8
-    word = 0
-    while size > 0:
-        size -= 1
-        word = (word << 8) | cython.cast(cython.uchar, text[size])
-    made = (made ^ word) * cython.cast(cython.ulonglong, 0x9E3779B97F4A7C15)
-    return made ^ (made >> 32)
 
 
 # ------------------------------------------------------------ reading numbers

@@ -122,7 +122,7 @@ def _event_rows(batch: pa.RecordBatch, layout: Layout) -> EventRows:
         rows = replace(rows, spaces=_all_shown(rows.spaces), groupings=_all_shown(rows.groupings))
     if any(index.binary for index in layout.indexes):
         indexes = tuple(name for name in batch.schema.names if name in layout.by_name)
-        columns, starts = batch_columns(batch.select(indexes), indexes, shown)
+        columns, starts = batch_columns(batch, indexes, indexes, shown)
         rows = replace(rows, columns=columns, starts=starts)
     return rows
 

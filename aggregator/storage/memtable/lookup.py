@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggregator.model import RECORD_INDEX
 from aggregator.storage.memtable.piece import I64, Piece, times_of, writer_of
 from aggregator.storage.memtable.space_index import SpaceIndex
 
@@ -96,7 +95,7 @@ class Lookup:
         same = self.pieces[0].schema is other.pieces[0].schema
         return same and other.rows <= 2 * self.rows and other.rows + self.rows <= MAX_LOOKUP_ROWS
 
-    def find(self, space: pa.Scalar) -> I64:
+    def find(self, space: bytes) -> I64:
         """Rows, ascending, of a space, and now and then one of another: see `SpaceIndex.find`.
 
         Every key is compared: 3 ns each. An index costs as much as ASKED_OFTEN such calls; it is made of many rows,
@@ -104,19 +103,20 @@ class Lookup:
         """
         self._asked += 1
         if self.rows >= INDEXED_ROWS and self._asked > ASKED_OFTEN:
-            rows = self._index.find(space.as_buffer().to_pybytes())
+            rows = self._index.find(space)
             if len(rows) * COMMON < self.rows:
                 return rows
-        return np.flatnonzero(pc.equal(self.column("space"), space).to_numpy())
+        column = self.column("space")
+        return np.flatnonzero(pc.equal(column, pa.scalar(space, pa.binary()).cast(column.type)).to_numpy())
 
-    def having(self, space: pa.Scalar) -> tuple[I64, I64]:
+    def having(self, space: bytes) -> tuple[I64, I64]:
         """The rows that `find` gives, and their timestamps. Few rows are looked through in messages, without a column
         of them: each step of Arrow's may wait for the interpreter's lock.
         """
         if self.rows <= NEWEST_ROWS and self._messages:
             schema = self.pieces[0].schema.schema.arrow
             writer, places = writer_of(schema), [schema.get_field_index(name) for name in ("space", "timestamp")]
-            found = writer and writer.find(self._messages, places[0], space.as_buffer().to_pybytes(), places[1])
+            found = writer and writer.find(self._messages, places[0], space, places[1])
             if found:
                 return np.frombuffer(found[0], np.int64), np.frombuffer(found[1], np.int64)
         rows = self.find(space)
@@ -155,8 +155,10 @@ class Rows:
             [lookup.edges[:-1] + base for lookup, base in zip(self._lookups, self.bases, strict=False)]
         )
 
-    def take(self, rows: I64, names: Sequence[str]) -> pa.RecordBatch:
-        """Those rows in that order, at least one: the columns `names`, which the pieces have, and the record index."""
+    def take(self, rows: I64, names: Sequence[str]) -> tuple[pa.RecordBatch, I64]:
+        """Those rows in that order, at least one: the columns `names`, which the pieces have; and their record
+        indexes.
+        """
         owners = self.lookups_of(rows)
         owner = int(owners[0])
         if (owners == owner).all():
@@ -164,7 +166,7 @@ class Rows:
         return _take(self._pieces, self._edges, rows, names)
 
 
-def _take(pieces: Sequence[Piece], edges: I64, rows: I64, names: Sequence[str]) -> pa.RecordBatch:
+def _take(pieces: Sequence[Piece], edges: I64, rows: I64, names: Sequence[str]) -> tuple[pa.RecordBatch, I64]:
     """Rows of pieces of which each begins at a row of `edges`."""
     places = np.searchsorted(edges, rows, side="right") - 1
     mine = rows - edges[places]
@@ -180,24 +182,31 @@ def _take(pieces: Sequence[Piece], edges: I64, rows: I64, names: Sequence[str]) 
         order = np.argsort(rows)
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        return _take(pieces, edges, rows[order], names).take(pa.array(back))
+        batch, sorted_indexes = _take(pieces, edges, rows[order], names)
+        return batch.take(pa.array(back)), sorted_indexes[back]
     runs = apart.nonzero()[0] if stretches <= FEW_RUNS else fresh.nonzero()[0]
     batches, indexes = [], []
     for first, last in pairwise([*runs.tolist(), len(rows)]):
         piece, some = pieces[places[first]], mine[first:last]
-        batch = piece.batch if piece.batch.schema.names == names else piece.batch.select(names)
+        batch = _with_columns(piece.batch, names)
         adjoining = not apart[first + 1 : last].any()
         batches.append(batch.slice(int(some[0]), len(some)) if adjoining else batch.take(pa.array(some)))
         indexes.append(piece.first_index + some if piece.indexes is None else piece.indexes[some])
-    batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-    column = pa.array(np.concatenate(indexes))
-    return pa.RecordBatch.from_arrays([*batch.columns, column], [*names, RECORD_INDEX])
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches), np.concatenate(indexes)
 
 
-def _gathered(pieces: Sequence[Piece], places: I64, mine: I64, names: Sequence[str]) -> pa.RecordBatch | None:
+def _with_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    return batch if batch.schema.names == names else batch.select(names)
+
+
+def _gathered(
+    pieces: Sequence[Piece], places: I64, mine: I64, names: Sequence[str]
+) -> tuple[pa.RecordBatch, I64] | None:
     """Rows of pieces, copied out of their messages: of the piece at each place that row. None where one is none."""
-    used, numbers = np.unique(places, return_inverse=True)
-    some = [pieces[place] for place in used.tolist()]
+    used = np.zeros(len(pieces), np.bool_)
+    used[places] = True
+    numbers = (np.cumsum(used) - 1)[places]
+    some = [pieces[place] for place in used.nonzero()[0].tolist()]
     schema = some[0].schema.schema.arrow
     messages, writer = _messages_of(some), writer_of(schema)
     stored = writer and messages and writer.gather(messages, np.column_stack([numbers, mine]).tobytes())
@@ -209,7 +218,7 @@ def _gathered(pieces: Sequence[Piece], places: I64, mine: I64, names: Sequence[s
     else:
         bases = np.cumsum([0, *(piece.rows for piece in some)])
         indexes = np.concatenate([piece.record_indexes() for piece in some])[bases[numbers] + mine]
-    return pa.RecordBatch.from_arrays([*map(batch.column, names), pa.array(indexes)], [*names, RECORD_INDEX])
+    return _with_columns(batch, names), indexes
 
 
 def _messages_of(pieces: Sequence[Piece]) -> list[bytes]:

@@ -12,8 +12,21 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
+import pyarrow as pa
+
 from aggregator.errors import TopicNotFoundError
-from aggregator.model import Cut, PartitionInfo, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo, with_cut
+from aggregator.model import (
+    PARTITION,
+    RECORD_INDEX,
+    Cut,
+    PartitionInfo,
+    ProducerEntry,
+    SchemaInfo,
+    SegmentInfo,
+    Tombstone,
+    TopicInfo,
+    with_cut,
+)
 from aggregator.storage.files.pins import Pin, Pins
 from aggregator.storage.manifest import Contents
 from aggregator.storage.manifest.lineage import Lineage
@@ -97,6 +110,12 @@ class SchemaSet:
         if not self.schemas:  # nothing was appended yet
             return default_schema(self.indexes, binary_keys=self.binary_keys)
         return union_schema(self.schemas, binary_keys=self.binary_keys)
+
+    @cached_property
+    def given(self) -> pa.Schema:
+        """The columns that can be asked for: those of `union`, the record index, the partition."""
+        known = self.union.arrow.append(pa.field(RECORD_INDEX, pa.int64(), nullable=False))
+        return known.append(pa.field(PARTITION, pa.string(), nullable=False))
 
 
 @dataclass(slots=True, eq=False)

@@ -357,7 +357,7 @@ class BlockGroup:
             return [block_columns(self._reader, block) for block in self.blocks], self._starts, places
         if not names:
             return [NO_COLUMNS], self._starts[:1], None
-        return *batch_columns(self.to_batch(names, places), self._reader.schema.indexes), None
+        return *batch_columns(self.to_batch(names, places), names, self._reader.schema.indexes), None
 
     def column(self, place: int, places: I64 | None) -> pa.Array:
         """A payload or index column at `places`."""

@@ -13,7 +13,9 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from esformat.core.events import Column, Columns, Event, row_events
+from esformat.core.keys import are_key, number_keys
 from esformat.core.values import cut
+from esformat.format.arrays import bytes_of, numbers_of
 from esformat.format.schema import DATA_COLUMN, changed_type
 
 EVENTS_AT_ONCE = 1024  # rows turned into Python objects together: few enough to stay in the processor's cache
@@ -89,9 +91,12 @@ def _in_utc(kind: pa.DataType) -> pa.DataType:
 
 
 def batch_columns(
-    batch: pa.RecordBatch, indexes: tuple[str, ...], shown: Callable[[bytes], str | bytes] | None = None
+    batch: pa.RecordBatch,
+    names: Sequence[str],
+    indexes: tuple[str, ...],
+    shown: Callable[[bytes], str | bytes] | None = None,
 ) -> tuple[list[Columns], I64]:
-    """The columns of a batch as its events show them, a thousand or so rows in each; and the first row of each.
+    """Some columns of a batch as its events show them, a thousand or so rows in each; and the first row of each.
 
     shown: makes what events show of an index's bytes.
     """
@@ -104,7 +109,7 @@ def batch_columns(
 
     def load(first: int) -> list[Column]:
         part = batch.slice(first, EVENTS_AT_ONCE)
-        return [column(name, python_values(part[name])) for name in part.schema.names]
+        return [column(name, python_values(part[name])) for name in names]
 
     starts = np.arange(0, max(len(batch), 1), EVENTS_AT_ONCE)
     return [Columns(partial(load, first)) for first in starts.tolist()], starts
@@ -112,18 +117,31 @@ def batch_columns(
 
 def keys_of(column: pa.Array) -> Keys:
     """The spaces or groupings of a batch."""
-    coded = column.dictionary_encode(null_encoding="encode")
-    return Keys(coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64))
+    edges, data = bytes_of(column)
+    places = np.empty(len(column), np.int64)
+    keys = number_keys(edges, data.cast("B"), places)
+    return Keys(list(keys) if pt.is_binary(column.type) else [key.decode() for key in keys], places)
+
+
+def have_key(column: pa.Array, key: bytes) -> npt.NDArray[np.bool_]:
+    """Which of the spaces or groupings of a batch are `key`."""
+    edges, data = bytes_of(column)
+    mask = np.empty(len(column), np.uint8)
+    are_key(edges, data.cast("B"), key, mask)
+    return mask.view(np.bool_)
 
 
 def rows_of_batch(batch: pa.RecordBatch, indexes: tuple[str, ...]) -> EventRows:
-    """The rows of a record batch that has the key columns."""
+    """The rows of a record batch that has the key columns.
+
+    Nothing of it lets the interpreter's lock go: of a short history, getting it back would be most of the time.
+    """
     names = batch.schema.names
     data = batch.column(DATA_COLUMN) if DATA_COLUMN in names else None
     keys = ("space", "grouping", "timestamp", DATA_COLUMN)
-    columns, starts = batch_columns(batch.select([name for name in names if name not in keys]), indexes)
+    columns, starts = batch_columns(batch, [name for name in names if name not in keys], indexes)
     return EventRows(
-        times=np.asarray(batch.column("timestamp").cast(pa.int64()).to_numpy()),
+        times=numbers_of(batch.column("timestamp")).view(np.int64),
         data=data,
         spaces=keys_of(batch.column("space")),
         groupings=keys_of(batch.column("grouping")),

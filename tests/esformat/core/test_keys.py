@@ -6,12 +6,13 @@ from array import array
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
 
+import numpy as np
 import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.core.keys import Keys
+from esformat.core.keys import Keys, are_key, number_keys
 
 keys = st.lists(st.binary(max_size=3) | st.sampled_from([b"", b"\x7f", b"\x80", b"a\0", b"a"]), max_size=30).map(sorted)
 
@@ -60,3 +61,45 @@ def test_wrong_arguments():
             keys_of([b"ab"])[place]
     with pytest.raises(ValueError, match="numbers"):
         keys_of([b"ab"]).ascend_with(keys_of([]))
+
+
+def numbered(held, before=b""):
+    """The different keys of rows, and the key that each row is said to have."""
+    edges = np.array([*accumulate(map(len, held), initial=len(before))], np.int64)
+    places = np.full(len(held), -1, np.int64)
+    return number_keys(edges, before + b"".join(held), places), places.tolist(), edges
+
+
+rows = st.lists(st.sampled_from([b"", b"\0", b"a", b"b" * 8, b"b" * 9, b"b" * 8 + b"c"]) | st.binary(max_size=20))
+
+
+@examples(200)
+@given(rows, st.binary(max_size=3))
+def test_keys_of_rows(held, before):
+    """Each different one once, in the order in which they appear; and which rows have one of them, or another."""
+    keys, places, edges = numbered(held, before)
+    assert keys == list(dict.fromkeys(held))
+    assert [keys[place] for place in places] == held
+    for key in [*keys[:3], b"x"]:
+        mask = np.full(len(held), 7, np.uint8)
+        are_key(edges, before + b"".join(held), key, mask)
+        assert mask.tolist() == [one == key for one in held]
+
+
+def test_keys_of_many_rows():
+    """As many as all of them, a few in turn, and one: with the interpreter's lock let go."""
+    for held in ([b"key %d" % n for n in range(9000)], [b"%d" % (n % 7) for n in range(9000)], [b"one"] * 9000):
+        keys, places, _ = numbered(held)
+        assert keys == list(dict.fromkeys(held))
+        assert [keys[place] for place in places] == held
+
+
+@pytest.mark.parametrize(
+    "edges", [[], [0, 1], [0, 1, 2, 2], [-1, 0, 1], [0, 2, 1], [0, 1, 4], [1 << 62, 1 << 62, 1 << 62]]
+)
+def test_keys_of_rows_outside(edges):
+    """Two rows of three bytes: edges that are too few, too many, or lead elsewhere."""
+    with pytest.raises(ValueError, match=r"edges|outside"):
+        number_keys(np.array(edges, np.int64), b"abc", np.empty(2, np.int64))
+    with pytest.raises(ValueError, match=r"edges|outside"):
+        are_key(np.array(edges, np.int64), b"abc", b"a", np.empty(2, np.uint8))

@@ -63,5 +63,5 @@ def test_lookups_that_are_asked_often():
     lookup = Lookup((make_piece(0, schema, pa.record_batch(columns), 1, 0),))
     wanted = [n for n in range(len(spaces)) if spaces[n] == "s5"]
     for _ in range(ASKED_OFTEN + 3):
-        assert lookup.find(pa.scalar("s5")).tolist() == wanted
+        assert lookup.find(b"s5").tolist() == wanted
     assert "_index" in vars(lookup)
