@@ -29,8 +29,6 @@ _PRIORITIES = [
     for severity, level in zip(_SEVERITIES, SYSLOG_LEVELS, strict=True)
 ]
 _PRIORITY = re.compile(rb"\s{0,64}+<(\d{1,3})>")
-_HALF = re.compile(rb"(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z")
-"""A character of UTF-8 without its end."""
 
 # RFC 5424's structured data. A parameter may have a space behind its `=`, as in an example of the RFC.
 _ELEMENT = re.compile(
@@ -91,8 +89,6 @@ def read_message(
     without a year are the last that is not to come, and those without a zone in its zone.
     """
     record: dict[str, Any] = {"truncated": True} if cut else {}
-    if cut and (half := _HALF.search(message, max(0, len(message) - 3))):
-        message = message[: half.start()]
     priority = _PRIORITY.match(message)
     rest = message
     if priority is not None and (value := int(priority[1])) < len(_PRIORITIES):

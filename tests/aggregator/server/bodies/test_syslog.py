@@ -95,25 +95,29 @@ def test_any_bytes(message, at, junk):
 
 
 LONG = b"<1>" + b"x" * 40
+PARTS = [LONG[:20], LONG[20:40], LONG[40:]]
 FRAMES = [
     (b"<1>a\n<1>b\r\n\n<1>c\0", [b"<1>a", b"<1>b\r", b"<1>c"]),
     (b"4 <1>a5 <1>\nb4 <1>c\n4 <1>d", [b"<1>a", b"<1>\nb", b"<1>c", b"<1>d"]),
     (b"2026 is no count\n12 neither\n", [b"2026 is no count", b"12 neither"]),
     (b"<1>a\n4 <1>b<1>c\n", [b"<1>a", b"<1>b", b"<1>c"]),
-    (LONG + b"\n<1>a\n", [LONG[:20], b"<1>a"]), (b"43 " + LONG + b"4 <1>a", [LONG[:20], b"<1>a"]),
+    (LONG + b"\n<1>a\n", [*PARTS, b"<1>a"]), (b"43 " + LONG + b"4 <1>a", [*PARTS, b"<1>a"]), (LONG, PARTS),
     (b"<1>no end", [b"<1>no end"]), (b"9 <1>half", [b"<1>half"]), (b"", []), (b"123456789012 x\n", [b"123456789012 x"]),
+    (b"7 <1>d\xc3\xa9j\xc3\xa04 <1>b", [b"<1>d\xc3\xa9j", b"\xc3\xa04 <1>b"]),  # counted in characters
+    ("<1>漢漢漢漢漢漢漢漢\n".encode(), ["<1>漢漢漢漢漢".encode(), "漢漢漢".encode()]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("stream", "messages"), FRAMES)
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
 def test_frames(stream, messages, step):
-    """Counted and line-ended messages, one after the other, in pieces of any size; long and half ones are cut."""
+    """Counted and line-ended messages, one after the other, in pieces of any size; long ones come in parts."""
     framer = Framer(max_bytes=20)
     found = [each for at in range(0, len(stream), step) for each in framer.feed(stream[at : at + step])]
     found += framer.finish()
     assert [message for message, _ in found] == messages
-    assert [cut for _, cut in found] == [message in (LONG[:20], b"<1>half") for message in messages]
+    cut = {*PARTS[:2], b"<1>half", "<1>漢漢漢漢漢".encode()}
+    assert [was_cut for _, was_cut in found] == [message in cut for message in messages]
 
 
 @examples(200)
@@ -136,14 +140,30 @@ def test_nothing_of_a_message_is_lost():
     assert tags == {"host": "h", "app": "\\xff\0app"}
 
 
+@examples(200)
+@given(st.lists(st.text("é漢🎉<1> 2", max_size=60) | st.binary(max_size=60), max_size=6), st.booleans())
+def test_no_byte_of_a_stream_is_lost(texts, counted):
+    """But line ends: however long messages are, and where no line ends, as of senders that count wrong."""
+    pieces = [text.encode() if isinstance(text, str) else text for text in texts]
+    stream = b"".join(b"%d " % (len(each) + 4) + b"<1> " + each if counted else each for each in pieces)
+    framer = Framer(max_bytes=20)
+    found = framer.feed(stream) + framer.finish()
+    given = b"".join(message for message, _ in found)
+    signs = b"\n\r\0"
+    if counted:
+        assert given == b"".join(b"<1> " + each for each in pieces)
+    else:
+        assert given.translate(None, signs + b"0123456789 ") == stream.translate(None, signs + b"0123456789 ")
+
+
 @pytest.mark.parametrize("character", ["a", "é", "漢", "🎉"])
-def test_cut_within_a_character(character):
-    """A message that is cut stays text: the half of a character at its end goes. rsyslog sent these."""
+def test_a_connection_that_ends_within_a_character(character):
+    """The message stays text: the half of a character at its end goes. rsyslog sent these."""
     whole = f"<13>1 - h a - - - {character * 5}".encode()
     for size in range(len(whole) - len(character.encode()) * 4, len(whole)):
-        _, record = read_message(whole[:size], "10.0.0.9", NOW, cut=True)
-        assert record["msg"] == whole[:size].decode(errors="ignore").partition("- - - ")[2]
-        assert record["truncated"] is True
+        framer = Framer()
+        assert framer.feed(b"%d " % len(whole) + whole[:size]) == []
+        assert framer.finish() == [(whole[:size].decode(errors="ignore").encode(), True)]
 
 
 def test_a_parameter_that_comes_thousands_of_times():
