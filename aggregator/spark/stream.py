@@ -29,7 +29,7 @@ from aggregator.spark.plan import plan_tasks, read_task
 from aggregator.spark.reader import follow_catalog, make_request, topic_of
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.segments.table import Bounds
-from aggregator.storage.state.state import Snapshot
+from aggregator.storage.state.state import Snapshot, Topic
 from esformat import UsageError
 
 Ends = dict[str, int]
@@ -55,13 +55,15 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._following = follow_catalog(self._options.root)
         return self._following
 
+    def _topic(self) -> Topic:
+        return topic_of(self._catalog(), self._options.topic)
+
     # ------------------------------------------------------------ offsets
 
     def _ends(self) -> Ends:
         """Where each partition ends now."""
-        catalog = self._catalog()
-        topic = topic_of(catalog, self._options.topic)
-        with catalog.state.view_lock:
+        topic = self._topic()
+        with self._catalog().state.view_lock:
             return {partition.name: partition.visible_end for partition in topic.partitions.values()}
 
     def _offset(self, ends: Mapping[str, int]) -> dict[str, Any]:
@@ -70,13 +72,13 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {
             "catalog": self._identity(),
             "incarnation": incarnation,
-            "topic": self._options.topic,
+            "topic": self._topic().info.number,  # its name may be given to another one
             "ends": dict(ends),
         }
 
     def _numbered(self, ends: Mapping[str, int]) -> dict[int, int]:
         """The same by the numbers of the partitions; 0 for one that the topic does not have."""
-        known = topic_of(self._catalog(), self._options.topic).partitions
+        known = self._topic().partitions
         return {known[name].number if name in known else 0: end for name, end in ends.items()}
 
     def _identity(self) -> str:
@@ -84,9 +86,10 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _read_offset(self, offset: Mapping[str, Any]) -> Ends:
         """Raises UsageError for an offset of another catalog or topic."""
-        if (offset["catalog"], offset["topic"]) != (self._identity(), self._options.topic):
+        if (offset["catalog"], offset["topic"]) != (self._identity(), self._topic().info.number):
             raise UsageError(
-                "the checkpoint is of another catalog or topic, or the manifest was rebuilt since",
+                "the checkpoint is of another catalog or topic, perhaps one of that name that was deleted, or the "
+                "manifest was rebuilt since",
                 path=self._options.root,
                 hint="start with a new checkpoint, and the option position",
             )
@@ -158,8 +161,7 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ------------------------------------------------------------ reading
 
     def _snapshot(self) -> tuple[Snapshot, Pin]:
-        catalog = self._catalog()
-        return catalog.snapshot(topic_of(catalog, self._options.topic), None)
+        return self._catalog().snapshot(self._topic(), None)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """What each task of a micro-batch reads. Its files stay until the next one is asked for."""

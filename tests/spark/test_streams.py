@@ -129,6 +129,24 @@ def test_offsets(catalog):
         each.stop()
 
 
+def test_a_topic_that_is_made_anew(catalog):
+    """Has other events at the record indexes that were read: the checkpoint of the first is refused, so none is missed.
+    A topic that got another name is the same one.
+    """
+    catalog.topic("clicks").append(click_table(100), "a")
+    stream = reader(catalog)
+    end = stream.latestOffset(stream.initialOffset(), stream.getDefaultReadLimit())
+    catalog.rename_topic("clicks", "visits")
+    renamed = reader(catalog, topic="visits")
+    assert renamed.latestOffset(end, renamed.getDefaultReadLimit()) == end
+    catalog.delete_topic("visits")
+    catalog.create_topic("clicks").append(click_table(150), "a")
+    with pytest.raises(EsdbError, match="of that name that was deleted"):
+        stream.latestOffset(end, stream.getDefaultReadLimit())
+    for each in (stream, renamed):
+        each.stop()
+
+
 def test_files_of_a_batch_stay(catalog):
     """What a micro-batch was planned from is there until the next is asked for, whatever is merged meanwhile."""
     topic = catalog.topic("clicks")
