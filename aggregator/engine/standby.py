@@ -11,7 +11,7 @@ from threading import Event, Lock, Thread
 
 from aggregator.engine.shipping.restoring import begin_following, take_over
 from aggregator.engine.store_follower import StoreReaderEngine
-from aggregator.errors import CatalogLockedError, CatalogNotFoundError
+from aggregator.errors import CatalogLockedError, CatalogNotFoundError, FencedError
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.store_note import read_note
 from aggregator.storage.store.client import Store
@@ -111,7 +111,7 @@ class Standby:
         began = time.monotonic()
         try:
             take_over(self.backend.mirror, self._layout, self._store, self._seen, self.lease_s)
-        except CatalogLockedError as error:
+        except (CatalogLockedError, FencedError) as error:
             logger.info("%s", error)
             return False
         logger.warning(

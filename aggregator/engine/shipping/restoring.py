@@ -26,7 +26,7 @@ from aggregator.storage.log.file import list_files
 from aggregator.storage.manifest import LOST, STORE, WRITTEN, Manifest, StoredRows
 from aggregator.storage.segments.file import file_checksum
 from aggregator.storage.store.client import Store
-from aggregator.storage.store.lease import Lease, Seen, look, new_terms
+from aggregator.storage.store.lease import Lease, Seen, fenced, look, new_terms
 from aggregator.storage.store.objects import object_name
 from aggregator.storage.store.shipped import quarantined_object
 
@@ -147,7 +147,7 @@ def take_over(mirror: Mirror, layout: Layout, store: Store, seen: Seen, lease_s:
     """Make a directory that follows a store its writer's: whoever wrote before changes nothing from then on.
 
     seen: the lease, which may be taken. The directory is opened next. Raises CatalogLockedError where somebody was
-    quicker, FencedError, StoreError, OSError.
+    quicker, FencedError where that came out later, StoreError, OSError.
     """
     terms = new_terms(seen, lease_s, in_store=False)
     note = StoreNote(store.address, (*(read_note(layout) or StoreNote("")).runs, terms.run), following=True)
@@ -156,10 +156,13 @@ def take_over(mirror: Mirror, layout: Layout, store: Store, seen: Seen, lease_s:
     mirror.poll()
     mirror.read_over_gaps()  # else a fence could take the place of an object that went before it was read
     while True:
+        if mirror.at.epoch > terms.epoch:  # this took longer than a lease: a fence would stop the one that came next
+            raise fenced(store.address)
         end = whole_end(layout.log, mirror.at.position)
         if fence_at(store, mirror.at.sequence, terms, mirror.at.shipped_us, end) is not None:
             break
         mirror.poll()
+    lease.renew()  # else somebody took it who has put no fence yet
     if mirror.at.announced is None:
         raise CatalogNotFoundError("no catalog found", path=store.address)
     needs = (mirror.at.announced.sequence, mirror.at.announced.position)

@@ -19,14 +19,16 @@ from waiting import until
 
 import aggregator
 from aggregator import Catalog, FencedError, InvalidRequestError, OverloadedError
+from aggregator.engine.shipping.mirror import Mirror
 from aggregator.engine.shipping.restoring import begin_following
 from aggregator.engine.standby import Standby
 from aggregator.engine.writer import UNSHIPPED, now_us
 from aggregator.errors import CatalogLockedError
 from aggregator.storage.files.layout import Layout
+from aggregator.storage.files.store_note import read_note
 from aggregator.storage.log.file import Marks
 from aggregator.storage.store.client import Store
-from aggregator.storage.store.lease import look
+from aggregator.storage.store.lease import Lease, look, new_terms
 from esformat.core.commits import HOLDING
 
 if TYPE_CHECKING:
@@ -403,6 +405,41 @@ def test_two_standbys(tmp_path: Path, address: str):
         with aggregator.Catalog(again.backend) as reading:
             assert numbers(reading) == list(range(20))
         again.close()
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_take_over_that_takes_longer_than_the_lease(
+    tmp_path: Path, address: str, opened: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """As where the machine sleeps. Another one takes over meanwhile, and goes on: the late one begins anew.
+
+    opened: whether the other one has opened the catalog by then, or has only taken the lease.
+    """
+    with aggregator.open(tmp_path / "a", store=address, **SOON) as catalog:
+        catalog.create_topic("t").append(events(0))
+    late = Standby(Store(address), Layout(tmp_path / "b"), now_us)
+    assert late.may_take.wait(60)
+    others: list[Catalog] = []
+
+    def poll(mirror: Mirror) -> bool:
+        monkeypatch.undo()
+        if opened:
+            others.append(taken_over(address, tmp_path / "c"))
+            others[0].topic("t").append(events(10))
+        else:
+            seen = look(Store(address))
+            Lease(Store(address), seen, new_terms(seen, 60, in_store=False))
+        return mirror.poll()
+
+    monkeypatch.setattr(Mirror, "poll", poll)
+    assert not late.take_over()
+    note = read_note(Layout(tmp_path / "b"))
+    assert note is not None
+    assert note.following
+    for other in others:
+        other.topic("t").append(events(20))
+        other.close()
+        assert seen_anywhere(address) == list(range(30))
 
 
 @pytest.mark.parametrize("closed", [False, True])
