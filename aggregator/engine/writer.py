@@ -198,6 +198,9 @@ class WriterEngine:
         except EsdbError:
             self._forget_new_store(before)
             raise
+        if self.shipper is not None:
+            undoing.callback(self.shipper.stop)
+            self.shipper.keep_lease()
         recovered, unsealed_bytes = self._recover()
         self._open_files(undoing, recovered)
         self._make_storage(unsealed_bytes)

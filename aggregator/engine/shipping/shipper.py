@@ -102,18 +102,25 @@ class Shipper:
         self._troubles: dict[str, str] = {}  # by what failed
         self.push: Callable[[Iterable[SegmentInfo]], object] = lambda segments: None
         """Brings segments to the store that are not there; it raises where one that can come did not."""
+        self._refuse: Callable[[LogFailedError], object] = lambda error: None
+        """Has the log take nothing more in."""
+        self._threads: list[Thread] = []
+
+    def keep_lease(self) -> None:
+        """Begin to renew the lease: opening a catalog may take longer than it lasts."""
+        self._go_on(self._renew, "aggregator-lease")
 
     def start(self, catalog: Catalog) -> None:
         """Begin, with an open catalog."""
-        self._catalog = catalog
-        self._threads = [
-            Thread(target=self._ship_on, name="aggregator-ship", daemon=True),
-            Thread(target=self._publish_on, name="aggregator-publish", daemon=True),
-            Thread(target=self._tidy_on, name="aggregator-tidy", daemon=True),
-            Thread(target=self._renew, name="aggregator-lease", daemon=True),
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._catalog, self._refuse = catalog, catalog.log.fail
+        self._go_on(self._ship_on, "aggregator-ship")
+        self._go_on(self._publish_on, "aggregator-publish")
+        self._go_on(self._tidy_on, "aggregator-tidy")
+
+    def _go_on(self, work: Callable[[], None], name: str) -> None:
+        thread = Thread(target=work, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     # ------------------------------------------------------------ what the log asks
 
@@ -249,7 +256,7 @@ class Shipper:
         if self._failure is None:
             logger.error("%s", error)
             self._failure = error
-            self._catalog.log.fail(error)
+            self._refuse(error)
             with self._condition:
                 self._condition.notify_all()
 
@@ -451,10 +458,8 @@ class Shipper:
                 return
 
     def _renew(self) -> None:
-        while self._failure is None:
+        while self._failure is None and not self._wait(self.lease.terms.length_s / 3):
             self._renew_once()
-            if self._wait(self.lease.terms.length_s / 3):
-                return
 
     def _renew_once(self) -> None:
         try:

@@ -18,7 +18,7 @@ import aggregator
 from aggregator import FencedError
 from aggregator.engine.standby import Standby
 from aggregator.engine.upkeep.rewrite import Stopped
-from aggregator.engine.writer import now_us
+from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import LogFailedError, StoreError, StoreUnreachableError, TopicNotFoundError
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.store.client import Store
@@ -91,6 +91,35 @@ def test_a_directory_that_slept(tmp_path: Path, address: str):
         assert again._backend.shipper._sequence > last
         again.topic("t").append(events(60))
         assert seen_anywhere(address) == list(range(70))
+
+
+def test_an_opening_that_takes_longer_than_the_lease(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
+    """As where much of the log is read: nobody takes over meanwhile. One that fails renews nothing any more."""
+    with aggregator.open(tmp_path / "a", store=address, durability="store", **SOON) as catalog:
+        catalog.create_topic("t").append(events(0))
+    with monkeypatch.context() as slow:
+        recover = WriterEngine._recover
+
+        def long(engine: WriterEngine) -> Any:
+            standby = Standby(Store(address), Layout(tmp_path / "b"), now_us)
+            assert not standby.may_take.wait(2.5)
+            standby.close()
+            return recover(engine)
+
+        slow.setattr(WriterEngine, "_recover", long)
+        with aggregator.open(tmp_path / "a", durability="store") as catalog:
+            catalog.topic("t").append(events(10))
+            assert seen_anywhere(address) == list(range(20))
+
+        def failing(engine: WriterEngine) -> Any:
+            raise OSError(errno.EIO, "the disk is of no use")
+
+        slow.setattr(WriterEngine, "_recover", failing)
+        with pytest.raises(OSError, match="of no use"):
+            aggregator.open(tmp_path / "a", durability="store")
+    standby = Standby(Store(address), Layout(tmp_path / "b"), now_us)
+    assert standby.may_take.wait(60)
+    standby.close()
 
 
 def test_a_damaged_segment_keeps_back_nothing_else(tmp_path: Path, address: str):
