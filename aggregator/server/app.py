@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from importlib import import_module
@@ -53,6 +54,8 @@ wait for their share of it."""
 PAUSE_S = 0.01
 """How long no segment is opened where requests are under way, before it is looked again."""
 
+_log = logging.getLogger("aggregator.server")
+
 
 def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
     """An ASGI application that serves `catalog`, which stays its owner's to close after the application has stopped."""
@@ -68,8 +71,12 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
             await services.enter_async_context(context.refusals.told_in_time())
             for name, asked in SERVICES:
                 if asked(context.settings) is not None:
-                    service = import_module(f"aggregator.server.services.{name}")
-                    await services.enter_async_context(service.listening(context))
+                    listening = import_module(f"aggregator.server.services.{name}").listening(context)
+                    if catalog.read_only:  # senders would take for stored what is not; whether it can be is seen now
+                        async with listening:
+                            _log.info("nothing is taken in by %s until this server writes", name)
+                    else:
+                        await services.enter_async_context(listening)
             await services.enter_async_context(context.health.looking(catalog))
             context.ready = True
             warming = asyncio.create_task(_warm(context, routes))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from effort import share_of
+from ports import free_port
 from served import Spawned
 from shipped_catalogs import events, numbers
 from waiting import until
@@ -74,6 +75,31 @@ def test_a_standby_takes_over(tmp_path: Path, how: signal.Signals):
         second.stop()
     with aggregator.open(tmp_path / "b", durability="store") as catalog:
         assert numbers(catalog) == list(range(30))
+
+
+def test_syslog_is_sent_to_who_writes(tmp_path: Path):
+    """A standby refuses connections, so that senders keep what they have, until it has taken over."""
+    address, port = (tmp_path / "store").as_uri(), free_port()
+
+    def sent() -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", port)) as sender:
+                sender.sendall(b"<13>1 - h a - - - text\n")
+        except ConnectionRefusedError:
+            return False
+        return True
+
+    with (
+        spawned(tmp_path / "a", address) as first,
+        spawned(tmp_path / "b", address, "--standby", "--syslog", f"127.0.0.1:{port}") as second,
+    ):
+        with Client(second.url) as client:
+            assert client.query("SELECT COUNT FROM app = a").to_pylist() == [{"count": 0}]
+            assert not sent()
+            first.stop()
+            until(sent)
+            until(lambda: client.query("SELECT COUNT FROM app = a").to_pylist() == [{"count": 1}])
+        second.stop()
 
 
 def test_a_standby_that_is_told_to_stop_as_it_may_take_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
