@@ -61,7 +61,7 @@ class Attempts:
         if self._made <= 1 or (isinstance(error, OverloadedError | ReadOnlyError) and not self._maybe_stored):
             return error
         status = (
-            error.status if isinstance(error, UnavailableError) else 403 if isinstance(error, ReadOnlyError) else 429
+            error.status if isinstance(error, UnavailableError) else 503 if isinstance(error, ReadOnlyError) else 429
         )
         took = f"{self._made} attempts in {self._clock() - self._began:.1f} s"
         return UnavailableError(

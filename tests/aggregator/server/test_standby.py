@@ -7,6 +7,7 @@ import socket
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 from effort import share_of
 from ports import free_port
@@ -77,8 +78,15 @@ def test_a_standby_takes_over(tmp_path: Path, how: signal.Signals):
         assert numbers(catalog) == list(range(30))
 
 
-def test_syslog_is_sent_to_who_writes(tmp_path: Path):
-    """A standby refuses connections, so that senders keep what they have, until it has taken over."""
+SHIPPED = {
+    "/v1/logs": {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "text"}}]}]}]},
+    "/loki/api/v1/push": {"streams": [{"stream": {"app": "a"}, "values": [["1", "text"]]}]},
+    "/v1/streams?tags=app%3Da": [{"msg": "text"}],
+}
+
+
+def test_shippers_keep_what_a_standby_does_not_take(tmp_path: Path):
+    """It refuses connections of syslog until it has taken over, and has requests sent again."""
     address, port = (tmp_path / "store").as_uri(), free_port()
 
     def sent() -> bool:
@@ -96,6 +104,9 @@ def test_syslog_is_sent_to_who_writes(tmp_path: Path):
         with Client(second.url) as client:
             assert client.query("SELECT COUNT FROM app = a").to_pylist() == [{"count": 0}]
             assert not sent()
+            bulk = httpx.post(f"{second.url}/_bulk", content='{"create": {"_index": "a"}}\n{"message": "text"}\n')
+            for answer in (bulk, *(httpx.post(f"{second.url}{path}", json=body) for path, body in SHIPPED.items())):
+                assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
             first.stop()
             until(sent)
             until(lambda: client.query("SELECT COUNT FROM app = a").to_pylist() == [{"count": 1}])

@@ -57,7 +57,7 @@ _CALLERS = (
     (aggregator.TopicNotFoundError, 404, "no-such-topic"),
     (aggregator.TopicExistsError, 409, "topic-exists"),
     (aggregator.SequenceConflictError, 409, "sequence-conflict"),
-    (aggregator.ReadOnlyError, 403, "read-only"),
+    (aggregator.ReadOnlyError, 503, "read-only"),  # another server may take it; shippers throw away what is 403
     (aggregator.InvalidRequestError, 400, "invalid-request"),
     (InvalidEventError, 400, "invalid-event"),
     (UnknownIndexError, 404, "unknown-index"),
