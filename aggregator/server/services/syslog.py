@@ -15,7 +15,7 @@ import socket
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 
-from aggregator import AggregatorError, InvalidRequestError, OverloadedError
+from aggregator import AggregatorError, FencedError, InvalidRequestError, OverloadedError
 from aggregator.model import STREAMS_TOPIC
 from aggregator.server.bodies.shared.records import Target, make_stream_topic, store
 from aggregator.server.bodies.syslog import read_message
@@ -104,6 +104,7 @@ class _Listener(asyncio.DatagramProtocol):
         self._context = context
         self._backlog = Backlog()
         self._connections: set[asyncio.Task[None]] = set()
+        self.servers: list[asyncio.Server] = []
         self._failures_told_at = 0.0
         self._stored = asyncio.Event()  # set while nothing is being stored
         self._stored.set()
@@ -165,12 +166,27 @@ class _Listener(asyncio.DatagramProtocol):
     # ------------------------------------------------------------ messages stored
 
     async def store(self) -> None:
-        """Store what comes, until cancelled."""
+        """Store what comes, until cancelled. Where another server has taken the catalog over, nothing more is taken:
+        senders go there, or keep what they have.
+        """
         while True:
             batch = await self._backlog.take(_BATCH)
             self._stored.clear()
-            await self._store(batch)
+            try:
+                await self._store(batch)
+            except FencedError as error:
+                _log.error("syslog is not listened for any more: %s", error)
+                self._backlog.keep(batch)
+                self._hang_up()
+                return
             self._stored.set()
+
+    def _hang_up(self) -> None:
+        """End the connections, and take no new ones."""
+        for server in self.servers:
+            server.close()
+        for connection in list(self._connections):
+            connection.cancel()
 
     async def _store(self, batch: Sequence[Message]) -> None:
         now = dt.datetime.now().astimezone()
@@ -179,6 +195,8 @@ class _Listener(asyncio.DatagramProtocol):
                 await self._context.appends.run(self._write, batch, now)
             except OverloadedError as error:
                 await asyncio.sleep(error.retry_after_s)
+            except FencedError:
+                raise
             except (AggregatorError, EsdbError, OSError) as error:
                 self._tell_failure(len(self._backlog) + len(batch), error)
                 await asyncio.sleep(_RETRY_S)
@@ -207,12 +225,11 @@ class _Listener(asyncio.DatagramProtocol):
 
     async def stop(self, storing: asyncio.Task[None]) -> None:
         """End the connections, store what waits, and stop storing."""
-        for connection in list(self._connections):
-            connection.cancel()
+        self._hang_up()
         await asyncio.gather(*self._connections, return_exceptions=True)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STOP_S):
-                while len(self._backlog) or not self._stored.is_set():
+                while not storing.done() and (len(self._backlog) or not self._stored.is_set()):
                     await asyncio.sleep(0.01)
         self._context.refused("syslog", "stopped", len(self._backlog))
         storing.cancel()
@@ -241,8 +258,7 @@ async def _plain(opened: contextlib.AsyncExitStack, listener: _Listener, context
     host, port = _checked(bind, context.settings.http.public)
     wanted = context.settings.syslog_buffer_bytes
     try:
-        server = await asyncio.start_server(listener.connected, host, port, limit=_READ_BYTES)
-        opened.callback(server.close)
+        listener.servers.append(await asyncio.start_server(listener.connected, host, port, limit=_READ_BYTES))
         datagrams = datagram_socket(host, port, wanted)
         opened.callback(listener.take_the_rest, datagrams)  # the transport has a descriptor of its own
         loop = asyncio.get_running_loop()
@@ -266,16 +282,12 @@ async def _encrypted(opened: contextlib.AsyncExitStack, listener: _Listener, set
     host, port = _checked(bind, settings.http.public or tls.client_ca is not None)
     try:
         server = await asyncio.start_server(
-            listener.connected,
-            host,
-            port,
-            limit=_READ_BYTES,
-            ssl=tls.context(),
+            listener.connected, host, port, limit=_READ_BYTES, ssl=tls.context(),
             ssl_handshake_timeout=settings.http.stall_s,
-        )
+        )  # fmt: skip
     except OSError as error:
         raise InvalidRequestError(f"cannot listen on {bind}: {error.strerror or error}") from None
-    opened.callback(server.close)
+    listener.servers.append(server)
     _log.info("listening for syslog over TLS", extra={"address": bind})
 
 

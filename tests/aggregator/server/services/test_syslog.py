@@ -20,7 +20,7 @@ from served import ANY_PORT
 from waiting import PATIENCE_S, until
 
 import aggregator
-from aggregator import InvalidRequestError
+from aggregator import FencedError, InvalidRequestError
 from aggregator.server import RunningServer, Settings
 from aggregator.server.config.settings import Http, Tls
 from aggregator.server.config.sources import settings_of
@@ -276,6 +276,22 @@ def test_stop_loses_nothing(listening, monkeypatch):
         assert sender.recv(1) == b""  # the server has read it all
         listening.stop()
     assert [int(row["data"]) for row in listening.rows()] == list(range(count))
+
+
+def test_a_server_that_was_taken_over_listens_no_more(listening):
+    """As one that was paused: senders would wait for it for ever, though another server takes what they have."""
+    with listening.tcp() as sender:
+        sender.sendall(b"<13>1 - h a - - - one\n")
+        listening.wait_for(1)
+        listening.catalog._backend.log.fail(FencedError("another writer has taken this catalog over"))
+        sender.sendall(b"<13>1 - h a - - - two\n")
+        with contextlib.suppress(ConnectionResetError):
+            assert sender.recv(1) == b""
+    with pytest.raises(ConnectionRefusedError):
+        listening.tcp()
+    began = time.monotonic()
+    listening.stop()
+    assert time.monotonic() - began < syslog_service._STOP_S
 
 
 @pytest.mark.parametrize("bind", ["0.0.0.0:5514", "nowhere", "127.0.0.1:x"])
