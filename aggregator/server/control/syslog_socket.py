@@ -1,4 +1,4 @@
-"""The socket that datagrams of syslog come to: its buffer, and what was dropped before and behind it."""
+"""The sockets that syslog comes to; of datagrams the buffer, and what was dropped before and behind it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Datagrams:
     kernel_drops: int = 0
 
 
-def datagram_socket(host: str, port: int, buffer_bytes: int) -> socket.socket:
-    """A bound socket with a receive buffer of that many bytes, or as many as the kernel gives. Raises OSError."""
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-    made = socket.socket(family, socket.SOCK_DGRAM)
+def bound_socket(host: str, port: int, kind: socket.SocketKind, option: int, value: int) -> socket.socket:
+    """A socket at an address, with one option of it. At `::` it has IPv4 as well. Raises OSError."""
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=kind)[0]
+    made = socket.socket(family, kind)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+        made.setsockopt(socket.SOL_SOCKET, option, value)
         made.bind(address)
         made.setblocking(False)
     except BaseException:

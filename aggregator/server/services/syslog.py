@@ -14,6 +14,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any
 
 from aggregator import AggregatorError, FencedError, InvalidRequestError, OverloadedError
 from aggregator.model import STREAMS_TOPIC
@@ -23,7 +24,7 @@ from aggregator.server.bodies.syslog_framing import Framer
 from aggregator.server.config.address import is_loopback, split_address
 from aggregator.server.config.settings import Settings
 from aggregator.server.context import Context
-from aggregator.server.control.syslog_socket import datagram_socket, drain, given_bytes, kernel_drops
+from aggregator.server.control.syslog_socket import bound_socket, drain, given_bytes, kernel_drops
 from esformat import EsdbError
 
 MAX_WAITING_BYTES = 16 << 20
@@ -258,8 +259,8 @@ async def _plain(opened: contextlib.AsyncExitStack, listener: _Listener, context
     host, port = _checked(bind, context.settings.http.public)
     wanted = context.settings.syslog_buffer_bytes
     try:
-        listener.servers.append(await asyncio.start_server(listener.connected, host, port, limit=_READ_BYTES))
-        datagrams = datagram_socket(host, port, wanted)
+        await _accept(listener, host, port)
+        datagrams = bound_socket(host, port, socket.SOCK_DGRAM, socket.SO_RCVBUF, wanted)
         opened.callback(listener.take_the_rest, datagrams)  # the transport has a descriptor of its own
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_datagram_endpoint(lambda: listener, sock=datagrams.dup())
@@ -281,14 +282,16 @@ async def _encrypted(opened: contextlib.AsyncExitStack, listener: _Listener, set
     tls = settings.tls
     host, port = _checked(bind, settings.http.public or tls.client_ca is not None)
     try:
-        server = await asyncio.start_server(
-            listener.connected, host, port, limit=_READ_BYTES, ssl=tls.context(),
-            ssl_handshake_timeout=settings.http.stall_s,
-        )  # fmt: skip
+        await _accept(listener, host, port, ssl=tls.context(), ssl_handshake_timeout=settings.http.stall_s)
     except OSError as error:
         raise InvalidRequestError(f"cannot listen on {bind}: {error.strerror or error}") from None
-    listener.servers.append(server)
     _log.info("listening for syslog over TLS", extra={"address": bind})
+
+
+async def _accept(listener: _Listener, host: str, port: int, **tls: Any) -> None:
+    """Take connections. asyncio's own sockets have no IPv4 at `::`, where HTTP and datagrams have it."""
+    made = bound_socket(host, port, socket.SOCK_STREAM, socket.SO_REUSEADDR, 1)
+    listener.servers.append(await asyncio.start_server(listener.connected, sock=made, limit=_READ_BYTES, **tls))
 
 
 def _checked(bind: str, public: bool) -> tuple[str, int]:

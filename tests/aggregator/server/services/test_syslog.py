@@ -260,6 +260,18 @@ def test_tls(tmp_path, client_ca):
         assert len(listening.rows()) == 4
 
 
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="needs IPv6")
+def test_both_families_at_one_address(tmp_path):
+    """`[::]` takes IPv4 as well, over TCP as over UDP, and as HTTP does."""
+    port = free_port()
+    settings = Settings(http=Http(bind=ANY_PORT, public=True), syslog=f"[::]:{port}")
+    with aggregator.open(tmp_path) as catalog, RunningServer(catalog, settings):
+        for host in ("127.0.0.1", "::1"):
+            with socket.create_connection((host, port)) as sender:
+                sender.sendall(b"<13>1 - - a - - - text\n")
+        until(lambda: catalog.query("SELECT COUNT FROM app = a").to_pylist() == [{"count": 2}])
+
+
 def test_tls_needs_a_certificate():
     """Said when the settings are read."""
     with pytest.raises(InvalidRequestError, match="syslog_tls needs a certificate"):
