@@ -25,6 +25,7 @@ import obstore
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
+    InvalidPathError,
     NotSupportedError,
     PermissionDeniedError,
     PreconditionError,
@@ -318,12 +319,12 @@ class Store:
             yield from (found for found in map(_stored, page) if not found.name.endswith(PARTIAL))
 
     def folders(self, folder: str = "") -> Sequence[str]:
-        """The folders right below a folder, by their whole names."""
+        """The folders right below a folder, by their whole names; one without a name, of `//`, is passed over."""
         if self._is_absent():
             return []
         self._count(lists=1)
         found = self._asking(folder, lambda: obstore.list_with_delimiter(self._store, folder or None))
-        return list(found["common_prefixes"])
+        return [each for each in found["common_prefixes"] if each not in ("", folder)]
 
     def delete(self, names: Iterable[str], *, at_once: int = 1) -> None:
         """Delete objects, in their order unless several go at once; those that are gone are no error."""
@@ -383,6 +384,12 @@ class Store:
         except _REFUSALS as error:
             raise StoreError(
                 f"the store refuses: {_first_line(error)}", path=path, hint="check its credentials and their rights"
+            ) from None
+        except InvalidPathError as error:
+            raise StoreError(
+                f"an object there has a name that cannot be read: {_first_line(error)}",
+                path=path,
+                hint="delete it, or give it another name: no part between slashes may be empty, '.' or '..'",
             ) from None
         except (BaseError, OSError) as error:
             raise StoreUnreachableError(

@@ -247,6 +247,17 @@ def test_a_store_that_refuses(s3: S3Endpoint, bucket: str):
         Store(f"s3://{bucket}/x").put("a", b"1", create=True)
 
 
+def test_names_that_cannot_be_read(s3: S3Endpoint, bucket: str):
+    """As others may have put them: what to do is told, and not to try again. A slash at the beginning is no folder."""
+    for key in ("/logs/x", "y/a//b", "z/./b"):
+        s3.client.put_object(Bucket=bucket, Key=key, Body=b"")
+    assert sorted(Store(f"s3://{bucket}").folders()) == ["y", "z"]
+    for folder in "yz":
+        with pytest.raises(StoreError, match=rf"cannot be read: .*{folder}/.*; delete it") as told:
+            list(Store(f"s3://{bucket}").list(folder))
+        assert not isinstance(told.value, StoreUnreachableError)
+
+
 @pytest.mark.parametrize("address", ["", "/tmp/x", "ftp://host/x", "s3://"])
 def test_what_is_no_address(address: str):
     """It says what addresses look like."""
