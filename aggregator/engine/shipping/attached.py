@@ -11,12 +11,15 @@ import contextlib
 import json
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from aggregator.engine.shipping.laying import lay, log_end, whole_end
 from aggregator.errors import (
     CatalogLockedError,
     CorruptLogError,
+    CorruptManifestError,
     InvalidRequestError,
     ObjectConflictError,
     ObjectMissingError,
@@ -30,6 +33,10 @@ from aggregator.storage.store.lease import Lease, Seen, Terms, fenced, look, new
 from aggregator.storage.store.shipped import CATALOG, LOG, VERSION, LogObject, log_name, log_sequence
 
 logger = logging.getLogger("aggregator")
+
+READS = 3
+"""So often an object is read that is damaged."""
+_T = TypeVar("_T")
 
 
 @dataclass(slots=True)
@@ -212,7 +219,17 @@ def read_object(store: Store, sequence: int) -> LogObject:
     """An object of the log. Raises ObjectMissingError, CorruptLogError, UnknownVersionError, StoreError."""
     name = log_name(sequence)
     try:
-        return LogObject.decode(store.get(name), sequence)
+        return read_again(lambda: LogObject.decode(store.get(name), sequence))
     except (CorruptLogError, UnknownVersionError) as error:
         error.path = store.path_of(name)
         raise
+
+
+def read_again(read: Callable[[], _T]) -> _T:
+    """What a reading gives. Who asks passes over what is damaged, and lacks it then: so it must be damaged each time,
+    and not on its way, or by a proxy that answered in the store's place.
+    """
+    for _ in range(READS - 1):
+        with contextlib.suppress(CorruptLogError, CorruptManifestError):
+            return read()
+    return read()

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aggregator.engine.shipping.attached import read_object
+from aggregator.engine.shipping.attached import read_again, read_object
 from aggregator.engine.shipping.laying import drop_before, lay
 from aggregator.errors import CatalogNotFoundError, CorruptLogError, CorruptManifestError, ObjectMissingError
 from aggregator.storage.files.checksum import checksum64, hasher64
@@ -273,10 +273,7 @@ class Mirror:
         announced it.
         """
         try:
-            stored = self._store.get(announced.name)
-            if f"{checksum64(stored):016x}" != announced.checksum:
-                raise CorruptManifestError("its checksum does not match")
-            image = unpacked(stored)
+            image = read_again(lambda: self._image(announced))
         except ObjectMissingError:
             self._tell(announced.name, MISSING)
             return False
@@ -287,6 +284,12 @@ class Mirror:
         self.at.announced, self.at.announced_by = announced, by
         drop_before(self._layout.log, announced.position)
         return True
+
+    def _image(self, announced: Announced) -> bytes:
+        stored = self._store.get(announced.name)
+        if f"{checksum64(stored):016x}" != announced.checksum:
+            raise CorruptManifestError("its checksum does not match")
+        return unpacked(stored)
 
     def _replace_manifest(self, image: bytes) -> None:
         if self._durable:
@@ -308,9 +311,9 @@ def checked_download(store: Store, name: str, path: Path, checksum: int, on_byte
 
     Raises StoreError, OSError.
     """
-    hasher = hasher64()
-    make_directory(path.parent)
-    try:
+
+    def download() -> None:
+        hasher = hasher64()
         with replaced(path) as file:
             for part in store.stream(name):
                 hasher.update(part)
@@ -318,6 +321,10 @@ def checked_download(store: Store, name: str, path: Path, checksum: int, on_byte
                 on_bytes(len(part))
             if hasher.intdigest() != checksum:
                 raise CorruptManifestError("its checksum does not match")
+
+    make_directory(path.parent)
+    try:
+        read_again(download)
     except ObjectMissingError:
         return MISSING
     except CorruptManifestError as error:

@@ -23,7 +23,7 @@ from aggregator.errors import LogFailedError, StoreError, StoreUnreachableError,
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.store.client import Store
 from aggregator.storage.store.lease import Lease, Seen, Terms
-from aggregator.storage.store.shipped import LOG
+from aggregator.storage.store.shipped import LOG, MANIFESTS
 from esformat import ClosedError
 
 if TYPE_CHECKING:
@@ -120,6 +120,34 @@ def test_an_opening_that_takes_longer_than_the_lease(tmp_path: Path, address: st
     standby = Standby(Store(address), Layout(tmp_path / "b"), now_us)
     assert standby.may_take.wait(60)
     standby.close()
+
+
+def test_objects_that_were_damaged_on_their_way(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
+    """As by a proxy that answers in the place of the store: a standby takes over from all that is there."""
+    old = aggregator.open(tmp_path / "a", store=address, durability="store", **SOON)
+    topic = old.create_topic("t")
+    standby = Standby(Store(address), Layout(tmp_path / "b"), now_us)
+    get, seen = Store.get, set[str]()
+
+    def damaged(store: Store, name: str) -> bytes:
+        found = get(store, name)
+        if not name.startswith((LOG, MANIFESTS)) or name in seen:
+            return found
+        seen.add(name)
+        return b"<html>Please log in</html>" if len(seen) % 2 else found[:-1]
+
+    monkeypatch.setattr(Store, "get", damaged)
+    for number in range(0, 50, 10):
+        topic.append(events(number))
+    old.create_topic("u")
+    until(lambda: standby.backend.mirror.at.sequence >= old._backend.shipper._sequence)
+    assert standby.backend.mirror.at.damages == {}
+    assert {name.partition("/")[0] for name in seen} == {LOG, MANIFESTS}
+    old.close()
+    assert standby.may_take.wait(60)
+    assert standby.take_over()
+    with aggregator.open(tmp_path / "b", durability="store") as new:
+        assert numbers(new) == list(range(50))
 
 
 def test_a_damaged_segment_keeps_back_nothing_else(tmp_path: Path, address: str):
