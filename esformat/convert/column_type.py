@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from esformat.convert.arrays import Mask, mask
+from esformat.convert.typed_text import leaf
 from esformat.format import json_text
 from esformat.write.plain_array import plain_column
 
@@ -163,9 +164,8 @@ def _infinite(text: pa.Array, numbers: pa.Array) -> Mask | None:
 
 def _cast(column: pa.Array, type_: pa.DataType) -> pa.Array | None:
     try:
-        if pa.types.is_time(type_) and pa.types.is_string(column.type):  # Arrow has no cast for it
-            moments = pc.binary_join_element_wise("1970-01-01T", column, "")
-            return moments.cast(pa.timestamp(type_.unit)).cast(type_)
+        if pa.types.is_string(column.type) and (pa.types.is_time(type_) or pa.types.is_duration(type_)):
+            return leaf(column, type_)
         return plain_column(column, type_)
     except pa.ArrowException:
         return None

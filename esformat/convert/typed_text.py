@@ -33,7 +33,7 @@ def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return column.cast(kind)
     if pt.is_large_string(kind):
         return column.cast(pa.string()).cast(kind)
-    return _leaf(column.cast(pa.string()), kind)
+    return leaf(column.cast(pa.string()), kind)
 
 
 def without_base64(column: pa.BinaryArray) -> pa.BinaryArray:
@@ -94,7 +94,7 @@ def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if _is_bytes(kind):
         return pa.array([_bytes(value) for value in values], kind)
     if pt.is_temporal(kind):
-        return _leaf(pa.array(values, pa.string()), kind)
+        return leaf(pa.array(values, pa.string()), kind)
     if pt.is_floating(kind):
         return pa.array([None if value is None else np.float64(value) for value in values], pa.float64()).cast(kind)
     made = pa.array(values, kind)
@@ -109,9 +109,14 @@ def _offsets(lists: Sequence[Sequence[Any]], values: Sequence[Any], width: Any) 
     return pa.array(edges, mask=np.array([value is None for value in values] + [False]))
 
 
-def _leaf(text: pa.Array, kind: pa.DataType) -> pa.Array:
+def leaf(text: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    """Text as values of a type that is not nested, also where Arrow has no cast. Raises pa.ArrowException."""
     if pt.is_null(kind):
         return pa.nulls(len(text))
+    if pt.is_time(kind):
+        return pc.binary_join_element_wise("1970-01-01T", text, "").cast(pa.timestamp(kind.unit)).cast(kind)
+    if pt.is_duration(kind):
+        return text.cast(pa.int64()).cast(kind)
     return text.cast(pa.float64()).cast(kind) if pt.is_float16(kind) else text.cast(kind)
 
 

@@ -123,6 +123,7 @@ CONVERSIONS = [
     (pa.nulls(2), pa.binary(), [None, None], None),
     (pa.array([], pa.binary()), INT, [], None),
     (pa.array([[1]]), INT, [None], [True]),
+    (pa.array(["5", "x"]), pa.duration("s"), [dt.timedelta(seconds=5), None], [False, True]),
     (pa.array(["23:59:59.5", None]), pa.time64("us"), [dt.time(23, 59, 59, 500_000), None], None),
     (
         pa.array([b"23:59:59", b"24:00:00", b"noon"]),
