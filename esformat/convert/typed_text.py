@@ -73,9 +73,8 @@ def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         unknown = next((name for value in values if value is not None for name in value if name not in names), None)
         if unknown is not None:
             raise ValueError(f"unknown member {unknown!r} of {kind}")
-        missing = [value is None for value in values]
         children = [from_json([None if v is None else v[f.name] for v in values], f.type) for f in kind]
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=pa.array(missing))
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=_missing(values))
     if pt.is_map(kind):
         items = [[] if value is None else list(value.items()) for value in values]
         keys = from_text(pa.array([key.encode() for pairs in items for key, _ in pairs], pa.binary()), kind.key_type)
@@ -84,7 +83,7 @@ def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pt.is_fixed_size_list(kind):
         filled = [[None] * kind.list_size if value is None else value for value in values]
         flat = from_json([each for value in filled for each in value], kind.value_type)
-        return pa.FixedSizeListArray.from_arrays(flat, type=kind, mask=pa.array([value is None for value in values]))
+        return pa.FixedSizeListArray.from_arrays(flat, type=kind, mask=_missing(values))
     if pt.is_list(kind) or pt.is_large_list(kind):
         lists = [[] if value is None else value for value in values]
         flat = from_json([each for value in lists for each in value], kind.value_type)
@@ -101,6 +100,10 @@ def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if first_cut(values, kind) is not None:
         raise ValueError(f"not all of them are {kind}")
     return made
+
+
+def _missing(values: Sequence[Any]) -> pa.BooleanArray:
+    return pa.array([value is None for value in values], pa.bool_())
 
 
 def _offsets(lists: Sequence[Sequence[Any]], values: Sequence[Any], width: Any) -> pa.Array:

@@ -19,6 +19,7 @@ KINDS = {
     "large list": (pa.large_list(pa.string()), [["a", None], []]),
     "pair": (pa.list_(pa.float32(), 2), [[0.5, None], [1e30, -0.0]]),
     "halves": (pa.list_(pa.float16()), [[0.5, None]]),
+    "empty lists": (pa.list_(pa.struct({"a": pa.int8(), "b": pa.list_(pa.int8(), 2)})), [[], []]),
     "nulls": (pa.list_(pa.null()), [[None, None], []]),
     "large bytes": (pa.large_binary(), [b"a", b"\xfe"]),
     "bytes of a width": (pa.binary(2), [b"ab", b"\xff\xff"]),
