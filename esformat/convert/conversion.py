@@ -341,7 +341,7 @@ def _coming_back(batches: Iterator[pa.RecordBatch], schema: pa.Schema, format_: 
         lost = "a row"
         try:
             again = pa.Table.from_batches(read_typed(source, format_, schema), schema=schema)
-            same = [again[name].combine_chunks().equals(batch[name]) for name in schema.names]
+            same = [_bits(again[name].combine_chunks()).equals(_bits(batch[name])) for name in schema.names]
             lost = next((f"column {n!r}" for n, kept in zip(schema.names, same, strict=True) if not kept), "")
         except InputError as error:
             lost = error.message
@@ -351,6 +351,11 @@ def _coming_back(batches: Iterator[pa.RecordBatch], schema: pa.Schema, format_: 
                 hint="convert to Parquet or Arrow, or allow the loss with --allow-loss",
             )
         yield batch
+
+
+def _bits(column: pa.Array) -> pa.Array:
+    """Floats as they are stored: NaN is equal to itself then, and -0.0 is not 0.0."""
+    return column.view(f"int{column.type.bit_width}") if pa.types.is_floating(column.type) else column
 
 
 class _Text(Source):

@@ -68,6 +68,17 @@ def test_what_a_format_cannot_hold(tmp_path, name, extension):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()], ids=str)
+def test_floats_of_csv(tmp_path, kind):
+    """NaN, infinities and -0.0 come back: CSV has words for them."""
+    source, between, back = (str(tmp_path / name) for name in ("a.esdb", "b.csv", "c.esdb"))
+    values = pa.array([float("nan"), float("inf"), -float("inf"), -0.0, 0.0, None], kind)
+    with esformat.create(source) as writer:
+        writer.add_table(pa.table({"space": ["a"] * 6, "timestamp": range(6), "x": values}))
+    assert convert_file(source, between) == convert_file(between, back, Conversion(schema=source)) == 6
+    assert Path(source).read_bytes() == Path(back).read_bytes()
+
+
 def test_allowed_loss(tmp_path, write):
     """With leave, text is written although NaN becomes null in it."""
     table = pa.table({"space": ["a"], "timestamp": pa.array([1]), "x": [float("nan")]})
