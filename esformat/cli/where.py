@@ -257,6 +257,8 @@ def _expression(conditions: Sequence[Condition], schema: pa.Schema) -> pc.Expres
                 f"--where {condition.text}: the values of {condition.name!r} are {type_}: {wrong}"
             ) from None
         column = pc.field(name)
+        if pa.types.is_float16(type_):  # which Arrow does not compare
+            column, values = column.cast(pa.float32()), values.cast(pa.float32())
         return column.isin(values) if condition.sign == "in" else _COMPARED[condition.sign](column, values[0])
 
     return reduce(operator.and_, map(one, conditions))
@@ -284,6 +286,8 @@ def _fault(value: str, type_: pa.DataType) -> str | None:
             return f"{value!r} is neither true nor false"
         if pa.types.is_integer(type_):
             return f"{value!r} is no whole number{' that fits' if re.fullmatch('-?[0-9]+', value) else ''}"
+        if pa.types.is_duration(type_):
+            return f"{value!r} is no whole number of {type_.unit}"
         return f"{value!r} is no {'number' if pa.types.is_floating(type_) else type_}"
     return None
 
@@ -295,6 +299,8 @@ def _about_null(name: str, sign: str) -> str:
 def _values(texts: Sequence[str], type_: pa.DataType) -> pa.Array:
     import pyarrow as pa  # here: slow to import
 
+    from esformat.convert.typed_text import leaf
+
     if pa.types.is_timestamp(type_):
         return pa.array([Moment().convert(text, None, None) for text in texts], pa.timestamp("us", "UTC")).cast(type_)
-    return pa.array(texts, pa.string()).cast(type_)
+    return leaf(pa.array(texts, pa.string()), type_)

@@ -93,16 +93,46 @@ def test_wrong_conditions(esdb, activity, condition, message):
         ("code IN (1, x)", "the values of 'code' are int64: 'x' is no whole number"),
         ("code = 99999999999999999999", "'99999999999999999999' is no whole number that fits"),
         ("paid = yes", "'yes' is neither true nor false"),
+        ("took > 1s", "'1s' is no whole number of ms"),
     ],
 )
 def test_values_of_another_type(esdb, condition, message):
     """Which value is wrong, and why."""
-    columns = [("price", pa.float64()), ("code", pa.int64()), ("paid", pa.bool_())]
+    columns = [("price", pa.float64()), ("code", pa.int64()), ("paid", pa.bool_()), ("took", pa.duration("ms"))]
     with esformat.create("prices.esdb", schema=pa.schema(columns)) as writer:
         writer.add("s", timestamp=0, columns={"price": 1.5, "code": 1, "paid": True})
     result = esdb("scan", "prices.esdb", "--where", condition)
     assert (result.status, result.out) == (2, b"")
     assert message in result.err
+
+
+ODD_TYPES = {
+    "half": (pa.float16(), [0.5, 2.0, float("nan"), None]),
+    "at": (pa.time64("us"), [0, 43_200_000_000, 86_399_999_999, None]),
+    "took": (pa.duration("ms"), [-1, 0, 1500, None]),
+    "day": (pa.date32(), [-1, 0, 1, None]),
+}
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ("half >= 0.5", [0, 1]),
+        ("half IN (2, 3)", [1]),
+        ("at >= 12:00", [1, 2]),
+        ("at = 23:59:59.999999", [2]),
+        ("took > 0", [2]),
+        ("took IN (-1, 1500)", [0, 2]),
+        ("day < 1970-01-02", [0, 1]),
+    ],
+)
+def test_odd_types(esdb, condition, found):
+    """Halves, times of day, and durations in the unit of their column compare like all others."""
+    columns = {name: pa.array(values, kind) for name, (kind, values) in ODD_TYPES.items()}
+    with esformat.create("odd.esdb") as writer:
+        writer.add_table(pa.table({"space": ["s"] * 4, "timestamp": range(4), "n": range(4), **columns}))
+    rows = esdb("scan", "odd.esdb", "--where", condition, "--columns", "n", "--format", "jsonl").rows
+    assert [row["n"] for row in rows] == found
 
 
 @pytest.mark.parametrize("condition", ["data = => 5", "data=<html>", "data = '=> 5'", "data = null"])
