@@ -77,6 +77,8 @@ def _unexpected(error: lark.exceptions.UnexpectedToken, text: str) -> LqlError:
         hint = f'SELECT reads whole records: leave it out, or write a format string, as "{{msg}}", or DISTINCT {token}'
     if "IDENT" in expected and token.type in {"SIGN", *_OPERATORS} and "STRING" not in expected:
         hint = f"write in front of it what is compared: msg {token} …"
+    elif "IDENT" in expected and token.type in KEYWORDS:
+        hint = f"{_expecting(expected)}; as a name it stands in backquotes: `{text[mark.start : mark.end]}`"
     return LqlError(f"{found} was not expected here", mark=mark, hint=hint or _expecting(expected))
 
 

@@ -266,6 +266,7 @@ INVALID = [
     ("SELECT COUNT GROUP BY ts", "ts", "EVERY"),
     ("SELECT COUNT GROUP BY name EVERY '1h'", "name", "EVERY divides ts"),
     ("SELECT COUNT GROUP BY ts EVERY '1y'", "'1y'", "length of time"),
+    ("SELECT COUNT GROUP BY at", "at", "expected a name; as a name it stands in backquotes: `at`"),
     ("SELECT GROUP BY name", "SELECT", "SELECT COUNT"),
     ("SELECT COUNT POSITION TAIL", "POSITION", "counts have no order"),
     ("SELECT '{msg'", "'{msg'", "not closed"),
