@@ -322,13 +322,17 @@ def _typed_test(column: pa.Field, op: str, value: Value, now_ns: int) -> Test:
         return lambda values: pa.repeat(always, len(values))
     if pa.types.is_boolean(type_):
         return _truth(column, op, value)
-    if pa.types.is_timestamp(type_):
-        nanos = resolve_time(value.text, now_ns, value.mark)
-        unit = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}[type_.unit]
-        stamps = integer.bound(op, Fraction(nanos, unit), *_INT64)
-        return lambda values: integer.run(stamps, values.cast(pa.int64()))
+    if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
+        times = pa.timestamp("ms") if pa.types.is_date(type_) else type_  # a date is the time at which it begins
+        unit = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}[times.unit]
+        stamps = integer.bound(op, Fraction(resolve_time(value.text, now_ns, value.mark), unit), *_INT64)
+        return lambda values: integer.run(stamps, values.cast(times).cast(pa.int64()))
     if not _is_number(type_):
-        raise LqlError(f"column {column.name!r} is of type {type_}, which cannot be compared", mark=value.mark)
+        raise LqlError(
+            f"column {column.name!r} is of type {type_}, which cannot be compared",
+            mark=value.mark,
+            hint="CONTAINS, PREFIX, SUFFIX, LIKE and MATCHES look at its text",
+        )
     number = _number(column, value)
     if pa.types.is_integer(type_):
         wide, limits = (pa.uint64(), (0, 2**64 - 1)) if pa.types.is_uint64(type_) else (pa.int64(), _INT64)
