@@ -142,10 +142,10 @@ class TopicTable:
 
     @property
     def indexes(self) -> tuple[str, ...]:
-        """Indexed columns that have one type in every segment."""
+        """Indexed columns that have one type in every segment that has values of them."""
         types: dict[str, set[pa.DataType]] = {}
         for info in self._snapshot.schemas:
-            for field in info.schema.fields:
+            for field in filter(lambda field: field.indexed, info.schema.fields):
                 types.setdefault(field.name, set()).add(field.type)
         return tuple(name for name in self._snapshot.topic.indexes if len(types.get(name, ())) == 1)
 

@@ -28,7 +28,8 @@ def counted_spaces(snapshot: Snapshot, pool: SegmentPool, scan: Callable[..., Sc
 
 def counted_values(snapshot: Snapshot, pool: SegmentPool, name: str, scan: Callable[..., Scan]) -> dict[Any, int]:
     """Values of an indexed column, ascending; nulls are none. Where the column has several types, as they are read."""
-    types = {info.schema.arrow.field(name).type for info in snapshot.schemas if name in info.schema.positions}
+    fields = [field for info in snapshot.schemas for field in info.schema.fields if field.name == name]
+    types = {field.type for field in fields if field.indexed}  # else no event had a value
     if snapshot.tombstones or len(types) > 1:
         return _read(scan, name)
     counts: Counter[Any] = Counter()

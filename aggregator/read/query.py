@@ -171,7 +171,8 @@ def check_columns(columns: tuple[str, ...], known: Iterable[str]) -> None:
 def check_conditions(conditions: Iterable[tuple[str, Any]], schemas: Sequence[EventSchema]) -> None:
     """Raise UsageError for a value that no event of `schemas` can have in that index."""
     for name, value in conditions:
-        kinds = {schema.fields[schema.positions[name]].type for schema in schemas if name in schema.positions}
+        fields = [schema.fields[schema.positions[name]] for schema in schemas if name in schema.positions]
+        kinds = {field.type for field in fields if field.indexed}  # else no event had a value
         if not any(can_hold(kind, value) for kind in kinds or {pa.string(), pa.int64(), pa.bool_()}):
             types = f" of type {' or '.join(sorted(map(str, kinds)))}" if kinds else ""
             raise UsageError(f"index {name!r} holds values{types}, not {value!r}")

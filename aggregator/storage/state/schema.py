@@ -32,7 +32,7 @@ def topic_schema(
     arrow: pa.Schema, indexes: Sequence[str], *, binary_keys: bool, known: EventSchema | None = None
 ) -> EventSchema:
     """The schema of a topic whose events have the columns of `arrow`; indexed columns that are missing, or of which
-    there are no values to tell, have the type that they have in `known`, else they are texts.
+    there are no values to tell, have the type that they have in `known`, else none, and no index yet.
 
     Raises InvalidEventError, esformat.UsageError.
     """
@@ -52,9 +52,10 @@ def topic_schema(
         place = arrow.get_field_index(name)
         if place >= 0 and not pa.types.is_null(arrow.field(place).type):
             continue
-        field = pa.field(name, types.get(name, pa.string()))
+        field = pa.field(name, types.get(name, pa.null()))
         arrow = arrow.append(field) if place < 0 else arrow.set(place, field)
-    schema = make_schema(arrow, indexes, binary_keys=binary_keys)
+    told = [name for name in indexes if not pa.types.is_null(arrow.field(name).type)]
+    schema = make_schema(arrow, told, binary_keys=binary_keys)
     if len(schema.arrow) > MAX_COLUMNS:
         raise InvalidEventError(
             f"{len(schema.arrow)} columns, keys included, are more than {MAX_COLUMNS}",
