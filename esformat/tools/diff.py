@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from esformat.format.schema import changed_type
 from esformat.io.location import Options, each_of, located, segments_at
 from esformat.read.collection.collection import Collection, open_many
 from esformat.read.segment import Segment, open_segment
@@ -207,7 +208,13 @@ def _rows(table: pa.Table) -> Iterator[tuple[str | bytes, str]]:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Times as whole numbers: Python's end at the year 9999."""
-    if pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type) or pa.types.is_time64(column.type):
-        return column.cast(pa.int64())
-    return column
+    """Times and dates as whole numbers, also within lists, maps and structs: Python's have no nanoseconds, and end at
+    the year 9999.
+    """
+    return column.cast(changed_type(column.type, _as_number))
+
+
+def _as_number(kind: pa.DataType) -> pa.DataType:
+    if not pa.types.is_temporal(kind) or pa.types.is_interval(kind):
+        return kind
+    return pa.int32() if kind.bit_width == 32 else pa.int64()

@@ -52,6 +52,34 @@ def test_counts_of_a_model(data: st.DataObject, recording: Recording, batch_rows
         assert diff(paths[0], paths[0]).same
 
 
+NANOSECONDS = pa.time64("ns")
+PAIRS = [
+    (pa.timestamp("s"), [3 * 10**11, 3 * 10**11 + 1]),
+    (pa.timestamp("ns", "UTC"), [1, 2]),
+    (pa.date32(), [10_000_000, 10_000_001]),
+    (pa.date64(), [86_400_000 * 10_000_000, 0]),
+    (pa.duration("s"), [2**62, 2**62 + 1]),
+    (NANOSECONDS, [1, 2]),
+    (pa.list_(NANOSECONDS), [[1], [2]]),
+    (pa.struct([pa.field("a", pa.timestamp("us", "UTC"), nullable=False)]), [{"a": 3 * 10**17}, {"a": 0}]),
+    (pa.map_(pa.date32(), pa.duration("ns")), [[(10_000_000, 1)], [(10_000_000, 2)]]),
+    (pa.list_(pa.time32("ms"), 1), [[1], [2]]),
+    (pa.month_day_nano_interval(), [(1, 2, 3), (1, 2, 4)]),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), PAIRS, ids=[str(kind) for kind, _ in PAIRS])
+def test_times_and_dates(tmp_path: Path, kind: pa.DataType, values: list[object]) -> None:
+    """All digits count, and dates that Python does not have are compared, too."""
+    paths = [tmp_path / "a.esdb", tmp_path / "b.esdb"]
+    for path, row in zip(paths, values, strict=True):
+        with esformat.create(path) as writer:
+            columns = {"space": ["a", "a"], "timestamp": [1, 2]}
+            writer.add_table(pa.table({**columns, "x": pa.array([values[0], row], kind)}))
+    report = diff(*paths)
+    assert (report.common, report.only_left, report.only_right) == (1, 1, 1)
+
+
 def test_many_columns(tmp_path: Path) -> None:
     """What columns there are is looked at once for each."""
     columns = {f"c{number}": [number, number] for number in range(3000)}
