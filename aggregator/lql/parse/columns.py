@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 
 from aggregator.lql.text.layout import Layout
 from aggregator.lql.text.predicate import as_string
+from esformat.parts import as_text as json_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,9 @@ def is_text(type_: pa.DataType) -> bool:
 
 
 def as_text(array: pa.Array) -> pa.Array:
-    """Valid UTF-8 of any array, as string or large_string; nulls stay. Broken bytes become U+FFFD."""
+    """Valid UTF-8 of any array, as string or large_string; nulls stay. Broken bytes become U+FFFD, lists, structs and
+    maps JSON.
+    """
     array = decoded(array)
     type_ = array.type
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
@@ -85,26 +87,8 @@ def as_text(array: pa.Array) -> pa.Array:
         return _iso(array)
     try:
         return array.cast(pa.string())
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # lists, structs, maps: Python's way of writing them
-        return pa.array(written(array), pa.string())
-
-
-def written(array: pa.Array | pa.ChunkedArray, write: Callable[[Any], str] = str) -> list[str | None]:
-    """Values as Python writes them, or as Arrow does where Python does not know them: far dates, odd time zones."""
-    try:
-        return [None if value is None else write(value) for value in array.to_pylist()]
-    except (ValueError, OverflowError, LookupError):
-        whole = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-        return [_one_written(whole.slice(row, 1), write) for row in range(len(whole))]
-
-
-def _one_written(single: pa.Array, write: Callable[[Any], str]) -> str | None:
-    try:
-        value = single[0].as_py()
-    except (ValueError, OverflowError, LookupError):
-        text: str = single.to_string(indent=0, skip_new_lines=True)[1:-1]
-        return text
-    return None if value is None else write(value)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # lists, structs, maps
+        return json_text(array)
 
 
 def value_type(type_: pa.DataType) -> pa.DataType:

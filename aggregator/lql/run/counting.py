@@ -282,7 +282,9 @@ def _maker(key: tree.Operand | tree.Every, columns: Columns) -> Maker:
     target = target_of(name)
     if _is_whole_column(target, functions, columns):
         assert isinstance(target, Field | Column)
-        return lambda batch: decoded(batch.column(target.name))
+        kind = columns.schema.field(target.name).type
+        as_group = as_text if pa.types.is_nested(kind) or pa.types.is_interval(kind) else decoded  # no keys to Arrow
+        return lambda batch: as_group(batch.column(target.name))
     source = _text(target, columns)
     return lambda batch: changed_case(source(batch).cast(pa.large_string()), functions)
 

@@ -35,7 +35,7 @@ def number_type(measure: tree.Measure, type_: pa.DataType) -> pa.DataType:
         return pa.float64()
     number = pa.types.is_integer(type_) or pa.types.is_decimal(type_)
     if measure.function in ("MIN", "MAX"):
-        if number or pa.types.is_temporal(type_):
+        if number or (pa.types.is_temporal(type_) and not pa.types.is_interval(type_)):
             return type_
     elif number and measure.function != "SUM":
         return pa.float64()
