@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from esformat.core.messages import MessageWriter
     from esformat.core.numbers import count_by_width
     from esformat.event import to_bound, to_microseconds
-    from esformat.format.arrays import TextForm, in_form_of
+    from esformat.format.arrays import TextForm, have_key, in_form_of
     from esformat.format.json_text import as_text
     from esformat.format.json_values import JsonValues
     from esformat.format.layout import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from esformat.read.ask.bounds import Bounds, admits_nothing, span_of_times
     from esformat.read.ask.question import can_hold
     from esformat.read.dataset import EventDataset
-    from esformat.read.decode.event_rows import have_key, rows_of_batch
+    from esformat.read.decode.event_rows import rows_of_batch
     from esformat.read.dictionaries import in_dictionaries
     from esformat.read.payload_columns import with_fields
     from esformat.read.row_range import scan_rows
@@ -59,10 +59,10 @@ else:
             "esformat.core.messages": "MessageWriter",
             "esformat.core.numbers": "count_by_width",
             "esformat.event": "to_bound to_microseconds",
-            "esformat.format.arrays": "TextForm in_form_of",
+            "esformat.format.arrays": "TextForm have_key in_form_of",
             "esformat.read.dictionaries": "in_dictionaries",
             "esformat.read.answer": "Answer Unpicklable",
-            "esformat.read.decode.event_rows": "have_key rows_of_batch",
+            "esformat.read.decode.event_rows": "rows_of_batch",
             "esformat.write.lossless": "are_misread array_of first_cut",
             "esformat.io.handles": "Handles SharedFile",
             "esformat.read.ask.bounds": "Bounds admits_nothing span_of_times",

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from esformat.core.keys import are_key
 from esformat.core.values import gather, repeated
 from esformat.errors import CorruptSegmentError
 from esformat.format.layout import MAX_FRAME_BYTES
@@ -69,6 +70,14 @@ def bytes_of(array: pa.Array) -> tuple[npt.NDArray[np.int64], memoryview]:
     offsets = np.frombuffer(offset_buffer, width, len(array) + 1, array.offset * width().itemsize).astype(np.int64)
     view = memoryview(data)[int(offsets[0]) : int(offsets[-1])]
     return offsets - offsets[0], view
+
+
+def have_key(column: pa.Array, key: bytes) -> npt.NDArray[np.bool_]:
+    """Which of the spaces or groupings of a batch are `key`."""
+    edges, data = bytes_of(column)
+    mask = np.empty(len(column), np.uint8)
+    are_key(edges, data.cast("B"), key, mask)
+    return mask.view(np.bool_)
 
 
 def plain_lists(array: pa.Array) -> pa.Array:

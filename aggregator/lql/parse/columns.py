@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from aggregator.lql.text.layout import Layout
 from aggregator.lql.text.predicate import as_string
-from esformat.parts import as_text as json_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +87,8 @@ def as_text(array: pa.Array) -> pa.Array:
     try:
         return array.cast(pa.string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # lists, structs, maps
+        from esformat.parts import as_text as json_text  # here: rarely needed
+
         return json_text(array)
 
 

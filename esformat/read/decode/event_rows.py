@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from esformat.core.events import Column, Columns, Event, row_events
-from esformat.core.keys import are_key, number_keys
+from esformat.core.keys import number_keys
 from esformat.core.values import cut
 from esformat.format.arrays import bytes_of, numbers_of
 from esformat.format.schema import DATA_COLUMN, changed_type
@@ -121,14 +121,6 @@ def keys_of(column: pa.Array) -> Keys:
     places = np.empty(len(column), np.int64)
     keys = number_keys(edges, data.cast("B"), places)
     return Keys(list(keys) if pt.is_binary(column.type) else [key.decode() for key in keys], places)
-
-
-def have_key(column: pa.Array, key: bytes) -> npt.NDArray[np.bool_]:
-    """Which of the spaces or groupings of a batch are `key`."""
-    edges, data = bytes_of(column)
-    mask = np.empty(len(column), np.uint8)
-    are_key(edges, data.cast("B"), key, mask)
-    return mask.view(np.bool_)
 
 
 def rows_of_batch(batch: pa.RecordBatch, indexes: tuple[str, ...]) -> EventRows:
