@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from esformat.core.messages import MessageWriter
     from esformat.core.numbers import count_by_width
     from esformat.event import to_bound, to_microseconds
-    from esformat.format.arrays import TextForm, have_key, in_form_of
+    from esformat.format.arrays import TextForm, have_key, in_form_of, short_array
     from esformat.format.json_text import as_text
     from esformat.format.json_values import JsonValues
     from esformat.format.layout import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
@@ -59,7 +59,7 @@ else:
             "esformat.core.messages": "MessageWriter",
             "esformat.core.numbers": "count_by_width",
             "esformat.event": "to_bound to_microseconds",
-            "esformat.format.arrays": "TextForm have_key in_form_of",
+            "esformat.format.arrays": "TextForm have_key in_form_of short_array",
             "esformat.read.dictionaries": "in_dictionaries",
             "esformat.read.answer": "Answer Unpicklable",
             "esformat.read.decode.event_rows": "rows_of_batch",
@@ -157,6 +157,7 @@ __all__ = [
     "release_unused",
     "rows_of_batch",
     "scan_rows",
+    "short_array",
     "span_of_times",
     "sync_directory",
     "sync_file",

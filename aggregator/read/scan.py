@@ -201,7 +201,7 @@ class Scan(Answer):
                 if indexed not in held:
                     held[indexed] = list(map(attrgetter("indexes" if indexed else "columns"), rows))
                 values = [each.get(field.name) for each in held[indexed]]
-            arrays.append(pa.array(values, field.type))
+            arrays.append(esformat.parts.short_array(values, field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=target)
 
     # ------------------------------------------------------------ reading

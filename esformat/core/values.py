@@ -5,6 +5,7 @@ from typing import Any
 
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize
 from cython.cimports.esformat.core.caches import Shelf
 from cython.cimports.libc.string import memcpy
 
@@ -224,6 +225,44 @@ def repeated(value: bytes, count: cython.Py_ssize_t) -> tuple[bytes, bytes]:
 
 
 Code = cython.fused_type(cython.uchar, cython.longlong)
+
+
+def join_values(values: list[Any], texts: cython.bint) -> tuple[bytes, bytes] | None:
+    """Texts, or else bytes, one behind another: where each begins and the last one ends, as the memory of an int32
+    array, and the bytes, of texts as UTF-8. None where one is something else, or they take more than that can name.
+
+    Raises UnicodeEncodeError for text that is no Unicode.
+    """
+    count: cython.Py_ssize_t = len(values)
+    edges: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * (count + 1))
+    edge: cython.p_int = cython.cast(cython.p_int, PyBytes_AS_STRING(edges))
+    total: cython.Py_ssize_t = 0
+    size: cython.Py_ssize_t = 0
+    i: cython.Py_ssize_t
+    edge[0] = 0
+    for i in range(count):
+        if not _bytes_of(values[i], texts, cython.address(size)) or size > _MOST - total:
+            return None
+        total += size
+        edge[i + 1] = cython.cast(cython.int, total)
+    data: bytes = PyBytes_FromStringAndSize(cython.NULL, total)
+    out: cython.p_char = PyBytes_AS_STRING(data)
+    for i in range(count):
+        if edge[i + 1] > edge[i]:
+            memcpy(out + edge[i], _bytes_of(values[i], texts, cython.address(size)), edge[i + 1] - edge[i])
+    return edges, data
+
+
+@cython.cfunc
+@cython.exceptval(check=True)
+def _bytes_of(value: Any, texts: cython.bint, size: cython.pointer(cython.Py_ssize_t)) -> cython.p_const_char:
+    """The bytes of a text, or of bytes, which the value keeps, and how many; NULL where it is something else."""
+    if texts and isinstance(value, str):
+        return PyUnicode_AsUTF8AndSize(value, size)
+    if not texts and isinstance(value, bytes):
+        size[0] = len(cython.cast(bytes, value))
+        return PyBytes_AS_STRING(value)
+    return cython.NULL
 
 
 def gather(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
 
 from esformat.errors import CorruptSegmentError
-from esformat.format.arrays import TextForm, Values
+from esformat.format.arrays import TextForm, Values, short_array
 
 TEXTS = ["", "short", "just twelve.", "one that is longer than twelve", "é"]
 
@@ -33,3 +36,33 @@ def test_a_code_of_no_value(code, form):
     """It is damage, in whichever form text is given."""
     with pytest.raises(CorruptSegmentError):
         Values(pa.array(TEXTS)).taken(np.array([0, code]), form)
+
+
+@examples(100)
+@given(
+    st.lists(st.text(max_size=9))
+    | st.lists(st.binary(max_size=9))
+    | st.lists(st.integers(-(2**60), 2**60))
+    | st.lists(st.none() | st.text(max_size=3))
+    | st.lists(st.none() | st.binary(max_size=3))
+    | st.lists(st.none() | st.integers(0, 9))
+)
+def test_few_values(values):
+    """As Arrow makes them of the same values, of each kind that takes them, or refuses them."""
+    for kind in (pa.string(), pa.binary(), pa.large_string(), pa.int64(), pa.timestamp("us", "UTC"), pa.timestamp("s")):
+        try:
+            wanted = pa.array(values, kind)
+        except (pa.ArrowException, TypeError):
+            with pytest.raises((pa.ArrowException, TypeError)):
+                short_array(values, kind)
+            continue
+        made = short_array(values, kind)
+        made.validate(full=True)
+        assert made.equals(wanted)
+
+
+def test_text_that_is_no_unicode():
+    """Half a character is refused, as Arrow does it."""
+    for make in (pa.array, short_array):
+        with pytest.raises(UnicodeEncodeError):
+            make(["\ud800"], pa.string())
