@@ -300,7 +300,7 @@ class Handles:
             same = tracked.head.begins(start) and tracked.last.begins(before)
         else:
             start, before, same = b"", b"", True
-            if contents.tell() <= since:  # not read there yet; else to go back is to begin anew
+            if contents.tell() <= since:  # else checked already; going back would unpack all of it again
                 contents.seek(since)
                 before = contents.read(tracked.last.length)
                 same = tracked.last.begins(before)

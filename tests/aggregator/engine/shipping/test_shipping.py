@@ -411,7 +411,7 @@ def test_two_standbys(tmp_path: Path, address: str):
 def test_a_take_over_that_takes_longer_than_the_lease(
     tmp_path: Path, address: str, opened: bool, monkeypatch: pytest.MonkeyPatch
 ):
-    """As where the machine sleeps. Another one takes over meanwhile, and goes on: the late one begins anew.
+    """A machine may sleep meanwhile. Another server takes over and keeps the catalog; the late one follows again.
 
     opened: whether the other one has opened the catalog by then, or has only taken the lease.
     """
