@@ -118,7 +118,10 @@ def _choose_compiler(config_settings: Settings) -> None:
         return
     glibc = (config_settings or {}).get("glibc", OLDEST_GLIBC)
     libc = f"gnu.{glibc}" if platform.libc_ver()[0] == "glibc" else "musl"
-    zig = shlex.join([sys.executable, "-m", "ziglang", "cc", "-target", f"{platform.machine()}-linux-{libc}"])
+    # Python's headers may stand in directories by machine, as Debian's do, where only its own compiler looks.
+    headers = str(Path(sysconfig.get_path("include")).parent)
+    target = ["-target", f"{platform.machine()}-linux-{libc}", "-idirafter", headers]
+    zig = shlex.join([sys.executable, "-m", "ziglang", "cc", *target])
     os.environ["CC"] = zig
     os.environ["LDSHARED"] = f"{zig} -shared"
 

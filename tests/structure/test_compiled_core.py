@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -48,6 +49,26 @@ def test_zig_for_wheels_of_old_systems(backend, monkeypatch):
     monkeypatch.setattr(backend, "_works", lambda command: True)
     (required,) = backend.get_requires_for_build_wheel({"glibc": "2.17"})
     assert required.startswith("ziglang")
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="headers are looked for by the system's compiler")
+def test_zig_finds_headers_in_directories_by_machine(backend, monkeypatch, tmp_path):
+    """Debian's `pyconfig.h` names one below another directory of the system, where Zig does not look by itself."""
+    headers, here = tmp_path / "python3", tmp_path / "some-machine"
+    for folder in (headers, here):
+        folder.mkdir()
+        (folder / "pyconfig.h").touch()
+    (headers / "Python.h").write_text("#include <some-machine/pyconfig.h>\n")
+    source = tmp_path / "core.c"
+    source.write_text("#include <Python.h>\n")
+    monkeypatch.setattr(backend.sysconfig, "get_path", lambda name: str(headers))
+    monkeypatch.setattr(backend.build_meta, "build_wheel", lambda *_: os.environ["CC"])
+    for name in ("CC", "LDSHARED", "CFLAGS"):
+        monkeypatch.setenv(name, "")  # set by the build, and taken back after the test
+    command = shlex.split(backend.build_wheel("anywhere", {"glibc": "2.17"}))
+    options = command[command.index("-target") + 2 :]
+    read = ["cc", "-nostdinc", "-E", f"-I{headers}", *options, str(source)]
+    assert subprocess.run(read, capture_output=True, check=False).returncode == 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="its compiler has options of its own")
