@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
@@ -29,7 +30,7 @@ import aggregator
 from aggregator import Catalog, InvalidRequestError
 from aggregator.base.forked import leave_when_forked
 from aggregator.engine.writer import now_us
-from aggregator.errors import StoreError
+from aggregator.errors import StoreError, StoreUnreachableError
 from aggregator.server.app import make_app
 from aggregator.server.config.address import is_loopback, split_address
 from aggregator.server.config.settings import Settings
@@ -39,6 +40,7 @@ from aggregator.server.http.connection import connection_type
 from aggregator.server.http.groups import Routes
 from aggregator.server.metrics.logs import set_up, tell_request
 from aggregator.storage.files.layout import Layout
+from aggregator.storage.store.objects import open_store
 from esformat import EsdbError
 
 _BACKLOG = 2048
@@ -56,6 +58,8 @@ SEALED_PART_BYTES = 1 << 20
 _STANDBY_DRAIN_S = 1.0
 """What open requests get when a standby takes over."""
 _AGAIN_S = 0.5
+_LEASE_S = 10.0
+"""The longest that a standby takes its lease for before it has seen it: after a third of it, it tells what fails."""
 _log = logging.getLogger("aggregator.server")
 _T = TypeVar("_T")
 
@@ -94,15 +98,15 @@ def _follow(path: Path, settings: Settings, listeners: Sequence[socket.socket]) 
     a signal came before. Raises FencedError for a directory that was its writer's before another's.
     """
     from aggregator.engine.standby import Standby, is_writer  # here: obstore is of an extra
-    from aggregator.storage.store.client import Store
 
     if settings.catalog.store is None:
         raise InvalidRequestError("a standby needs the address of a store", hint="give it with --store")
-    store, layout = Store(settings.catalog.store), Layout(path.absolute())
+    lease_s = min(settings.catalog.lease_s or _LEASE_S, _LEASE_S)
+    store, layout = open_store(settings.catalog.store, lease_s), Layout(path.absolute())
     hasty = replace(settings, http=replace(settings.http, drain_s=min(settings.http.drain_s, _STANDBY_DRAIN_S)))
-    if is_writer(store, layout):
+    if _patiently(lambda: is_writer(store, layout), StoreUnreachableError):
         return True
-    standby = Standby(store, layout, now_us)
+    standby = _patiently(lambda: Standby(store, layout, now_us), StoreUnreachableError)
     while True:
         server = _Server(Catalog(standby.backend), hasty)
         check_public(settings, server.context)
@@ -118,13 +122,16 @@ def _follow(path: Path, settings: Settings, listeners: Sequence[socket.socket]) 
         standby = _patiently(lambda: Standby(store, layout, now_us))
 
 
-def _patiently(ask: Callable[[], _T]) -> _T:
-    """What needs the store, also where that is of no use for a while: perhaps nobody else is there to take over."""
+def _patiently(ask: Callable[[], _T], failure: type[StoreError] = StoreError) -> _T:
+    """What needs the store, also where that is of no use for a while: perhaps nobody else is there to take over.
+
+    failure: after which it is asked again. At first a store that refuses has an address or rights that are wrong.
+    """
     while True:
         try:
             return ask()
-        except StoreError as error:
-            _log.warning("taking over failed, and will be tried again: %s", error)
+        except failure as error:
+            _log.warning("the standby waits for its store, and will ask again: %s", error)
             time.sleep(_AGAIN_S)
 
 
@@ -133,11 +140,13 @@ def _opened(path: Path, settings: Settings) -> Iterator[Catalog]:
     """The catalog in a directory: open for writing, or, where it follows another server's, for reading."""
     store, follow = settings.catalog, settings.follow
     if follow.url is None:
-        with aggregator.open(
+        opened = partial(
+            aggregator.open,
             path, durability=store.durability, limits=store.limits, sealing=store.sealing, file_mode=store.file_mode,
             store=store.store, keep_local=store.keep_local, store_cache=store.store_cache,
             ship_interval=_duration(store.ship_interval_s), lease=_duration(store.lease_s),
-        ) as catalog:  # fmt: skip
+        )  # fmt: skip
+        with _patiently(opened, StoreUnreachableError) if store.standby else opened() as catalog:
             yield catalog
         return
     from aggregator.client.following import Follower  # needs the extra `client`

@@ -6,12 +6,13 @@ import signal
 import socket
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 from effort import share_of
 from ports import free_port
-from served import Spawned
+from served import ANY_PORT, Spawned
 from shipped_catalogs import events, numbers
 from waiting import until
 
@@ -19,8 +20,12 @@ import aggregator
 from aggregator.client import Client, Retry
 from aggregator.server import running
 from aggregator.server.config.sources import settings_of
+from aggregator.server.running import listen
 from aggregator.storage.store.client import Store
 from aggregator.storage.store.lease import look
+
+if TYPE_CHECKING:
+    from benchmarks.s3_endpoint import S3Endpoint
 
 LEASE_S = 2.0
 ONCE = Retry(attempts=1)
@@ -129,3 +134,43 @@ def test_a_standby_that_is_told_to_stop_as_it_may_take_over(tmp_path: Path, monk
     seen = look(Store(address))
     assert seen is not None
     assert (seen.terms.epoch, seen.terms.released) == (1, True)
+
+
+def failing(s3: S3Endpoint) -> None:
+    """Have the store refuse everything for longer than any request is tried again."""
+    ending = time.monotonic() + 1.0
+    s3.refuse = lambda method, path, query: 503 if time.monotonic() < ending else None
+
+
+def test_a_store_that_fails_as_a_standby_begins(
+    tmp_path: Path, s3: S3Endpoint, bucket: str, caplog: pytest.LogCaptureFixture
+):
+    """It says so and waits, before it follows, when it opens the catalog it took over, and when it is begun again."""
+    address = f"s3://{bucket}/c"
+    with aggregator.open(tmp_path / "a", store=address, lease="1s") as catalog:
+        catalog.create_topic("t").append(events(0))
+    given = {"catalog.store": address, "catalog.standby": "true", "catalog.lease": "1s", "http.bind": ANY_PORT}
+    settings = settings_of(given)
+
+    def follow() -> bool:
+        with listen(ANY_PORT) as listener:
+            return running._follow(tmp_path / "b", settings, [listener])
+
+    for number in (0, 1):
+        failing(s3)
+        assert follow()
+        failing(s3)
+        with running._opened(tmp_path / "b", settings) as catalog:
+            assert numbers(catalog) == list(range(10)), number
+    told = [each.message for each in caplog.records if "waits for its store" in each.message]
+    assert len(told) >= 4
+    assert all("the store does not answer" in each for each in told)
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_standby_of_nothing(tmp_path: Path, s3: S3Endpoint, bucket: str, status: int):
+    """Rights that are wrong, and a catalog that is not there, end it at once: waiting would not help."""
+    s3.refuse = lambda method, path, query: status
+    settings = settings_of({"catalog.store": f"s3://{bucket}/c", "catalog.standby": "true"})
+    with pytest.raises(aggregator.AggregatorError, match="refuses" if status == 403 else "no catalog found"):
+        running._follow(tmp_path / "b", settings, [])
