@@ -107,8 +107,7 @@ class _Listener(asyncio.DatagramProtocol):
         self._connections: set[asyncio.Task[None]] = set()
         self.servers: list[asyncio.Server] = []
         self._failures_told_at = 0.0
-        self._stored = asyncio.Event()  # set while nothing is being stored
-        self._stored.set()
+        self._storing: Sequence[Message] = ()
 
     # ------------------------------------------------------------ messages in
 
@@ -171,16 +170,14 @@ class _Listener(asyncio.DatagramProtocol):
         senders go there, or keep what they have.
         """
         while True:
-            batch = await self._backlog.take(_BATCH)
-            self._stored.clear()
+            self._storing = await self._backlog.take(_BATCH)
             try:
-                await self._store(batch)
+                await self._store(self._storing)
             except FencedError as error:
                 _log.error("syslog is not listened for any more: %s", error)
-                self._backlog.keep(batch)
                 self._hang_up()
                 return
-            self._stored.set()
+            self._storing = ()
 
     def _hang_up(self) -> None:
         """End the connections, and take no new ones."""
@@ -230,9 +227,11 @@ class _Listener(asyncio.DatagramProtocol):
         await asyncio.gather(*self._connections, return_exceptions=True)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STOP_S):
-                while not storing.done() and (len(self._backlog) or not self._stored.is_set()):
+                while not storing.done() and (len(self._backlog) or self._storing):
                     await asyncio.sleep(0.01)
-        self._context.refused("syslog", "stopped", len(self._backlog))
+        doubtful = 0 if storing.done() else len(self._storing)
+        why = f"{doubtful} of them were being stored, and may be there" if doubtful else ""
+        self._context.refused("syslog", "stopped", len(self._backlog) + len(self._storing), why)
         storing.cancel()
         await asyncio.gather(storing, return_exceptions=True)
 

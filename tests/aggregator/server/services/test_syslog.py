@@ -21,6 +21,7 @@ from waiting import PATIENCE_S, until
 
 import aggregator
 from aggregator import FencedError, InvalidRequestError
+from aggregator.errors import LogFailedError
 from aggregator.server import RunningServer, Settings
 from aggregator.server.config.settings import Http, Tls
 from aggregator.server.config.sources import settings_of
@@ -290,6 +291,27 @@ def test_stop_loses_nothing(listening, monkeypatch):
     assert [int(row["data"]) for row in listening.rows()] == list(range(count))
 
 
+def lost(listening: Listening) -> int:
+    """So many messages were told as lost by a stop."""
+    return sum(count for _, reason, count in listening.context.refusals.counts() if reason == "stopped")
+
+
+def test_stop_tells_all_that_it_loses(listening, monkeypatch, caplog):
+    """Where nothing can be stored: what waits, and what is being tried at the moment."""
+    monkeypatch.setattr(syslog_service, "_STOP_S", 0.1)
+    listening.catalog.create_topic("logs")
+    listening.catalog._backend.log.fail(LogFailedError("the disk is of no use"))
+    with listening.tcp() as sender:
+        sender.sendall(b"<13>1 - h a - - - one\n" * 3)
+        until(lambda: "syslog messages wait" in caplog.text)
+        sender.sendall(b"<13>1 - h a - - - two\n" * 2)
+        sender.shutdown(socket.SHUT_WR)
+        assert sender.recv(1) == b""
+        listening.stop()
+    assert lost(listening) == 5
+    assert "5 messages lost: the server stopped before they were stored (3 of them were being stored" in caplog.text
+
+
 def test_a_server_that_was_taken_over_listens_no_more(listening):
     """As one that was paused: senders would wait for it for ever, though another server takes what they have."""
     with listening.tcp() as sender:
@@ -304,6 +326,7 @@ def test_a_server_that_was_taken_over_listens_no_more(listening):
     began = time.monotonic()
     listening.stop()
     assert time.monotonic() - began < syslog_service._STOP_S
+    assert lost(listening) == 1
 
 
 @pytest.mark.parametrize("bind", ["0.0.0.0:5514", "nowhere", "127.0.0.1:x"])
