@@ -19,6 +19,7 @@ from aggregator.storage.log.frame import FILE_HEADER_BYTES, FRAME_HEAD_BYTES, Fr
 from esformat.parts import sync_directory, sync_file
 
 _CHECK_BYTES = 8  # at the end of a frame's head
+_ANOTHER_PAST = "the server lost what the follower has: promote the follower, or follow into an empty directory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +43,19 @@ class Piece:
 def piece_of(directory: Path, position: int | None, most: int) -> Piece:
     """What follows a position of a log, at most so many bytes, of one file. position: None: the oldest that there are.
 
-    Raises FileNotFoundError where there is no log, or a file was deleted just then; OSError.
+    Raises FileNotFoundError where there is no log, or a file was deleted just then; InvalidRequestError for a position
+    behind its end; OSError.
     """
     marks = Marks.read(directory)
     files = list_files(directory)
     if not files:
         raise FileNotFoundError(str(directory))
-    oldest = files[0][0]
+    oldest, (newest, path) = files[0][0], files[-1]
+    size = path.stat().st_size
     # The header of a file is durable before the file is used: followers begin theirs then, and let go of those before.
-    acknowledged = max(marks.position or 0, files[-1][0] + min(FILE_HEADER_BYTES, files[-1][1].stat().st_size))
+    acknowledged = max(marks.position or 0, newest + min(FILE_HEADER_BYTES, size))
+    if position is not None and position > max(acknowledged, newest + size):
+        raise InvalidRequestError(f"the log ends before position {position}", hint=_ANOTHER_PAST)
     lost = position is None or position < oldest
     at = oldest if position is None else max(position, oldest)
     for (start, path), following in zip(files, [*(start for start, _ in files[1:]), None], strict=True):
@@ -72,12 +77,13 @@ def check_shared(directory: Path, frame: int, check: int) -> None:
         if path is None:
             return
         with path.open("rb") as file:
-            file.seek(frame - start)
-            stored = file.read(FRAME_HEAD_BYTES)
+            if frame - start < os.fstat(file.fileno()).st_size:
+                file.seek(frame - start)
+                stored = file.read(FRAME_HEAD_BYTES)
         if stored[-_CHECK_BYTES:] != check.to_bytes(_CHECK_BYTES, "little"):
             raise InvalidRequestError(
                 f"the log has other frames at position {frame}: what was copied is of another past",
-                hint="the server lost what the follower has: promote the follower, or follow into an empty directory",
+                hint=_ANOTHER_PAST,
             )
 
 

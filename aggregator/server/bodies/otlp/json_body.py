@@ -101,7 +101,10 @@ def _bool(value: Any, _: int) -> bool:
 def _double(value: Any, _: int) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TypeError("doubleValue is not a number")
-    return plain(float(value))
+    try:
+        return plain(float(value))
+    except OverflowError:  # of digits; their text is infinity, as protobuf has it
+        raise ValueError("doubleValue is outside the range of a double") from None
 
 
 def _array(value: Any, depth: int) -> list[Any]:

@@ -414,7 +414,8 @@ def test_odd_json_is_refused_or_means_the_same(found):
 
 WRONG_VALUES = [
     {"boolValue": "x"}, {"stringValue": 5}, {"intValue": 1.5}, {"intValue": True}, {"intValue": "9" * 50},
-    {"intValue": 2**63}, {"doubleValue": []}, {"doubleValue": "one"}, {"bytesValue": 5}, {"bytesValue": "a"},
+    {"intValue": 2**63}, {"doubleValue": []}, {"doubleValue": "one"}, {"doubleValue": 10**400}, {"bytesValue": 5},
+    {"bytesValue": "a"},
     {"arrayValue": []}, {"arrayValue": {"values": [5]}}, {"kvlistValue": {"values": {}}},
     {"stringValue": "a", "intValue": 1}, 5,
 ]  # fmt: skip
