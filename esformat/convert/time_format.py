@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 
 from esformat.convert.arrays import Ints, Mask, ints, mask
 
+_OFFSET = r"[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?"
 _ISO = (
     r"^(?P<Y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)"
     r"(?:[Tt ](?P<H>\d\d)(?::?(?P<M>\d\d)(?::?(?P<S>\d\d)(?:[.,](?P<f>\d{1,9}))?)?)?"
-    r" ?(?P<z>[Zz]|[+-]\d\d(?::?\d\d)?)?)?$"
+    rf" ?(?P<z>[Zz]|{_OFFSET})?)?$"
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _TWO_DIGITS = r"\d{1,2}"
@@ -35,7 +36,7 @@ _FIELDS = {
     "M": rf"(?P<M>{_TWO_DIGITS})",
     "S": rf"(?P<S>{_TWO_DIGITS})",
     "f": r"(?P<f>\d{1,9})",
-    "z": r"(?P<z>[Zz]|UTC|GMT|[+-]\d\d(?::?\d\d)?)",
+    "z": rf"(?P<z>[Zz]|UTC|GMT|{_OFFSET})",
     "a": r"[A-Za-z]+\.?",
     "%": "%",
 }
