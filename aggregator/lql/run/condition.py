@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -70,6 +71,13 @@ class _Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class _Variable:
+    """The column, field or tag of a name, whichever a record has, as text."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Term:
     """A part of the expression: its mask, what it costs, the columns that it reads."""
 
@@ -91,15 +99,16 @@ class Filter:
     _pace: Pace | None = field(default=None, repr=False, compare=False)  # None: quick whatever the batch
 
     @classmethod
-    def compile(cls, where: Expression | None, columns: Columns, now_ns: int) -> Self:
+    def compile(cls, where: Expression | None, columns: Columns, now_ns: int, *, standing: bool = False) -> Self:
         """Compile `where` (None: everything) for batches that lie as `columns` says; relative times from `now_ns`.
 
+        standing: it was asked before these columns came: where one cannot be compared so, its text is.
         Raises LqlError where a column does not exist, or cannot be compared like this.
         """
         if where is None:
             return cls(frozenset(), lambda rows: pa.repeat(pa.scalar(True), len(rows)))
         check_where(where)
-        term = _compile(where, columns, now_ns)
+        term = _compile(where, partial(_standing if standing else _comparison, columns=columns, now_ns=now_ns))
         read = term.columns or frozenset({columns.timestamp})  # whoever reads no column is not asked about its rows
         texts = held_texts(where)
         held = {columns.message: texts} if texts else {}
@@ -126,15 +135,15 @@ class Filter:
 # ---------------------------------------------------------------- AND, OR, NOT
 
 
-def _compile(where: Expression, columns: Columns, now_ns: int) -> _Term:
+def _compile(where: Expression, compare: Callable[[Condition], _Term]) -> _Term:
     match where:
         case Condition():
-            return _comparison(where, columns, now_ns)
+            return compare(where)
         case Not(inner):
-            term = _compile(inner, columns, now_ns)
+            term = _compile(inner, compare)
             return _Term(lambda rows: pc.invert(term.mask(rows)), term.cost, term.columns)
         case And(inner) | Or(inner):
-            terms = sorted((_compile(one, columns, now_ns) for one in inner), key=lambda term: term.cost)
+            terms = sorted((_compile(one, compare) for one in inner), key=lambda term: term.cost)
             masks = [term.mask for term in terms]
             read = frozenset[str]().union(*(term.columns for term in terms))
             undecided = isinstance(where, And)  # the mask whose rows the next term decides: still true, or not yet
@@ -185,6 +194,18 @@ def _comparison(condition: Condition, columns: Columns, now_ns: int) -> _Term:
     return _text(target, functions, op, value, columns)
 
 
+def _standing(condition: Condition, columns: Columns, now_ns: int) -> _Term:
+    """The same of a condition that was there before the columns: records without a fitting column still match."""
+    try:
+        return _comparison(condition, columns, now_ns)
+    except LqlError:
+        name, functions = innermost(condition.operand)
+        target = target_of(name)
+        if not isinstance(target, Column):
+            raise
+        return _text(_Variable(target.name), functions, condition.op, condition.value, columns)
+
+
 def _times(column: str, op: str, value: Value, now_ns: int) -> _Term:
     micros_since = Fraction(resolve_time(value.text, now_ns, value.mark), NANOS_PER_MICRO)
     test, absent = integer.bound(op, micros_since, *_INT64), op == "!="
@@ -225,7 +246,7 @@ def _is_number(type_: pa.DataType) -> bool:
     return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
 
 
-def _text(target: Target, functions: tuple[str, ...], op: str, value: Value, columns: Columns) -> _Term:
+def _text(target: Target | _Variable, functions: tuple[str, ...], op: str, value: Value, columns: Columns) -> _Term:
     as_number = value.number and op in SYMBOLS and not isinstance(target, Message)
     test = (number_test if as_number else text_test)(op, value.text)
     cost = _REGEX_COST if functions or as_number or op not in SYMBOLS else _TEXT_COST
@@ -233,19 +254,21 @@ def _text(target: Target, functions: tuple[str, ...], op: str, value: Value, col
     return _Term(lambda rows: _test_text(rows, test, (target, functions), source), cost, frozenset(read))
 
 
-def _text_source(target: Target, columns: Columns) -> tuple[Callable[[pa.RecordBatch], pa.Array | None], set[str]]:
+def _text_source(
+    target: Target | _Variable, columns: Columns
+) -> tuple[Callable[[pa.RecordBatch], pa.Array | None], set[str]]:
     """How to get the text from a batch (None: no row has it), and the columns for that."""
     if isinstance(target, Message):
         return lambda batch: batch.column(columns.message), {columns.message}
-    assert isinstance(target, Field | Column)
+    assert isinstance(target, Field | Column | _Variable)
     name = target.name
     own = {name} & set(columns.names)
-    if own and (columns.extra is None or isinstance(target, Column)):
+    if own and (isinstance(target, Column) or (columns.extra is None and isinstance(target, Field))):
         return lambda batch: _text_column(batch.column(name)), own
     extra = {columns.extra} if columns.extra is not None else set()
-    if isinstance(target, Column):  # a field, or else a tag
+    if not isinstance(target, Field):  # a field, or else a tag
         tags = {columns.tags} if columns.tags is not None else set()
-        return lambda batch: var_text(batch, columns, name), extra | tags
+        return lambda batch: var_text(batch, columns, name), own | extra | tags
     return lambda batch: field_text(batch, columns, name), own | extra
 
 
@@ -254,7 +277,10 @@ def _text_column(column: pa.Array) -> pa.Array:
 
 
 def _test_text(
-    rows: _Rows, test: Test, key: tuple[Target, tuple[str, ...]], source: Callable[[pa.RecordBatch], pa.Array | None]
+    rows: _Rows,
+    test: Test,
+    key: tuple[Target | _Variable, tuple[str, ...]],
+    source: Callable[[pa.RecordBatch], pa.Array | None],
 ) -> pa.BooleanArray:
     """Test each text, or each distinct one where the column is a dictionary; what is absent is empty."""
 

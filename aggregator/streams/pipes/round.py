@@ -79,8 +79,12 @@ class PipeRound:
         self.material.pins.close()
 
 
-def begin_round(backend: WriterEngine, chosen: Chosen, standing: Position, now_ns: int) -> PipeRound:
-    """The round that goes on at a place. Raises LqlError where the columns do not allow the condition, OSError."""
+def begin_round(
+    backend: WriterEngine, chosen: Chosen, standing: Position, now_ns: int, *, new: bool = False
+) -> PipeRound:
+    """The round that goes on at a place. new: of a pipe that is being made: then it raises LqlError where the columns
+    that there are do not allow the condition. Raises OSError.
+    """
     backend.refresh()
     ends = visible_ends(backend)  # first: whatever lies below is then in the index and in the snapshots
     streams = backend.streams.names(chosen.source, without_tag=PIPE_TAG)
@@ -100,7 +104,7 @@ def begin_round(backend: WriterEngine, chosen: Chosen, standing: Position, now_n
             most = backend.tuning.pipe_round_records
             end = _cut(snapshots, begin, ends, most) if standing.after is None else dict(standing.end)
             gone = sum(gone_between(snapshot, begin, end, backend.pool) for snapshot in snapshots)
-            where = Filter.compile(chosen.where, material.columns, now_ns) if parts else None
+            where = Filter.compile(chosen.where, material.columns, now_ns, standing=not new) if parts else None
             around = Round(begin, end, standing.after)
             last = all(end.get(number, 0) >= visible for number, visible in ends.items())
             return PipeRound(around, material, where, time_span(chosen.where, now_ns), gone, last, backend)

@@ -140,7 +140,8 @@ class Pipes:
                 self._start()
                 return known
             now = Position(visible_ends(self._backend))
-            begin_round(self._backend, Chosen(statement.source, statement.where), now, time.time_ns()).close()
+            chosen = Chosen(statement.source, statement.where)
+            begin_round(self._backend, chosen, now, time.time_ns(), new=True).close()
             start = Position(first_indexes(self._backend)) if statement.backfill else now
             progress = Progress(start).encode(self._lineage)
             identity = f"pipe {secrets.token_hex(8)}"

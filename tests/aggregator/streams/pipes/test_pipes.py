@@ -192,6 +192,22 @@ def test_a_condition_that_means_nothing_is_refused(tmp_path):
         assert len(catalog.query("SHOW PIPES")) == 0
 
 
+LATE_COLUMNS = [pa.array([7]), pa.array([True]), pa.array([[1]]), pa.array([0], pa.time64("us")), pa.array([{"a": 1}])]
+
+
+@pytest.mark.parametrize("late", LATE_COLUMNS, ids=lambda late: str(late.type))
+def test_a_column_that_cannot_be_compared_comes_later(tmp_path, late):
+    """Its values are looked at as text, as fields of the map are; records with the field in the map match as before."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.write({"app": "web"}, [{"msg": "first", "level": "error"}])
+        for name, condition in {"p": "level = error", "q": "level != error", "r": "level < 5 OR app = db"}.items():
+            catalog.query(f"CREATE PIPE {name} WHERE {condition} BACKFILL")
+        catalog.write({"app": "web"}, pa.table({"msg": ["second"], "level": late}))
+        catalog.write({"app": "db"}, [{"msg": "third", "level": "error"}])
+        level(catalog, "p", "q", "r")
+        assert [copies(catalog, name) for name in "pqr"] == [["first", "third"], ["second"], ["third"]]
+
+
 def test_overload_makes_a_pipe_lag_and_nobody_else(tmp_path):
     """While there is no room for copies, writers go on, the lag shows, and everything arrives once there is."""
     with aggregator.open(tmp_path / "c") as catalog:
