@@ -6,6 +6,7 @@ nulls, so NOT means the opposite and nothing else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -368,7 +369,20 @@ def _typed_test(column: pa.Field, op: str, value: Value, now_ns: int) -> Test:
         most, step = 10**type_.precision - 1, Fraction(10) ** -type_.scale
         steps = integer.bound(op, Fraction(number) / step, -most, most)
         return lambda values: integer.run(steps, values, type_.scale)
-    compare, real = comparison(op), pa.scalar(float(number))
+    return _real_test(op, number)
+
+
+def _real_test(op: str, number: Decimal) -> Test:
+    """Floats compare with the one nearest to a number; none equals a number so large or small that this is an infinity
+    or 0.
+    """
+    near = float(number)
+    if math.isinf(near) or (near == 0 and number != 0):
+        if op in ("=", "!="):
+            return lambda values: integer.run(op == "!=", values)
+        beyond = (near > number) == op.startswith(">")  # whether the nearest float itself lies on the side asked for
+        op = f"{op[0]}=" if beyond else op[0]
+    compare, real = comparison(op), pa.scalar(near)
     return lambda values: compare(values.cast(pa.float64()), real)
 
 
