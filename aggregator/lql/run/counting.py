@@ -284,9 +284,20 @@ def _maker(key: tree.Operand | tree.Every, columns: Columns) -> Maker:
         assert isinstance(target, Field | Column)
         kind = columns.schema.field(target.name).type
         as_group = as_text if pa.types.is_nested(kind) or pa.types.is_interval(kind) else decoded  # no keys to Arrow
-        return lambda batch: as_group(batch.column(target.name))
+        return lambda batch: _equal_alike(as_group(batch.column(target.name)))
     source = _text(target, columns)
     return lambda batch: changed_case(source(batch).cast(pa.large_string()), functions)
+
+
+def _equal_alike(values: pa.Array) -> pa.Array:
+    """-0.0 as 0.0, which `=` does not tell apart, and each NaN as the same one; halves, which Arrow cannot sort, as
+    float32.
+    """
+    if not pa.types.is_floating(values.type):
+        return values
+    kind = pa.float32() if pa.types.is_float16(values.type) else values.type
+    values = values.cast(kind)
+    return pc.if_else(pc.is_nan(values), pa.scalar(float("nan"), kind), pc.add(values, pa.scalar(0, kind)))
 
 
 def _every(length_us: int, columns: Columns) -> Maker:

@@ -149,6 +149,28 @@ def test_distinct_rows():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("bits", [16, 32, 64])
+def test_floats_that_are_the_same(bits):
+    """Both zeros are one value, as for `=`, and all NaN, as for DuckDB; floats of each width can be grouped."""
+    unsigned, real = np.dtype(f"u{bits // 8}"), np.dtype(f"f{bits // 8}")
+    nans = np.array([np.nan] * 2, real)
+    nans.view(unsigned)[1] += 1
+    values = np.concatenate([np.array([0.0, -0.0, 1.0], real), nans, -nans])
+    table = pa.table({"real": pa.array(values), "timestamp": range(len(values))})
+    columns = Columns(table.schema)
+    for statement, expected in [
+        ("SELECT COUNT GROUP BY real", [(0.0, 2), (1.0, 1), ("nan", 4)]),
+        ("SELECT COUNT(DISTINCT real)", [(3,)]),
+        ("SELECT DISTINCT real", [(0.0,), (1.0,), ("nan",)]),
+    ]:
+        select = parse_statement(statement)
+        counter = Counter(select.group_by, columns, select.measures, distinct=select.distinct)
+        for batch in table.to_batches(max_chunksize=1):
+            counter.add(batch)
+        rows = zip(*counter.table().to_pydict().values(), strict=True)
+        assert [tuple("nan" if value != value else value for value in row) for row in rows] == expected
+
+
 def test_order_by_a_measure():
     """The largest sums first; groups without one last."""
     table = table_of([{"key": "a", "whole": 1}, {"key": "b", "whole": 5}, {"key": None}, {"key": "a", "whole": 2}])
