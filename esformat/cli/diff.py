@@ -36,7 +36,7 @@ def diff(left: str, right: str, limit: int, as_json: bool) -> int:
 
     LEFT and RIGHT are each a segment, a directory or pattern of them, which are read as one, or a place in a store.
     Exit status 0 if they hold the same events in the same columns, 1 if not, 2 if they cannot be compared. Indexes that
-    differ are told, and make no difference.
+    differ are told, and make no difference. Floats are the same where all their bits are: -0.0 is not 0.0.
     """
     from esformat.tools import diff as diff_segments  # here: slow to import
 

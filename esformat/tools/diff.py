@@ -36,8 +36,8 @@ class DiffReport:
     only one has; a line each.
 
     Events are counted, so an event that one segment has twice and the other once counts as one. The order of events
-    with the same keys and time does not matter, nor how they are stored. Where schemas differ, the columns that both
-    have with one type are compared. spaces: the first MOST_SPACES whose events differ, in key order.
+    with the same keys and time does not matter, nor how they are stored; -0.0 is not 0.0. Where schemas differ, the
+    columns that both have with one type are compared. spaces: the first MOST_SPACES whose events differ, in key order.
     """
 
     schema: tuple[str, ...]
@@ -112,23 +112,22 @@ class _Side:
     def __init__(self, segment: AnySegment, names: list[str]) -> None:
         self._batches = segment.scan(columns=names).batches()
         self._schema = pa.schema([segment.schema.field(name) for name in names])
-        self.table = self._schema.empty_table()
+        self.table = _plain(self._schema.empty_table())
         self.ended = False
         self.done = 0
 
     def fill(self, least: int) -> None:
         """Have at least so many rows at hand, if there are so many."""
-        parts = [self.table]
+        parts = []
         count = len(self.table)
         while count < least and not self.ended:
             batch = next(self._batches, None)
             if batch is None:
                 self.ended = True
             else:
-                parts.append(pa.Table.from_batches([batch]))
+                parts.append(_plain(pa.Table.from_batches([batch]).replace_schema_metadata().cast(self._schema)))
                 count += len(batch)
-        if len(parts) > 1:
-            self.table = pa.concat_tables([part.replace_schema_metadata() for part in parts]).cast(self._schema)
+        self.table = pa.concat_tables([self.table, *parts])
 
     def take(self, count: int) -> pa.Table:
         """Remove and give the first rows."""
@@ -139,12 +138,12 @@ class _Side:
     def last_key(self) -> tuple[str | bytes, str | bytes, int]:
         """Where the last row at hand stands."""
         row = self.table.slice(len(self.table) - 1)
-        return row["space"][0].as_py(), row["grouping"][0].as_py(), row["timestamp"].cast(pa.int64())[0].as_py()
+        return row["space"][0].as_py(), row["grouping"][0].as_py(), row["timestamp"][0].as_py()
 
     def count_before(self, bound: tuple[str | bytes, str | bytes, int]) -> int:
         """How many rows at hand stand before a bound: a search by halves."""
         low, high = 0, len(self.table)
-        times = self.table["timestamp"].cast(pa.int64())
+        times = self.table["timestamp"]
         while low < high:
             middle = (low + high) // 2
             key = _stored(self.table["space"][middle].as_py()), _stored(self.table["grouping"][middle].as_py())
@@ -203,18 +202,23 @@ def _compare(one: pa.Table, other: pa.Table) -> Iterator[tuple[int, str | bytes,
 
 def _rows(table: pa.Table) -> Iterator[tuple[str | bytes, str]]:
     """Each row as its space and all of its values, in a form that can be counted."""
-    columns = [_plain(column).to_pylist() for column in table.columns]
+    columns = [column.to_pylist() for column in table.columns]
     return ((row[0], repr(row)) for row in zip(*columns, strict=True))
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Times and dates as whole numbers, also within lists, maps and structs: Python's have no nanoseconds, and end at
-    the year 9999.
+def _plain(table: pa.Table) -> pa.Table:
+    """Floats, times and dates as the bits that they are, also within lists, maps and structs: -0.0 is not 0.0, and
+    Python's times have no nanoseconds, and end at the year 9999.
     """
-    return column.cast(changed_type(column.type, _as_number))
+    schema = pa.schema([field.with_type(changed_type(field.type, _as_bits)) for field in table.schema])
+    columns = [
+        pa.chunked_array([chunk.view(kind) for chunk in column.chunks], kind)
+        for column, kind in zip(table.columns, schema.types, strict=True)
+    ]
+    return pa.table(columns, schema=schema)
 
 
-def _as_number(kind: pa.DataType) -> pa.DataType:
-    if not pa.types.is_temporal(kind) or pa.types.is_interval(kind):
+def _as_bits(kind: pa.DataType) -> pa.DataType:
+    if not (pa.types.is_floating(kind) or pa.types.is_temporal(kind)) or pa.types.is_interval(kind):
         return kind
-    return pa.int32() if kind.bit_width == 32 else pa.int64()
+    return {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bit_width]

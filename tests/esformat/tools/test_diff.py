@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from time import process_time
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from effort import examples
@@ -78,6 +79,29 @@ def test_times_and_dates(tmp_path: Path, kind: pa.DataType, values: list[object]
             writer.add_table(pa.table({**columns, "x": pa.array([values[0], row], kind)}))
     report = diff(*paths)
     assert (report.common, report.only_left, report.only_right) == (1, 1, 1)
+
+
+ZEROS = [
+    (pa.float64(), [0.0, -0.0]),
+    (pa.float32(), [0.0, -0.0]),
+    (pa.float16(), [np.float16(0.0), np.float16(-0.0)]),
+    (pa.list_(pa.float64()), [[0.0], [-0.0]]),
+    (pa.struct({"a": pa.map_(pa.string(), pa.float32())}), [{"a": [("b", 0.0)]}, {"a": [("b", -0.0)]}]),
+]
+
+
+@pytest.mark.parametrize("others", [["same", "same"], ["this", "that"]])
+@pytest.mark.parametrize(("kind", "zeros"), ZEROS, ids=[str(kind) for kind, _ in ZEROS])
+def test_zeros(tmp_path: Path, kind: pa.DataType, zeros: list[object], others: list[str]) -> None:
+    """-0.0 is not 0.0, whether another event of the batch differs or none."""
+    paths = [tmp_path / "a.esdb", tmp_path / "b.esdb"]
+    for path, zero, other in zip(paths, zeros, others, strict=True):
+        with esformat.create(path) as writer:
+            columns = {"space": ["a", "a", "b"], "timestamp": [1, 2, 3]}
+            writer.add_table(pa.table({**columns, "z": pa.array([zero, zeros[0], None], kind), "o": ["x", "x", other]}))
+    report = diff(*paths)
+    assert (report.spaces[0].space, report.spaces[0].only_left, report.spaces[0].only_right) == ("a", 1, 1)
+    assert report.common == (2 if others[0] == others[1] else 1)
 
 
 def test_many_columns(tmp_path: Path) -> None:
