@@ -47,16 +47,17 @@ def scan_esdb(source: Any, *, storage_options: Options = None) -> pl.LazyFrame:
         columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch_rows: int | None
     ) -> Iterator[pl.DataFrame]:
         names = list(schema) if columns is None else columns
-        said = _said(predicate, known, events)
-        left = None if said.exact else predicate
+        # Polars asks for rows and a predicate together where rows are counted first: `head(5).filter(…)`
+        said = _said(predicate if rows is None else None, known, events)
+        left = None if said.exact and rows is None else predicate
         needed = names if left is None else list(dict.fromkeys([*names, *left.meta.root_names()]))
-        lazily = rows is not None and predicate is None
-        for batch in events.batches(said.bounds, needed or ROWS_ALONE, lazily=lazily):
+        for batch in events.batches(said.bounds, needed or ROWS_ALONE, lazily=rows is not None):
             frame = pl.DataFrame(batch)
+            if rows is not None:
+                frame = frame.head(rows)
+                rows -= frame.height
             frame = frame if left is None else frame.filter(left)
-            frame = frame if frame.columns == names else frame.select(names)
-            yield frame if rows is None else frame.head(rows)
-            rows = None if rows is None else rows - min(rows, frame.height)
+            yield frame if frame.columns == names else frame.select(names)
             if rows == 0:
                 return
 

@@ -116,6 +116,13 @@ def test_polars_without_columns(folder, everything):
     assert few.equals(everything.filter(pl.col("type") == "purchase").head(7))
 
 
+@pytest.mark.parametrize("condition", [pl.col("type") == "purchase", pl.col("price") > 3000, pl.col("space") == "none"])
+def test_polars_counts_rows_before_a_condition(folder, everything, condition):
+    """Of the first rows those that meet a condition: not the first rows that meet it, nor all."""
+    found = scan_esdb(folder).head(70).filter(condition).collect()
+    assert found.equals(everything.head(70).filter(condition))
+
+
 def test_polars_reads_what_it_needs(folder):
     """A condition on spaces reads their blocks alone."""
     source = esformat.CountingSource(esformat.FileSource(folder / "part-0.esdb"))
