@@ -29,6 +29,6 @@ def read_esdb(
     to_pandas: options of `pyarrow.Table.to_pandas`.
     Raises what `esformat.open_many` does, and pyarrow's errors for columns and filters that do not fit.
     """
-    expression = pq.filters_to_expression(filters) if isinstance(filters, list) else filters
+    expression = None if filters is None else pq.filters_to_expression(filters)
     with open_many(path, storage_options=storage_options) as opened:
         return opened.dataset().to_table(columns=columns, filter=expression).to_pandas(**to_pandas)

@@ -208,6 +208,8 @@ def test_pandas(folder, everything):
         folder, columns=["timestamp", "price"], filters=(pc.field("space") == "user-7") & (pc.field("type") == "page")
     )
     pd.testing.assert_frame_equal(same, frame)
+    tuples = read_esdb(folder, columns=["timestamp", "price"], filters=tuple(filters))  # pandas takes them, too
+    pd.testing.assert_frame_equal(tuples, frame)
 
 
 # ---------------------------------------------------------------- no columns
