@@ -36,7 +36,7 @@ _SHOW_TABLES = re.compile(r"SHOW\s+(ALL\s+)?TABLES\s*;?", re.IGNORECASE)
 _EXPLAIN = re.compile(r"\s*EXPLAIN\b(?!\s*(?:\(|ANALYZE\b))", re.IGNORECASE)
 _MISSING = (
     re.compile(r"Table with name (.+?) does not exist!"),
-    re.compile(r'No extension found that is capable of reading the file "(.+?)"'),
+    re.compile(r'No extension found that is capable of reading the file "(.+)"$', re.MULTILINE),
 )
 """What DuckDB says of a name that it does not know, and of a file that it does not know the format of."""
 _ASKING = ("SELECT", "EXPLAIN")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 
 import duckdb
 import pandas as pd
@@ -173,6 +174,13 @@ def test_duckdb_finds_files(folder, monkeypatch):
             connection.sql("FROM nope")
         with pytest.raises(FileNotFoundError):
             connection.sql("FROM 'nope.esdb'")
+
+
+def test_duckdb_finds_a_file_with_quotes_in_its_name(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(folder / "part-0.esdb", 'the "first".esdb')
+    with esformat.duckdb.connect() as connection:
+        assert connection.sql("SELECT count(*) FROM 'the \"first\".esdb'").fetchall() == [(EVENTS,)]
 
 
 def test_files_for_a_connection_that_is_there(folder):
