@@ -140,8 +140,11 @@ class SegmentReader(DataSourceReader):
         # threads are for waiting: where nothing is waited for, they would take turns at Python's lock
         local = all(isinstance(each.place, str) for each in ranges)
         found = list(map(within, ranges)) if local else in_threads(within, ranges)
+        if None in found:
+            return None
         batches = [batch for part in found if part is not None for batch in part]
-        return None if None in found else pa.Table.from_batches(batches, arrow_schema(self._schema))
+        schema = arrow_schema(self._schema)  # a table of no batches has no chunks, which PySpark needs of lists
+        return pa.Table.from_batches(batches, schema) if batches else schema.empty_table()
 
     def _within(self, rows: RowRange, most_bytes: int) -> list[pa.RecordBatch] | None:
         """The events of a range; None where they are more bytes than that."""

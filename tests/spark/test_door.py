@@ -250,6 +250,16 @@ def test_counts_read_no_event(spark, both):
         assert esformat.spark.sql(spark, asked).collect() == counted
 
 
+def test_no_events_with_lists(spark, tmp_path):
+    """Columns that hold others are as empty as the rest, whatever is asked for."""
+    table = events().append_column("seen", pa.array([[{"at": n}] for n in range(COUNT)]))
+    with esformat.create(tmp_path / "a.esdb") as writer:
+        writer.add_table(table)
+    asked = f"SELECT {{}} FROM esdb.`{tmp_path}` WHERE space = 'nobody'"
+    assert esformat.spark.sql(spark, asked.format("seen")).collect() == []
+    assert esformat.spark.sql(spark, asked.format("n")).collect() == []
+
+
 @long
 def test_few_events_start_no_task(spark, both, monkeypatch):
     """What the files say to be few events is read at once; more, in number or in bytes, by Spark's tasks."""
