@@ -123,10 +123,14 @@ def templates_gone(original: OpenOriginal, selection: Selection, erased: dict[Co
 
 
 def _foreign(table: TemplateTable, kept: set[int]) -> set[int]:
-    """The templates that are not kept and say something that no kept one does."""
+    """The templates that are not kept and say something that no kept one does, or perhaps: what has a NUL could stand
+    across two literals.
+    """
     said = b"\0".join(literal for number in kept for literal in table.templates[number].literals)
     others = {n: template for n, template in enumerate(table.templates) if n not in kept}
-    return {n for n, other in others.items() if any(literal not in said for literal in other.literals)}
+    return {
+        n for n, other in others.items() if any(b"\0" in literal or literal not in said for literal in other.literals)
+    }
 
 
 def _see_kept(original: OpenOriginal, ref: Any, choose: Any, kept: dict[Column, Usage]) -> None:

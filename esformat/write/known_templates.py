@@ -93,7 +93,7 @@ def used_part(table: TemplateTable, matched: Matched) -> TemplateTable:
 
     def is_kept(number: int, template: Template) -> bool:
         listed = all(variables[slot].kind is not Kind.ENUM or variables[slot].values for slot in template.slots)
-        return number in took or (listed and all(literal in said for literal in template.literals))
+        return number in took or (listed and all(each in said and b"\0" not in each for each in template.literals))
 
     kept = [template for number, template in enumerate(table.templates) if is_kept(number, template)]
     shown = sorted({slot for template in kept for slot in template.slots})

@@ -71,6 +71,22 @@ def test_erased_values_are_overwritten(secret, tmp_path):
     assert esformat.verify(out).problems == ()
 
 
+def test_erased_literals_with_a_nul(tmp_path):
+    """What only an erased event said goes, though its parts stand in templates of others, one behind the other."""
+    path, out = tmp_path / "l.esdb", tmp_path / "o.esdb"
+    rnd = random.Random(3)
+    kept = [b"loading of %d ms" % rnd.randrange(10**6) for _ in range(6000)]
+    lines = [*kept, *[b"loading of \0 ms"] * 1000]
+    spaces = ["kept"] * len(kept) + ["zz"] * 1000
+    with esformat.create(path) as writer:
+        writer.add_table(
+            pa.table({"space": spaces, "timestamp": [1] * len(lines), "data": pa.array(lines, pa.binary())})
+        )
+    assert b"of \0 ms" in _texts(path)
+    assert not tools.erase(path, out, ["zz"]).encoded_anew
+    assert b"\0" not in _texts(out)
+
+
 def test_erasing_others_leaves_it(secret, tmp_path):
     """What kept events have stays."""
     out = tmp_path / "o.esdb"

@@ -18,6 +18,7 @@ from esformat.core.matching import Matcher
 from esformat.format.arrays import bytes_of, validity_of
 from esformat.format.codec import Codec, make_compressor
 from esformat.format.node import EncodeContext
+from esformat.format.templates import Kind, Template, TemplateTable, Variable
 from esformat.write import template_choice
 from esformat.write.known_templates import MOST_FILES, MOST_PAUSE, KnownColumn, KnownTemplates, used_part
 from esformat.write.template_choice import choose_dictionary
@@ -49,6 +50,14 @@ def test_what_values_use_of_a_table(data):
     texts += [text for variable in used.variables for text in variable.values]
     assert all(any(text in value for value in values if value is not None) for text in texts if text)
     assert used.templates[-1].literals == (b"", b"")
+
+
+def test_what_stands_across_two_literals_is_not_said():
+    """A template stays only for what a literal of another one says, not for what two say behind each other."""
+    number, whole = Variable(Kind.INTEGER), Variable(Kind.STRING)
+    said, other = Template((b"a ", b" b"), (0,)), Template((b"a \0 b",), ())
+    table = TemplateTable((number, whole), (said, other, Template((b"", b""), (1,))))
+    assert used_part(table, _matched(table, [b"a 1 b"])).templates == (said, table.templates[-1])
 
 
 def _sample(first, count=3000, names=("ann", "bob", "cid")):
