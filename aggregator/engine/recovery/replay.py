@@ -76,10 +76,13 @@ class Replay:
         batch = _batch(message, schema.schema.arrow)
         if len(batch) != head.count:
             raise CorruptLogError(f"a frame of {head.count} events holds {len(batch)}")
-        self._state.publish(partition, make_piece(head.first_index, schema, batch, message.size, self._clock()))
+        piece = make_piece(head.first_index, schema, batch, message.size, self._clock())
+        if head.first_index < partition.visible_end:  # a segment has it, but for erased events at its end
+            piece = piece.from_index(partition.visible_end)
+        self._state.publish(partition, piece)
         self._state.put_together(partition)
-        self.events += head.count
-        self.size_bytes += message.size
+        self.events += piece.rows
+        self.size_bytes += piece.size_bytes
 
     def _define(self, facts: dict[str, Any]) -> None:
         if self._state.is_deleted(facts["topic_number"]):
