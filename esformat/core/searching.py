@@ -19,14 +19,13 @@ from cython.cimports.esformat.core.packs import (
     read_pack_head,
     unpack_bits,
 )
-from cython.cimports.esformat.core.rendering import NUMBERS, TEMPLATES_HEAD, Column, TemplateColumns
+from cython.cimports.esformat.core.template_columns import NUMBERS, STRING, TEMPLATES_HEAD, Column, TemplateColumns
 from cython.cimports.libc.string import memcpy
 
 from esformat.core.bytes_nodes import MAX_FRAME_BYTES
-from esformat.core.rendering import read_template_codes
+from esformat.core.template_columns import read_template_codes
 from esformat.errors import CorruptSegmentError
 
-_STRING = cython.declare(cython.int, 0)
 _MOST_FRAME_BYTES = cython.declare(cython.longlong, MAX_FRAME_BYTES)
 
 
@@ -252,7 +251,7 @@ def mark_texts(
     """
     if mask.shape[0] != rows.rows:
         raise ValueError("there is not a byte for each row")
-    if not 0 <= variable < rows._variables or rows._kind[variable] != _STRING:
+    if not 0 <= variable < rows._variables or rows._kind[variable] != STRING:
         raise ValueError("the variable has no strings")
     if b"" in texts:
         raise ValueError("an empty text is in every string")

@@ -1,8 +1,18 @@
 # cython: language_level=3
 """Nodes of templates as the modules of the core see them in C."""
 
+from libc.string cimport memcpy
+
 cdef enum:
     TEMPLATES_HEAD = 8  # the head of a node of templates, the lowest byte first
+
+cdef enum:
+    FEW_CODES = 64  # of fewer templates it is noted what precedes every so many rows
+    MARK_ROWS = 256
+
+cdef enum:  # kinds of variables, as `format/templates.py` numbers them
+    STRING = 0
+    ENUM = 1
 
 cdef enum:  # forms of columns
     ABSENT = 0
@@ -32,7 +42,7 @@ cdef class TemplateColumns:
     cdef list _held  # what the pointers below point into
     cdef object _templates
     cdef unsigned short* _codes  # of each row
-    cdef unsigned int* _before  # for every 256th row, of each code, the rows before it
+    cdef unsigned int* _before  # for each MARK_ROWS rows, of each code, the rows before it
     cdef Column* _columns
     cdef Py_ssize_t _count
     cdef Py_ssize_t _variables
@@ -58,3 +68,28 @@ cdef class TemplateColumns:
     cdef object _find_columns(self, const unsigned char[::1] body, Py_ssize_t at)
     cdef int _check_rows(self, Py_ssize_t low, Py_ssize_t high) except? -1
     cdef long long _shown(self, Py_ssize_t variable, long long* of)
+
+
+cdef inline Py_ssize_t end_of_run(const unsigned short* codes, Py_ssize_t low, Py_ssize_t high) noexcept nogil:
+    """The row behind those from `low` on, and before `high`, that have the code of row `low`: mostly many."""
+    cdef Py_ssize_t i = low + 1
+    cdef unsigned long long word
+    cdef unsigned long long alike = codes[low] * 0x0001000100010001ULL  # four of it side by side
+    while i + 4 <= high:
+        memcpy(&word, codes + i, 8)
+        if word != alike:
+            break
+        i += 4
+    while i < high and codes[i] == codes[low]:
+        i += 1
+    return i
+
+
+cdef inline void add_up(const unsigned short* codes, Py_ssize_t low, Py_ssize_t high, long long* of) noexcept nogil:
+    """Add the number of rows of each code in [low, high)."""
+    cdef Py_ssize_t i = low
+    cdef Py_ssize_t begin
+    while i < high:
+        begin = i
+        i = end_of_run(codes, i, high)
+        of[codes[begin]] += i - begin
