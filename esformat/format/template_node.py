@@ -17,8 +17,8 @@ import pyarrow as pa
 from esformat.core.caches import Cache
 from esformat.core.numbers import read_numbers
 from esformat.core.rendering import MOST_NODE_BYTES, TemplateRows
-from esformat.core.template_columns import read_template_codes
 from esformat.core.searching import mark_codes, mark_rows, mark_texts
+from esformat.core.template_columns import read_template_codes
 from esformat.core.templates import ENUM, SLACK_BYTES, STRING, Templates
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import bitmap
