@@ -56,7 +56,7 @@ _TOO_LONG = cython.declare(cython.Py_ssize_t, -3)
 
 @cython.final
 @cython.cclass
-class TemplateRows(TemplateColumns):
+class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is imported from C
     """What the rows of one node stand for."""
 
     def most_bytes(self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, given: list[Any], most: int) -> int:
