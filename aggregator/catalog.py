@@ -551,8 +551,10 @@ class Catalog(Closing):
     # ------------------------------------------------------------ life
 
     def problems(self) -> list[Problem]:
-        """What was found wrong with the catalog, oldest first, batches in quarantine included."""
+        """What was found wrong with the catalog, oldest first, batches in quarantine and failing pipes included."""
         found = [*self.quarantine.problems(), *self._backend.problems()]
+        if PipeRows(self._backend.manifest).all():  # else what reads statements is not loaded for it
+            found += tables.pipe_problems(self._backend, self._pipes)
         return sorted(found, key=lambda problem: problem.found_us)
 
     @property

@@ -24,13 +24,11 @@ export function trouble(stats, topics, problems) {
 
 /** @param {Facts} stats @param {(what: string, todo: string) => void} say */
 function ofCatalog(stats, say) {
-  const { memory, log, disk, clock, pipes } = stats;
+  const { memory, log, disk, clock } = stats;
   if (memory && memory.unsealed > 0.9 * memory.limit) say("Memory for unsealed events is nearly full.", "Appends are refused when it is: send less at once, or raise catalog.memory_bytes.");
   if (log && log.bytes > 0.9 * log.limit) say("The write-ahead log is nearly full.", "Appends are refused when it is: look at what holds sealing up, or raise catalog.log_bytes.");
   if (disk.free < 0.05 * (disk.free + disk.total) || disk.free < 2 ** 29) say(`The disk has ${bytes(disk.free)} left.`, "Give it more room, or let retention keep less.");
   if (clock?.believed === false) say("The machine's clock is doubted.", "Retention by age waits: look at the clock, then `aggregator clock --believe`.");
-  for (const pipe of pipes)
-    if (pipe.problem) say(`The pipe ${pipe.name} is failing.`, sentence(pipe.problem));
 }
 
 /** @param {string} text */

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from math import inf
 
 from aggregator.lql import TagSet
 from aggregator.model import PipeInfo
 from aggregator.streams.pipes.progress import Progress
-from aggregator.streams.pipes.round import (
-    PIPE_TAG,
-    Chosen,
-)
+from aggregator.streams.pipes.round import PIPE_TAG, Chosen
+from aggregator.streams.reading.position import Position
 
 
 @dataclass(slots=True, eq=False)
@@ -25,12 +24,20 @@ class Pipe:
     deleted: bool = False
     state: str = "behind"
     problem: str | None = None
+    failing_us: int = 0
+    """Since when there is a problem."""
     not_before: float = 0.0
     back_off_s: float = 0.0
     level_us: int | None = None
     chosen: Chosen | None = None
     resting: bool = False
     """Level, and not asked again before one of its streams gets records: it stands where all that rest do, too."""
+
+    @classmethod
+    def lost(cls, info: PipeInfo, problem: str, since_us: int) -> Pipe:
+        """One of which nobody knows how far it is: it copies nothing more."""
+        nothing = Progress(Position())
+        return cls(info, nothing, nothing, state="failing", problem=problem, failing_us=since_us, not_before=inf)
 
     @property
     def space(self) -> str:

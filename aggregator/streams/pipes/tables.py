@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
 from aggregator.engine.backend import Backend
+from aggregator.engine.writer import now_us
 from aggregator.errors import CorruptManifestError
 from aggregator.lql.parse.tree import ShowPipes
+from aggregator.model import Problem
 from aggregator.storage.manifest import PipeRows
 from aggregator.streams.pipes.pipe import Pipe, pipe_stream
-from aggregator.streams.pipes.progress import Progress, stored_progress
+from aggregator.streams.pipes.progress import stored_progress
 from aggregator.streams.pipes.round import visible_ends
 from aggregator.streams.pipes.worker import Pipes, no_pipe
 from aggregator.streams.reading.places import distance
-from aggregator.streams.reading.position import Position
 
+_ACTION = "its records wait until it can copy them; DESCRIBE PIPE tells more, DELETE PIPE ends it"
 _STAMP = pa.timestamp("us", "UTC")
 _SHOWN = pa.schema(
     [
@@ -50,19 +53,30 @@ def pipe_facts(backend: Backend, pipes: Pipes | None) -> list[dict[str, Any]]:
     """
     if pipes is not None:
         return [_of(pipe, pipes.lag(pipe), pipes.level_us(pipe)) for pipe in pipes.all()]
+    return [_of(pipe, lag) for pipe, lag in _stored(backend)]
+
+
+def pipe_problems(backend: Backend, pipes: Pipes | None) -> list[Problem]:
+    """One for each pipe that is failing, as long as it is."""
+    known = pipes.all() if pipes is not None else [pipe for pipe, _ in _stored(backend)]
+    return [
+        Problem(f"pipe {pipe.info.name}", pipe.problem.partition("\n")[0], _ACTION, pipe.failing_us)
+        for pipe in known
+        if pipe.problem is not None
+    ]
+
+
+def _stored(backend: Backend) -> Iterator[tuple[Pipe, int]]:
+    """The pipes and their lags, as a process sees them that only reads."""
     backend.refresh()
-    rows = PipeRows(backend.manifest).all()
-    found = []
-    for info in rows:
+    for info in PipeRows(backend.manifest).all():
         try:
             progress = stored_progress(backend, info)
         except CorruptManifestError as error:
-            lost = Progress(Position())
-            found.append(_of(Pipe(info, lost, lost, state="failing", problem=str(error)), 0))
+            yield Pipe.lost(info, str(error), now_us()), 0
             continue
         lag = distance(backend.state, progress.standing.begin, visible_ends(backend))
-        found.append(_of(Pipe(info, progress, progress, state="behind" if lag else "level"), lag))
-    return found
+        yield Pipe(info, progress, progress, state="behind" if lag else "level"), lag
 
 
 def _of(pipe: Pipe, lag: int, level_us: int | None = None) -> dict[str, Any]:

@@ -91,10 +91,7 @@ class Pipes:
             try:
                 self._add(info)
             except CorruptManifestError as error:  # the catalog opens all the same; DELETE PIPE is what is left
-                lost = Progress(Position())
-                self._pipes[info.name] = Pipe(
-                    info, lost, lost, state="failing", problem=str(error), not_before=float("inf")
-                )
+                self._pipes[info.name] = Pipe.lost(info, str(error), now_us())
         if self._pipes:
             self._start()
 
@@ -294,6 +291,8 @@ class Pipes:
         message = f"{type(error).__name__}: {error}"
         if message != pipe.problem:
             logger.warning("pipe %r failed, and will be tried again: %s", pipe.info.name, error)
+        if pipe.problem is None:
+            pipe.failing_us = now_us()
         pipe.problem, pipe.state = message, "failing"
         newest = newest_batch(self._backend, pipe.info)
         if newest is not None and newest.sequence > pipe.progress.sequence:  # it was stored all the same

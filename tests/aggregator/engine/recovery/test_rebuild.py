@@ -409,8 +409,10 @@ def test_a_pipe_whose_progress_means_nothing(root, value):
         with aggregator.open(root, read_only=read_only) as catalog:
             (shown,) = catalog.stats()["pipes"]
             assert (shown["state"], "progress of a pipe" in shown["problem"]) == ("failing", True)
+            assert "pipe p" in {problem.subject for problem in catalog.problems()}
     with aggregator.open(root) as catalog:
         catalog.query("DELETE PIPE p")
+        assert "pipe p" not in {problem.subject for problem in catalog.problems()}
 
 
 def test_an_old_copy_of_the_manifest(root):

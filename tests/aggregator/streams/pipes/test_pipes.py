@@ -255,9 +255,14 @@ def test_a_failing_pipe_tells_and_tries_again(tmp_path):
             catalog.write({"a": "1"}, [{"msg": "x"}])
             until(lambda: facts(catalog, "p")["state"] == "failing")
             assert "the disk" in facts(catalog, "p")["problem"]
+            (problem,) = catalog.problems()
+            assert (problem.subject, "the disk" in problem.message) == ("pipe p", True)
+            assert facts(catalog, "p")["created"] < problem.found_us <= time.time_ns() // 1000
+            assert catalog.stats()["problems"] == 1
         until(lambda: copies(catalog, "p") == ["x"])
         level(catalog, "p")
         until(lambda: facts(catalog, "p")["problem"] is None)
+        assert catalog.problems() == []
 
 
 def test_what_retention_took_is_counted(tmp_path):
