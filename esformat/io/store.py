@@ -26,6 +26,8 @@ _TIMES = ("LastModified", "last_modified", "mtime", "updated", "created")
 _WHOLE_ARROW = ("s3", "gcs")  # what is written there appears when the stream is closed
 _WHOLE_FSSPEC = ("s3", "s3a", "gs", "gcs", "abfs", "az", "memory")  # one call puts a file that appears whole
 _COPY_BYTES = 8 << 20
+_BY_PARTS = ("s3", "gcs", "abfs")
+"""Stores whose keys may be any text, and which Arrow asks by paths all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +111,20 @@ class ArrowStore:
         """The path as messages show it."""
         return f"{'gs' if self._kind == 'gcs' else self._kind}://{path}"
 
+    def _checked(self, path: str) -> str:
+        """The path. Raises UsageError for a key that is none."""
+        parts = path.rstrip("/").split("/") if self._kind in _BY_PARTS else []
+        if parts != [""] and not {"", ".", ".."}.isdisjoint(parts):
+            raise UsageError(
+                "a part of its name between slashes is empty, '.' or '..'",
+                path=self.name_of(path),
+                hint="give it another name, or storage_options, so that fsspec reads it and not Arrow",
+            )
+        return path
+
     def open(self, path: str) -> tuple[ObjectFacts, ReadRange]:
         """An object's facts, and how its bytes are read: one request on S3, and one for each range."""
-        file = self._filesystem.open_input_file(path)
+        file = self._filesystem.open_input_file(self._checked(path))
         stamp = _stamp(file.metadata() or {})
         size = int(file.size())
         if not stamp:
@@ -127,6 +140,7 @@ class ArrowStore:
 
     def put(self, path: str, file: BinaryIO) -> None:
         """Make a local file's bytes an object."""
+        self._checked(path)
         if self._kind in _WHOLE_ARROW:
             self._write(path, file)
             return
@@ -162,19 +176,19 @@ class ArrowStore:
 
     def delete(self, path: str) -> None:
         """Remove an object."""
-        self._filesystem.delete_file(path)
+        self._filesystem.delete_file(self._checked(path))
 
     def copy(self, source: str, target: str) -> None:
         """Copy an object; where that is done by writing, to a partial name first."""
         if self._kind in _WHOLE_ARROW:
-            self._filesystem.copy_file(source, target)
+            self._filesystem.copy_file(self._checked(source), self._checked(target))
             return
         with self._filesystem.open_input_file(source) as file:
             self.put(target, file)
 
     def delete_below(self, directory: str) -> None:
         """Remove a directory and all in it; on S3 a thousand objects in one request."""
-        self._filesystem.delete_dir(directory)
+        self._filesystem.delete_dir(self._checked(directory))
 
     def list(self, directory: str) -> list[str]:
         """The paths of all objects below a directory."""
@@ -187,7 +201,7 @@ class ArrowStore:
     def _files(self, directory: str) -> Sequence[Any]:
         from pyarrow.fs import FileSelector, FileType
 
-        selector = FileSelector(directory.rstrip("/"), recursive=True, allow_not_found=True)
+        selector = FileSelector(self._checked(directory.rstrip("/")), recursive=True, allow_not_found=True)
         return [info for info in self._filesystem.get_file_info(selector) if info.type == FileType.File]
 
 

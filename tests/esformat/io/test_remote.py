@@ -16,6 +16,7 @@ from effort import long, share_of
 from object_store import arrow_filesystem, keys
 
 import esformat
+from esformat import UsageError
 from esformat.io import remote, retry
 from esformat.io.remote import ReadAhead
 from esformat.read.blocks import prefetch as ahead
@@ -243,6 +244,24 @@ def test_failures_that_last(s3, stored):
     assert [request.method for request in requests] == ["GET"] * retry.ATTEMPTS + ["HEAD"]
     s3.refuse = lambda method, path, query: None
     assert segment.find("space-7") is not None
+
+
+@pytest.mark.parametrize("key", ["d//a.esdb", "/d/a.esdb", "d/../a.esdb", "d/./a.esdb"])
+def test_keys_that_are_no_paths(s3, bucket, clicks, key):
+    """One error names the object, however it was come upon. Those with empty parts fsspec reads."""
+    path, frame = clicks
+    uri = f"s3://{bucket}/{key}"
+    s3.client.put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
+    refused = re.escape(f"{uri}: a part of its name between slashes is empty, '.' or '..'")
+    for read in (esformat.open, esformat.open_many, lambda uri: esformat.create(uri).finish()):
+        with pytest.raises(UsageError, match=refused):
+            read(uri)
+    with pytest.raises(UsageError, match=refused):
+        esformat.open_many(f"s3://{bucket}")
+    if "" in key.split("/"):
+        options = {"key": "testing", "secret": "testing", "endpoint_url": s3.url}
+        with esformat.open(uri, storage_options=options) as segment:
+            assert segment.num_events == len(frame)
 
 
 def test_what_is_not_there(bucket):
