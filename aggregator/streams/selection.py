@@ -371,7 +371,8 @@ class Selection(Answer):
         columns, where = material.columns, self._select.where
         if names_beside(self._select, columns):
             columns = replace(columns, tag_names=frozenset(self._backend.streams.tag_names()) | EVENT_TAGS)
-        return Filter.compile(where, columns, self._now_ns)
+        going_on = self._start[0] == "token"  # perhaps from before some of the columns came
+        return Filter.compile(where, columns, self._now_ns, standing=going_on)
 
     def _merged(
         self, material: Material, around: Round, names: list[str], *, reverse: bool, limit: int | None

@@ -69,6 +69,15 @@ def test_lines_and_resuming(catalog, tmp_path):
     assert again.getvalue() == b"db: late\n"
 
 
+def test_a_column_that_cannot_be_compared_is_no_end(catalog, tmp_path):
+    """Where it comes between two runs, the second goes on behind the first."""
+    statement = "SELECT WHERE n = five POSITION HEAD"
+    assert forward(catalog, tmp_path, made("stdout"), statement).sent == 0
+    catalog.write({"app": "web"}, pa.table({"msg": ["number"], "n": [5]}))
+    catalog.write({"app": "web"}, [{"msg": "text", "n": "five"}])
+    assert forward(catalog, tmp_path, made("stdout"), statement).sent == 1
+
+
 def test_odd_values_are_no_end(catalog, tmp_path):
     """Nanoseconds, and times, dates and zones that Python does not know are sent as texts, and what is behind them."""
     days = pa.array([[2**31 - 1]], pa.list_(pa.int32())).cast(pa.list_(pa.date32()))

@@ -312,6 +312,23 @@ def test_tail_follows(tmp_path):
         assert [event.data for event in again] == [b"later"]
 
 
+def test_a_column_that_cannot_be_compared_comes_under_a_tail(tmp_path):
+    """It goes on, and so does who comes back with its position; a new statement is refused."""
+    statement = "SELECT FROM app = web WHERE level = error"
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.write({"app": "web"}, [{"msg": "one", "level": "error"}])
+        tail = catalog.tail(f"{statement} POSITION HEAD LIMIT 2", timeout_s=60)
+        found = iter(tail)
+        assert next(found).data == b"one"
+        position = tail.position
+        catalog.write({"app": "web"}, pa.table({"msg": ["two"], "level": [7]}))
+        catalog.write({"app": "web"}, [{"msg": "three", "level": "error"}])
+        assert next(found).data == b"three"
+        assert [event.data for event in catalog.query(f"{statement} POSITION {position}")] == [b"three"]
+        with pytest.raises(aggregator.InvalidRequestError, match="holds numbers"):
+            catalog.query(statement)
+
+
 def test_an_arrival_wakes_at_once():
     """Who waits hears of an arrival right away, and of none after the time."""
     arrivals = Arrivals()
