@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from esformat.read.segment import announce_space, near_history, opening_bytes
     from esformat.write.allocators import release_unused
     from esformat.write.intake import EventRows, check_table, to_arrow
-    from esformat.write.lossless import are_misread, array_of, first_cut
+    from esformat.write.lossless import are_misread, array_of, first_cut, is_number_of
     from esformat.write.messages import message_writer
     from esformat.write.ordered_pieces import ordered_pieces, pieces_of
     from esformat.write.plain_array import plain_array
@@ -63,7 +63,7 @@ else:
             "esformat.read.dictionaries": "in_dictionaries",
             "esformat.read.answer": "Answer Unpicklable",
             "esformat.read.decode.event_rows": "rows_of_batch",
-            "esformat.write.lossless": "are_misread array_of first_cut",
+            "esformat.write.lossless": "are_misread array_of first_cut is_number_of",
             "esformat.io.handles": "Handles SharedFile",
             "esformat.read.ask.bounds": "Bounds admits_nothing span_of_times",
             "esformat.read.ask.question": "can_hold",
@@ -140,6 +140,7 @@ __all__ = [
     "in_dictionaries",
     "in_form_of",
     "is_number",
+    "is_number_of",
     "launch",
     "lazily",
     "make_schema",

@@ -12,12 +12,14 @@ import pyarrow.compute as pc
 from esformat.convert.arrays import Mask, mask
 from esformat.convert.typed_text import leaf
 from esformat.format import json_text
+from esformat.write.lossless import is_number_of
 from esformat.write.plain_array import plain_column
 
 _INTEGER = r"^(?:0|-?[1-9][0-9]{0,18})$"
 _NUMBER = r"^(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|NaN|nan|-?inf|-?Infinity)$"
 _LONG_INTEGER = r"^-?[0-9]{16,}$"  # float64 holds 15 digits of any integer
-_HUGE = r"[0-9].*[eE]\+?0*[0-9]{3}|[0-9]{300}"  # may be beyond all floats
+_EXACT_BELOW = {16: 2**11, 32: 2**24, 64: 2**53}
+"""By the bits of a float: it holds each whole number up to here."""
 _BOOLEAN = r"^(?:true|false|True|False|TRUE|FALSE)$"
 
 
@@ -42,7 +44,7 @@ def _fits(values: pa.Array, type_: pa.DataType) -> bool:
         if pc.any(pc.match_substring_regex(values, _LONG_INTEGER)).as_py():
             return False
         text = values.cast(pa.string())
-        return _infinite(text, _cast(text, type_)) is None
+        return _rounded(text, _cast(text, type_)) is None
     return type_ != pa.int64() or _cast(values.cast(pa.string()), type_) is not None
 
 
@@ -82,9 +84,15 @@ def convert(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Mask | None
     if pa.types.is_string(type_) and not pa.types.is_binary(column.type):
         return json_text.as_text(column), None
     if pa.types.is_binary(column.type) and not pa.types.is_string(type_):
-        return _convert_text(column, type_)
-    converted = _cast(column, type_)
-    return (converted, None) if converted is not None else _convert_each(column, type_)
+        text, invalid = convert(column, pa.string())
+        converted, unfit = convert(text, type_)
+        return converted, _either(invalid, unfit)
+    cast = _cast(column, type_)
+    converted, unfit = (cast, None) if cast is not None else _convert_each(column, type_)
+    rounded = _rounded(column, converted) if pa.types.is_floating(type_) and pa.types.is_string(column.type) else None
+    if rounded is not None:
+        converted = pc.if_else(pa.array(rounded), pa.scalar(None, type_), converted)
+    return converted, _either(unfit, rounded)
 
 
 def keeps_kind(column: pa.Array, type_: pa.DataType) -> bool:
@@ -135,31 +143,17 @@ def _plain_values(column: pa.Array) -> pa.Array:
     return column
 
 
-def _convert_text(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Mask | None]:
-    text, invalid = convert(column, pa.string())
-    long = _long_integers(text) if pa.types.is_floating(type_) else None
-    if long is not None:
-        text = pc.if_else(pa.array(long), pa.scalar(None, pa.string()), text)
-    converted, unfit = convert(text, type_)
-    infinite = _infinite(text, converted) if pa.types.is_floating(type_) else None
-    if infinite is not None:
-        converted = pc.if_else(pa.array(infinite), pa.scalar(None, type_), converted)
-    found = [each for each in (invalid, long, unfit, infinite) if each is not None]
-    return converted, np.logical_or.reduce(found) if found else None
-
-
-def _long_integers(text: pa.Array) -> Mask | None:
-    found = mask(pc.match_substring_regex(text, _LONG_INTEGER))
+def _rounded(text: pa.Array, numbers: pa.Array) -> Mask | None:
+    """Which texts write another number, so large that floats miss whole numbers there, or infinite; None: none does."""
+    wide = numbers.cast(pa.float64())
+    found = mask(pc.greater_equal(pc.abs(wide), float(_EXACT_BELOW[numbers.type.bit_width])))
+    for row in np.flatnonzero(found).tolist():
+        found[row] = not is_number_of(wide[row].as_py(), text[row].as_py())
     return found if found.any() else None
 
 
-def _infinite(text: pa.Array, numbers: pa.Array) -> Mask | None:
-    """Which numbers are infinite though their text has digits; None where none is."""
-    huge = pc.match_substring_regex(text, _HUGE)
-    if not pc.any(huge).as_py():
-        return None
-    found = mask(pc.and_(huge, pc.is_inf(numbers)))
-    return found if found.any() else None
+def _either(one: Mask | None, other: Mask | None) -> Mask | None:
+    return one if other is None else other if one is None else one | other
 
 
 def _cast(column: pa.Array, type_: pa.DataType) -> pa.Array | None:

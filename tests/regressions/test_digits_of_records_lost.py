@@ -14,7 +14,7 @@ from aggregator.lql import TagSet
 from aggregator.server.bodies.bulk import read_actions, record_of
 from aggregator.server.bodies.formats import read_events, read_records
 from aggregator.server.bodies.otlp.message import read_records as read_otlp
-from aggregator.server.bodies.shared.media import JSON, LINES
+from aggregator.server.bodies.shared.media import CSV, JSON, LINES
 from aggregator.server.bodies.shared.odd_text import json_text, parse_json
 from aggregator.storage.segments.records import NO_COLUMNS, events_of
 
@@ -62,6 +62,48 @@ def test_columns():
     ])  # fmt: skip
     found = fields(records('{"f":1.50,"i":1e2,"s":1.50,"l":[1.50,2e0],"h":1e400,"k":1e400}'), kinds)
     assert found == {"f": 1.5, "i": 100, "s": "1.5", "l": [1.5, 2.0], "h": "1e400", "k": "1e400"}
+
+
+HELD = [
+    "0.1",
+    "1e22",
+    "9.9999999999999992e+22",
+    "590295810358705700000",
+    "18446744073709551616",
+    "0.30000000000000004441",
+]
+"""Numbers that a float is, in the digits in which programs write one; of fractions the nearest."""
+NOT_HELD = ["9007199254740993", "12345678901234567890123", "12345678901234567890.5", "1e400", "-1e400"]
+
+
+@pytest.mark.parametrize("media", [LINES, JSON, CSV])
+@pytest.mark.parametrize("number", HELD + NOT_HELD)
+def test_a_column_of_floats(number, media):
+    """Events in text: it takes the numbers that it holds; others are text, digit by digit, also beside fractions."""
+    rows = {
+        LINES: f'{{"space":"a","timestamp":1,"x":{number}}}\n{{"space":"a","timestamp":2,"x":0.5}}\n',
+        JSON: f'[{{"space":"a","timestamp":1,"x":{number}}},{{"space":"a","timestamp":2,"x":0.5}}]',
+        CSV: f"space,timestamp,x\na,1,{number}\na,2,0.5\n",
+    }
+    body = pa.py_buffer(rows[media].encode())
+    found = read_events(body, media, types={"x": pa.float64()}, binary_keys=False, max_bytes=1 << 20)["x"]
+    assert found.to_pylist() == ([number, "0.5"] if number in NOT_HELD else [float(number), 0.5])
+
+
+@pytest.mark.parametrize(("kind", "text"), [(pa.float32(), "16777217"), (pa.float16(), "2049"), (pa.float32(), "1e39")])
+def test_narrow_floats(kind, text):
+    """A whole number in CSV that they do not hold is not rounded either."""
+    body = pa.py_buffer(f"space,timestamp,x\na,1,{text}\na,2,0.5\n".encode())
+    found = read_events(body, CSV, types={"x": kind}, binary_keys=False, max_bytes=1 << 20)["x"]
+    assert [float(value) for value in found.to_pylist()] == [float(text), 0.5]
+
+
+@pytest.mark.parametrize("number", ["12345678901234567890.5", "-12345678901234567890.5"])
+def test_a_column_of_floats_in_a_stream(number):
+    """The one value lies among the fields of the map."""
+    columns = pa.schema([("x", pa.float64())])
+    assert fields(records(f'{{"x":{number}}}'), columns) == {"x": number}
+    assert fields(records('{"x":12345678901234567168.0}'), columns) == {"x": 12345678901234567168.0}
 
 
 def test_bulk():

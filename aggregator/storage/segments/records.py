@@ -8,7 +8,6 @@ depend on the types that somebody else gave the topic, and does not change them 
 from __future__ import annotations
 
 import datetime as dt
-import math
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -22,7 +21,7 @@ from aggregator import lql
 from aggregator.base.written_float import WrittenFloat, json_of
 from aggregator.errors import InvalidRequestError
 from aggregator.model import RESERVED_COLUMNS
-from esformat.parts import are_misread, array_of, first_cut, to_arrow, to_microseconds
+from esformat.parts import are_misread, array_of, first_cut, is_number_of, to_arrow, to_microseconds
 
 FIELDS = "fields"
 """The column with the fields that have no column of their own."""
@@ -35,6 +34,7 @@ _OWN = ("space", "grouping", "timestamp", "data", FIELDS, *RESERVED_COLUMNS)
 
 
 NO_COLUMNS = pa.schema([])
+_EXACT_BELOW = 2**53  # up to here floats have every whole number
 
 
 def record_columns(schemas: Iterable[pa.Schema], union: pa.Schema) -> pa.Schema:
@@ -203,10 +203,15 @@ def _are_rounded(values: Iterable[Any], kind: pa.DataType) -> bool:
         return _are_rounded([item for value in values if value is not None for item in value], kind.value_type)
     if not pt.is_floating(kind):
         return False
-    if any(type(value) is WrittenFloat and math.isinf(value) for value in values):
+    if any(type(value) is WrittenFloat and _is_another(value) for value in values):
         return True
     narrow: Callable[[Any], Any] | None = {16: np.float16, 32: np.float32}.get(kind.bit_width)
     return narrow is not None and any(_rounded(value, narrow) for value in values)
+
+
+def _is_another(value: WrittenFloat) -> bool:
+    """Whether the float is not the number that came, and so large that floats miss whole numbers there."""
+    return abs(value) >= _EXACT_BELOW and not is_number_of(value, value.text)
 
 
 def _rounded(value: Any, narrow: Callable[[Any], Any]) -> bool:
