@@ -27,6 +27,7 @@ _STORING = ("index", "create")
 _ACTIONS = (*_STORING, "update", "delete")
 _MESSAGES = ("message", "log", "msg")
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
+_START_OF_DATE = re.compile(r"[0-9]{4}(-[0-9]{2})?")
 _SHORT_BYTES = 500  # of actions that are remembered
 _DEEPEST = 20  # of nested objects, as Elasticsearch has it
 
@@ -143,7 +144,7 @@ def _record(document: dict[str, Any], document_id: str | None, tell: Tell) -> di
     time_name = _time_name(document)
     if time_name is not None:
         try:
-            made["ts"] = TimeReader().read(document[time_name], time_name)
+            made["ts"] = _read_time(document[time_name], time_name)
             del document[time_name]
         except InvalidEventError:  # it stays a field
             tell("time_replaced")
@@ -162,6 +163,14 @@ def _time_name(document: Mapping[str, Any]) -> str | None:
         return "@timestamp"
     value = document.get("time")
     return "time" if isinstance(value, str) and _ISO_DATE.match(value) else None
+
+
+def _read_time(given: Any, name: str) -> int | None:
+    """A time as Elasticsearch takes it unless told otherwise: a date, of which a year is enough, or milliseconds."""
+    found = _START_OF_DATE.fullmatch(str(given))
+    if found is not None:
+        given = f"{given}-01" if found[1] else f"{given}-01-01"
+    return TimeReader("ms").read(given, name)
 
 
 def _flat(members: Mapping[str, Any], before: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
