@@ -52,6 +52,8 @@ def _record(record: Any, common: Mapping[str, str]) -> dict[str, Any]:
     for name, camel in (("trace_id", "traceId"), ("span_id", "spanId")):
         if given := _text(record, camel, name):
             made[name] = bytes.fromhex(given).hex()
+    if flags := _number(record, "flags", "flags", _UINT32):
+        made["trace_flags"] = flags
     if event := _text(record, "eventName", "event_name"):
         made["event_name"] = event
     if dropped := _number(record, "droppedAttributesCount", "dropped_attributes_count", _UINT32):

@@ -94,6 +94,8 @@ def _record(record: LogRecord, common: Mapping[str, str]) -> dict[str, Any]:
         made["trace_id"] = record.trace_id.hex()
     if record.span_id:
         made["span_id"] = record.span_id.hex()
+    if record.flags:
+        made["trace_flags"] = record.flags
     if record.event_name:
         made["event_name"] = record.event_name
     if record.dropped_attributes_count:

@@ -68,18 +68,20 @@ def request(*records: dict, tags: dict | None = None) -> ExportLogsServiceReques
 
 FULL = {
     "time_unix_nano": NANOS, "severity_number": 17, "body": "no disk", "trace_id": b"\1" * 16, "span_id": b"\2" * 8,
+    "flags": 257,
     "attributes": {"n": 5, "ok": True, "f": 1.5, "l": [1, "a", None], "d": {"x": b"\xff"}, "msg": "mine", "z": None},
 }  # fmt: skip
 EXPECTED = {
     "ts": NANOS // 1000, "ts_ns": NANOS, "msg": "no disk", "severity": "ERROR", "severity_number": 17, "scope": "lib",
-    "trace_id": "01" * 16, "span_id": "02" * 8, "n": 5, "ok": True, "f": 1.5, "l": [1, "a", None], "d": {"x": "/w=="},
+    "trace_id": "01" * 16, "span_id": "02" * 8, "trace_flags": 257,
+    "n": 5, "ok": True, "f": 1.5, "l": [1, "a", None], "d": {"x": "/w=="},
     "attributes.msg": "mine", "z": None,
 }  # fmt: skip
 AS_JSON = {"resourceLogs": [{
     "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "shop"}}]},
     "scopeLogs": [{"scope": {"name": "lib"}, "logRecords": [{
         "timeUnixNano": str(NANOS), "severityNumber": 17, "body": {"stringValue": "no disk"},
-        "traceId": "01" * 16, "spanId": "02" * 8, "unknownField": 1,
+        "traceId": "01" * 16, "spanId": "02" * 8, "flags": 257, "unknownField": 1,
         "attributes": [
             {"key": "n", "value": {"intValue": "5"}}, {"key": "ok", "value": {"boolValue": True}},
             {"key": "f", "value": {"doubleValue": 1.5}},
@@ -385,7 +387,7 @@ def requests(odd):
         "severityNumber": st.integers(0, 24) | st.sampled_from(["SEVERITY_NUMBER_WARN", "9", None, 99, -1]) | odd,
         "severityText": st.text("aä") | odd, "body": any_value | odd, "attributes": pairs | odd,
         "traceId": st.binary(max_size=4).map(bytes.hex), "spanId": st.just("AbCd"),
-        "droppedAttributesCount": st.just(3) | odd, "eventName": st.text("a"), "flags": st.just(1),
+        "droppedAttributesCount": st.just(3) | odd, "eventName": st.text("a"), "flags": st.just(1) | odd,
     })  # fmt: skip
     return st.builds(
         lambda tags, name, more, records: {"resourceLogs": [{"resource": {"attributes": tags}, "scopeLogs": [
