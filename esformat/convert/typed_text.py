@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -13,9 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from esformat.format import json_text
 from esformat.write.lossless import first_cut
 
 _BASE64 = b'{"base64":'
+_FAR_DATE = re.compile(r"([0-9]{5,9}|-[0-9]{4,9})(-[0-9]{2}-[0-9]{2}.*)")
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+_CYCLE_DAYS = 146_097  # 400 years
 
 
 def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -120,7 +125,44 @@ def leaf(text: pa.StringArray, kind: pa.DataType) -> pa.Array:
         return pc.binary_join_element_wise("1970-01-01T", text, "").cast(pa.timestamp(kind.unit)).cast(kind)
     if pt.is_duration(kind):
         return text.cast(pa.int64()).cast(kind)
+    if pt.is_timestamp(kind) or pt.is_date(kind):
+        try:
+            return text.cast(kind)
+        except pa.ArrowInvalid:
+            return _far_times(text, kind)
     return text.cast(pa.float64()).cast(kind) if pt.is_float16(kind) else text.cast(kind)
+
+
+def _far_times(text: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    """Times and dates of which Arrow writes some that it does not read: of years of five digits, or before the year 0,
+    and as numbers where it has no calendar. Raises pa.ArrowInvalid.
+    """
+    try:
+        return _times([None if value is None else _units_since_1970(value, kind) for value in text.to_pylist()], kind)
+    except OverflowError as error:
+        raise pa.ArrowInvalid(f"a time beyond all of {kind}: {error}") from None
+
+
+def _units_since_1970(value: str, kind: pa.DataType) -> int:
+    found = _FAR_DATE.fullmatch(value)
+    if found is not None:  # calendars repeat themselves
+        year = int(found[1])
+        near = 2000 + year % 400
+        days = (year - near) // 400 * _CYCLE_DAYS
+        return int(pa.scalar(f"{near}{found[2]}").cast(kind).value + days * _units_of_day(kind))
+    if _NUMBER.fullmatch(value) and json_text.as_text(_times([int(value)], kind))[0].as_py() == value:
+        return int(value)
+    return int(pa.scalar(value).cast(kind).value)
+
+
+def _times(numbers: list[int | None], kind: pa.DataType) -> pa.Array:
+    return pa.array(numbers, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
+
+
+def _units_of_day(kind: pa.DataType) -> int:
+    if pt.is_date32(kind):
+        return 1
+    return 86_400 * (1000 if pt.is_date64(kind) else {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit])
 
 
 def _is_json(kind: pa.DataType) -> bool:

@@ -20,19 +20,13 @@ SLOW = ("large-payload", "many-spaces", "postings")
 HELD = [
     *((name, extension) for name in sorted(GOLDEN) if name not in SLOW for extension in ("arrow", "feather", "arrows")),
     *((name, "parquet") for name in sorted(GOLDEN) if name not in (*SLOW, "nested", "numbers", "strings")),
-    *(
-        (name, ending)
-        for name in sorted(GOLDEN)
-        if name not in (*SLOW, "numbers", "times")
-        for ending in ("csv", "jsonl")
-    ),
+    *((name, ending) for name in sorted(GOLDEN) if name not in (*SLOW, "numbers") for ending in ("csv", "jsonl")),
 ]
 REFUSED = [
     ("nested", "parquet"),
     ("numbers", "parquet"),
     ("strings", "parquet"),
     ("numbers", "csv"),
-    ("times", "jsonl"),
 ]
 
 

@@ -6,6 +6,9 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
 
 from esformat.convert.typed_text import from_json, from_text
 from esformat.format.json_text import as_text
@@ -37,8 +40,8 @@ KINDS = {
 def test_there_and_back(kind):
     """Nulls among them stay nulls."""
     type_, values = KINDS[kind]
-    for given in (values, [None, *values, None]):
-        array = pa.array(given, type_)
+    for some in (values, [None, *values, None]):
+        array = pa.array(some, type_)
         found = from_text(as_text(array).cast(pa.binary()), type_)
         found.validate(full=True)
         assert found.type == type_
@@ -61,3 +64,31 @@ def test_refused(why):
     kind, values, error, message = REFUSED[why]
     with pytest.raises(error, match=message):
         from_json(values, kind)
+
+
+FAR = [pa.timestamp(unit, zone) for unit in ("s", "ms", "us", "ns") for zone in (None, "UTC")] + [pa.date32()]
+ENDS = [-(2**63), 2**63 - 1, -62_167_219_201, -62_135_596_801, 253_402_300_800, 3 * 10**11, 0]
+
+
+@pytest.mark.parametrize("kind", FAR, ids=str)
+@examples(40)
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.sampled_from(ENDS) | st.none(), min_size=1))
+def test_times_of_any_year(kind, numbers):
+    """Years beyond 9999 and before 0 come back, and what no calendar has."""
+    dates = pa.types.is_date(kind)
+    stored = pa.array([n if n is None or not dates else n >> 32 for n in numbers], pa.int32() if dates else pa.int64())
+    times = stored.view(kind)
+    assert from_text(as_text(times).cast(pa.binary()), kind).equals(times)
+    nested = pa.array([None if n is None else [n] for n in stored.to_pylist()], pa.list_(stored.type)).view(
+        pa.list_(kind)
+    )
+    assert from_text(as_text(nested).cast(pa.binary()), pa.list_(kind)).equals(nested)
+
+
+@pytest.mark.parametrize(
+    "text", ["2026", "5", "12026-13-01T00:00:00", "12026-01-01T25:00:00", "999999999-01-01T00:00:00", "9" * 19, "x"]
+)
+def test_what_is_no_time(text):
+    """Not every number is a time, nor every long year."""
+    with pytest.raises(pa.ArrowInvalid):
+        from_text(pa.array([text.encode()]), pa.timestamp("us"))
