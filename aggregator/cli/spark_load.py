@@ -26,7 +26,7 @@ Examples:
 
 
 @click.command("load", epilog=_EXAMPLES)
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT... CATALOG TOPIC", type=click.Path())
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT... CATALOG TOPIC", type=click.Path(readable=False))
 @input_format_option(*_FORMATS, text="Format of INPUT. Default: by the names.")
 @click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Column that holds the space.")
 @click.option(

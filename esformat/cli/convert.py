@@ -34,12 +34,12 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @several("sources", "FROM...")
-@click.argument("out", metavar="TO", type=click.Path())
+@click.argument("out", metavar="TO", type=click.Path(readable=False))
 @input_format_option(*files.CONVERSION_FORMATS, text="Default: by FROM itself.")
 @target_format_option(*files.CONVERSION_FORMATS, text="Default: by the name of TO.")
 @click.option(
     "--schema",
-    type=click.Path(),
+    type=click.Path(readable=False),
     metavar="FILE",
     help="The segment that CSV or JSON lines came from: they are read with its columns, indexes and keys.",
 )

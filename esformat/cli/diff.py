@@ -27,8 +27,8 @@ class _NotComparedError(click.ClickException):
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("left", type=click.Path())
-@click.argument("right", type=click.Path())
+@click.argument("left", type=click.Path(readable=False))
+@click.argument("right", type=click.Path(readable=False))
 @click.option("--limit", type=Limit(), default=20, show_default=True, metavar="N", help="Name at most N spaces.")
 @json_option
 def diff(left: str, right: str, limit: int, as_json: bool) -> int:

@@ -118,7 +118,7 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--timezone", metavar="ZONE", help="Time zone of times without one. Default: the session's, UTC."),
         click.option(ON_ERROR, type=click.Choice(["stop", "skip"]), metavar="stop|skip", default="stop",
                      show_default=True, help="What to do with rows that cannot be read as events."),
-        click.option("--schema", type=click.Path(), metavar="FILE",
+        click.option("--schema", type=click.Path(readable=False), metavar="FILE",
                      help="A segment whose columns exported CSV and JSON lines get again."),
         click.option("--hive/--no-hive", default=True, show_default=True,
                      help="Read directories named NAME=VALUE as columns."),

@@ -16,8 +16,8 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("out", type=click.Path(dir_okay=False))
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...", type=click.Path())
+@click.argument("out", type=click.Path(dir_okay=False, readable=False))
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...", type=click.Path(readable=False))
 @json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def merge(out: str, inputs: tuple[str, ...], as_json: bool, force: bool) -> None:

@@ -36,7 +36,7 @@ Make: TypeAlias = Callable[[Place, str], Told]
 
 def files_and_out(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the arguments FILE... and OUT."""
-    command = click.argument("out", type=click.Path())(command)
+    command = click.argument("out", type=click.Path(readable=False))(command)
     return several("files", "FILE...")(command)
 
 

@@ -73,7 +73,9 @@ def output_options(command: Any) -> Any:
     """Give a command the options --output and --force, of rows."""
     command = click.option("--force", is_flag=True, help="Replace FILE if it exists.")(command)
     text = "Write to FILE instead of standard output."
-    return click.option("-o", "--output", type=click.Path(), default=STDOUT, metavar="FILE", help=text)(command)
+    return click.option("-o", "--output", type=click.Path(readable=False), default=STDOUT, metavar="FILE", help=text)(
+        command
+    )
 
 
 def chosen_format(asked: str | None, out: str) -> str:

@@ -35,7 +35,7 @@ class Several(click.Argument):
 
 def several(name: str, metavar: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make an argument of one path or more."""
-    return click.argument(name, cls=Several, nargs=-1, required=True, metavar=metavar, type=click.Path())
+    return click.argument(name, cls=Several, nargs=-1, required=True, metavar=metavar, type=click.Path(readable=False))
 
 
 class Moment(click.ParamType[int]):

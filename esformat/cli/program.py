@@ -15,6 +15,7 @@ from esformat import ClosedError, EsdbError, UnknownIndexError, UsageError
 from esformat.base.extras import advice
 
 _WRONG_USAGE = (UsageError, UnknownIndexError, ClosedError)
+_MAY_NOT = "run as a user who may, or allow it with chmod or chown, here and on the directories above"
 _INTERRUPTED = 130  # what shells report for an interrupt
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -147,7 +148,14 @@ def one_line(error: Exception) -> str:
     else:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
         message = message.replace("overwrite=True", "--force")  # what it is called here
+    if any(map(_is_of_a_file_here, (error, error.__cause__))):
+        message += f"; {_MAY_NOT}"
     return " ".join(message.split()) or type(error).__name__
+
+
+def _is_of_a_file_here(error: BaseException | None) -> bool:
+    """Whether an error is a lack of permission that can be given with chmod: stores and sockets have others."""
+    return isinstance(error, PermissionError) and bool(error.filename) and "://" not in str(error.filename)
 
 
 def _wrong_usage(program: str, error: click.UsageError) -> int:

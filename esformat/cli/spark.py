@@ -77,7 +77,7 @@ def spark() -> None:
 
 
 @spark.command(epilog=_CONVERT)
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT... OUT", type=click.Path())
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT... OUT", type=click.Path(readable=False))
 @input_format_option(*_INPUT_FORMATS, text="Format of INPUT. Default: by the names.")
 @target_format_option(*_OUTPUT_FORMATS, text="Format of OUT.", default="esdb")
 @click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Column that holds the space.")
@@ -132,7 +132,7 @@ def convert(inputs: tuple[str, ...], input_format: str | None, format_: str, gro
 
 
 @spark.command(epilog=_COMPACT)
-@click.argument("directory", type=click.Path(file_okay=False))
+@click.argument("directory", type=click.Path(file_okay=False, readable=False))
 @click.option(
     "--target", type=Size(), default="256MiB", show_default=True, metavar="SIZE", help="Size of the merged segments."
 )
@@ -147,7 +147,7 @@ def compact(directory: str, target: int, **options: Any) -> int:
 
 
 @spark.command(epilog=_REINDEX)
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(readable=False))
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Index this column. Repeatable.")
 @click.option("--no-index", is_flag=True, help="Drop all indexes.")
 @job_options
@@ -161,7 +161,7 @@ def reindex(paths: tuple[str, ...], indexes: tuple[str, ...], no_index: bool, **
 
 
 @spark.command(epilog=_VERIFY)
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(readable=False))
 @job_options
 def verify(paths: tuple[str, ...], **options: Any) -> int:
     """Check every block of all segments of PATH, files or directories, against the rules of the format."""
@@ -169,7 +169,7 @@ def verify(paths: tuple[str, ...], **options: Any) -> int:
 
 
 @spark.command(epilog=_ERASE)
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(readable=False))
 @click.option("--space", "spaces", multiple=True, metavar="KEY", help="Erase the events of this space. Repeatable.")
 @click.option(
     "--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, with the key in hexadecimal."

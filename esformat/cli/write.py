@@ -34,8 +34,8 @@ Examples:
 
 
 @click.command(cls=InputCommand, epilog=_EXAMPLES)
-@click.argument("out", type=click.Path(dir_okay=False))
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...", type=click.Path())
+@click.argument("out", type=click.Path(dir_okay=False, readable=False))
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...", type=click.Path(readable=False))
 @input_options
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Index this column. Repeatable.")
 @click.option("--keys", type=click.Choice(["text", "binary"]), default="text", show_default=True, help="Kind of keys.")

@@ -104,7 +104,7 @@ def show(catalog: str, number: int, as_json: bool) -> None:
 @quarantine.command(epilog=_EXAMPLES)
 @catalog_argument
 @click.argument("number", type=int)
-@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("file", type=click.Path(dir_okay=False, readable=False))
 @json_option
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def export(catalog: str, number: int, file: str, as_json: bool, force: bool) -> None:

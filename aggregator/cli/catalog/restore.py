@@ -19,7 +19,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("store")
-@click.argument("directory", type=click.Path())
+@click.argument("directory", type=click.Path(readable=False))
 @click.option("--at", metavar="TIME", help="As it was then: ISO 8601, UTC unless it names a zone. Default: now.")
 @json_option
 def restore(store: str, directory: str, at: str | None, as_json: bool) -> int:

@@ -60,7 +60,7 @@ def feeding_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(cls=InputCommand, epilog=_EXAMPLES)
 @catalog_or_server
 @topic_argument
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...", type=click.Path())
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...", type=click.Path(readable=False))
 @feeding_options
 @input_options
 @json_option

@@ -50,10 +50,17 @@ class _Config(click.Path):
 @click.command(epilog=_EXAMPLES)
 @click.argument("config", required=False, type=_Config(exists=True, path_type=Path))
 @click.option(
-    "--path", type=click.Path(), multiple=True, metavar="GLOB", help="Files to collect, or a folder. Repeatable."
+    "--path",
+    type=click.Path(readable=False),
+    multiple=True,
+    metavar="GLOB",
+    help="Files to collect, or a folder. Repeatable.",
 )
 @click.option(
-    "--into", type=click.Path(), metavar="CATALOG|URL", help="A catalog's directory, or http://host:port of a server."
+    "--into",
+    type=click.Path(readable=False),
+    metavar="CATALOG|URL",
+    help="A catalog's directory, or http://host:port of a server.",
 )
 @click.option("--topic", metavar="TOPIC", help="Topic of the streams. Default: logs.")
 @click.option("--tags", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Tags of the streams. Repeatable.")
@@ -91,7 +98,7 @@ class _Config(click.Path):
 @click.option("--compressed", type=click.Choice(["skip", "once"]), help="What to do with .gz files. Default: skip.")
 @click.option(
     "--state",
-    type=click.Path(),
+    type=click.Path(readable=False),
     metavar="FILE",
     help="File that records progress. Default: in ~/.local/state/aggregator.",
 )

@@ -48,7 +48,7 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @catalog_or_server
 @topic_argument
-@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("file", type=click.Path(dir_okay=False, readable=False))
 @click.option("--space", metavar="KEY", help="Only the events of this space.")
 @click.option("--space-hex", type=Hex(), metavar="HEX", help="The same, with the bytes of the key in hexadecimal.")
 @click.option("--start", type=Moment(), metavar="TIME", help="From this time on: ISO 8601, or Unix time.")

@@ -38,7 +38,7 @@ Examples:
 )
 @click.option(
     "--state",
-    type=click.Path(),
+    type=click.Path(readable=False),
     metavar="FILE",
     help="File that records progress. Default: in ~/.local/state/aggregator.",
 )
@@ -48,7 +48,10 @@ Examples:
     "--http-header", "headers", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Header of HTTP requests."
 )
 @click.option(
-    "--ca", type=click.Path(), metavar="FILE", help="CA certificates to trust for syslog+tls. Default: the system's."
+    "--ca",
+    type=click.Path(readable=False),
+    metavar="FILE",
+    help="CA certificates to trust for syslog+tls. Default: the system's.",
 )
 @click.option(
     "--priority", type=click.IntRange(0, 191), default=134, show_default=True, help="Priority of syslog messages."

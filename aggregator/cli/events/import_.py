@@ -31,7 +31,7 @@ Examples:
 @click.command("import", cls=InputCommand, epilog=_EXAMPLES)
 @catalog_argument
 @topic_argument
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...", type=click.Path())
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...", type=click.Path(readable=False))
 @click.option(
     "--index", "indexes", multiple=True, metavar="COLUMN", help="For a new topic: index this column. Repeatable."
 )

@@ -21,7 +21,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @catalog_or_server
-@click.argument("directory", type=click.Path())
+@click.argument("directory", type=click.Path(readable=False))
 @click.option("--once", is_flag=True, help="Exit when the copy has what the server had at some moment.")
 @json_option
 def follow(catalog: str, directory: str, once: bool, as_json: bool) -> None:

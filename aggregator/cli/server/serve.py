@@ -30,16 +30,23 @@ then from the environment (AGGREGATOR__http__max_page, PLATEAU__http__max_page),
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("directory", type=click.Path(), required=False)
+@click.argument("directory", type=click.Path(readable=False), required=False)
 @click.option("--bind", metavar="HOST:PORT", help="Address to listen on. Default: 127.0.0.1:3030.")
-@click.option("--config", type=click.Path(), metavar="FILE", help="A TOML or YAML file with settings.")
+@click.option("--config", type=click.Path(readable=False), metavar="FILE", help="A TOML or YAML file with settings.")
 @click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="Set any setting by its key. Repeatable.")
 @click.option("--durability", metavar="HOW", help="fsync (default), interval, interval:200ms, none, store.")
 @click.option("--store", metavar="ADDRESS", help="Where log, manifest and segments go as well: s3://bucket/prefix.")
 @click.option("--standby", is_flag=True, help="Follow the store, serve reads, and take over when its writer is gone.")
-@click.option("--tls-certificate", type=click.Path(), metavar="FILE", help="Speak TLS with this certificate.")
-@click.option("--tls-key", type=click.Path(), metavar="FILE", help="Private key of the certificate.")
-@click.option("--client-ca", type=click.Path(), metavar="FILE", help="Require client certificates signed by these CAs.")
+@click.option(
+    "--tls-certificate", type=click.Path(readable=False), metavar="FILE", help="Speak TLS with this certificate."
+)
+@click.option("--tls-key", type=click.Path(readable=False), metavar="FILE", help="Private key of the certificate.")
+@click.option(
+    "--client-ca",
+    type=click.Path(readable=False),
+    metavar="FILE",
+    help="Require client certificates signed by these CAs.",
+)
 @click.option("--syslog", metavar="HOST:PORT", help="Receive syslog messages at this address, over TCP and UDP.")
 @click.option("--syslog-tls", metavar="HOST:PORT", help="Receive syslog messages at this address, over TLS.")
 @click.option("--follow", metavar="URL", help="Copy the catalog of that server, and serve it for reading.")

@@ -49,7 +49,12 @@ def token() -> None:
 )
 @click.option("--expires", metavar="AGE", help="Lifetime of the token, e.g. 90d.")
 @json_option
-@click.option("--file", type=click.Path(), metavar="FILE", help="Token file to use instead of tokens.json in CATALOG.")
+@click.option(
+    "--file",
+    type=click.Path(readable=False),
+    metavar="FILE",
+    help="Token file to use instead of tokens.json in CATALOG.",
+)
 def create(catalog: str, name: str, scopes: tuple[str, ...], topics: tuple[str, ...], expires: str | None,
            as_json: bool, file: str | None) -> None:  # fmt: skip
     """Make a token for NAME, and print it: only its hash is kept."""
@@ -69,7 +74,12 @@ def create(catalog: str, name: str, scopes: tuple[str, ...], topics: tuple[str, 
 @token.command("list", epilog=_EXAMPLES)
 @catalog_argument
 @json_option
-@click.option("--file", type=click.Path(), metavar="FILE", help="Token file to use instead of tokens.json in CATALOG.")
+@click.option(
+    "--file",
+    type=click.Path(readable=False),
+    metavar="FILE",
+    help="Token file to use instead of tokens.json in CATALOG.",
+)
 def list_(catalog: str, as_json: bool, file: str | None) -> None:
     """List the tokens, without their secrets."""
     from aggregator.server.control.tokens import read_tokens
@@ -91,7 +101,12 @@ def list_(catalog: str, as_json: bool, file: str | None) -> None:
 @catalog_argument
 @click.argument("token")
 @json_option
-@click.option("--file", type=click.Path(), metavar="FILE", help="Token file to use instead of tokens.json in CATALOG.")
+@click.option(
+    "--file",
+    type=click.Path(readable=False),
+    metavar="FILE",
+    help="Token file to use instead of tokens.json in CATALOG.",
+)
 def revoke(catalog: str, token: str, as_json: bool, file: str | None) -> None:
     """Revoke a TOKEN, given by its id or its name."""
     from aggregator.server.control.tokens import revoke as take_away

@@ -51,13 +51,13 @@ def catalog_or_server(command: Callable[..., Any]) -> Callable[..., Any]:
         context.meta.setdefault(_ACCESS, {})[parameter.name] = value
 
     for option in (
-        click.option("--server-ca", type=click.Path(), metavar="FILE", expose_value=False, callback=keep,
+        click.option("--server-ca", type=click.Path(readable=False), metavar="FILE", expose_value=False, callback=keep,
                      help="For a server: CA certificates to trust. Default: the system's."),
-        click.option("--token-file", type=click.Path(), metavar="FILE", expose_value=False, callback=keep,
+        click.option("--token-file", type=click.Path(readable=False), metavar="FILE", expose_value=False, callback=keep,
                      help="For a server: file that holds the access token."),
         click.option("--token", envvar="AGGREGATOR_TOKEN", metavar="TEXT", expose_value=False, callback=keep,
                      help="For a server: access token. Prefer AGGREGATOR_TOKEN or --token-file."),
-        click.argument("catalog", type=click.Path(), metavar="CATALOG|URL"),
+        click.argument("catalog", type=click.Path(readable=False), metavar="CATALOG|URL"),
     ):  # fmt: skip
         command = option(command)
     return command

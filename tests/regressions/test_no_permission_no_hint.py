@@ -1,0 +1,68 @@
+"""Who may not read or write something got 'permission denied', or wrong usage, and no word about what to do."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import esformat
+
+DROP_FROM_BOUNDS, PAST_MODES, PAST_MODES_OF_READING = 24, 1, 2  # prctl(2), capabilities(7)
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="modes and capabilities as Linux has them")
+
+
+def bound_by_modes() -> None:
+    """Take from a program that root runs what lets it read and write whatever the modes are."""
+    for capability in (PAST_MODES, PAST_MODES_OF_READING):
+        ctypes.CDLL(None).prctl(DROP_FROM_BOUNDS, capability, 0, 0, 0)
+
+
+def run(folder: Path, module: str, *arguments: str) -> tuple[int, str]:
+    found = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        cwd=folder, capture_output=True, text=True, check=False, preexec_fn=bound_by_modes,
+    )  # fmt: skip
+    return found.returncode, found.stderr
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A directory that may not be written, a file and a directory that may not be read."""
+    with esformat.create(tmp_path / "a.esdb") as writer:
+        writer.add("a", b"x", timestamp=1)
+    (tmp_path / "secret.esdb").write_bytes((tmp_path / "a.esdb").read_bytes())
+    (tmp_path / "secret.csv").write_text("space,timestamp\na,1\n")
+    for name in ("closed", "fixed"):
+        (tmp_path / name).mkdir()
+    modes = {"secret.esdb": 0, "secret.csv": 0, "closed": 0, "fixed": 0o555}
+    for name, mode in modes.items():
+        (tmp_path / name).chmod(mode)
+    yield tmp_path
+    for name in modes:
+        (tmp_path / name).chmod(0o755)
+
+
+COMMANDS = [
+    (("esformat", "info", "secret.esdb"), "secret.esdb", 1),
+    (("esformat", "info", "closed/a.esdb"), "closed/a.esdb", 1),
+    (("esformat", "scan", "closed"), "closed", 1),
+    (("esformat", "diff", "a.esdb", "secret.esdb"), "secret.esdb", 2),
+    (("esformat", "write", "b.esdb", "secret.csv"), "secret.csv", 1),
+    (("esformat", "convert", "a.esdb", "fixed/a.parquet"), "fixed", 1),
+    (("aggregator", "init", "fixed/catalog"), "fixed/catalog", 1),
+    (("aggregator", "serve", "--config", "secret.csv"), "secret.csv", 1),
+]
+
+
+@pytest.mark.parametrize(("command", "name", "status"), COMMANDS, ids=[" ".join(command) for command, _, _ in COMMANDS])
+def test_permission_denied(folder, command, name, status):
+    """One line tells of what, and what to do; the status is that of a file that is not there."""
+    found, told = run(folder, *command)
+    assert found == status
+    assert f"{name}: permission denied; run as a user who may, or allow it with chmod or chown" in told
+    assert told.count("\n") == 1
