@@ -250,8 +250,8 @@ class Handles:
         self._open: OrderedDict[Key, tuple[BinaryIO, gzip.GzipFile | None]] = OrderedDict()
         self._unpacked: dict[Key, tuple[object, bool | None]] = {}  # what the last look into a compressed file told
 
-    def look(self, path: str) -> Found | None:
-        """The file at a path; None where there is none that can be read."""
+    def look(self, path: str, denied: Callable[[str], None] | None = None) -> Found | None:
+        """The file at a path; None where there is none that can be read. denied: is told of one that may not be."""
         try:
             if not Path(path).is_file():
                 return None
@@ -259,7 +259,11 @@ class Handles:
                 status = os.fstat(file.fileno())
                 contents = gzip.GzipFile(fileobj=file) if is_compressed(path) else file
                 start = contents.read(SAMPLE_BYTES)
-        except (OSError, EOFError, zlib.error):  # no permission, gone again, or a copy that is being compressed
+        except PermissionError:
+            if denied is not None:
+                denied(path)
+            return None
+        except (OSError, EOFError, zlib.error):  # gone again, or a copy that is being compressed
             return None
         stamp = status.st_size, status.st_mtime_ns
         return Found(_itself(path), (status.st_dev, status.st_ino), stamp, start, path)

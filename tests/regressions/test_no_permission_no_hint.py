@@ -27,7 +27,7 @@ def run(folder: Path, module: str, *arguments: str) -> tuple[int, str]:
         [sys.executable, "-m", module, *arguments],
         cwd=folder, capture_output=True, text=True, check=False, preexec_fn=bound_by_modes,
     )  # fmt: skip
-    return found.returncode, found.stderr
+    return found.returncode, found.stdout + found.stderr
 
 
 @pytest.fixture
@@ -66,3 +66,16 @@ def test_permission_denied(folder, command, name, status):
     assert found == status
     assert f"{name}: permission denied; run as a user who may, or allow it with chmod or chown" in told
     assert told.count("\n") == 1
+
+
+def test_a_log_that_may_not_be_read(folder):
+    """`collect` passed it over without a word, and ended as if all was collected."""
+    (folder / "logs").mkdir()
+    for name, mode in (("a.log", 0), ("b.log", 0o644)):
+        (folder / "logs" / name).write_text("line\n")
+        (folder / "logs" / name).chmod(mode)
+    assert run(folder, "aggregator", "init", "data")[0] == 0
+    _, told = run(folder, "aggregator", "collect", "--path", "logs/*.log", "--into", "data", "--once")
+    assert "logs/a.log is not collected: permission denied" in told
+    assert "1 line" in told
+    assert "1 file not read" in told
