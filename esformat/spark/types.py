@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
@@ -121,10 +122,19 @@ def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
             continue
         column = batch.column(field.name)
         try:  # pyarrow's cast fails in some nested types that are the same, as of nulls, or of maps in maps
-            columns.append(column if column.type == field.type else column.cast(field.type))
+            columns.append(column if column.type == field.type else _cast(column, field.type))
         except pa.ArrowInvalid as error:
             raise UsageError(f"column {field.name!r} does not fit Spark's type: {error}") from None
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """As `Array.cast`, which refuses lists of one length whose structs are null, or they, if a member never is."""
+    if not pt.is_fixed_size_list(column.type) or column.type.value_type != kind.value_type:
+        return column.cast(kind)
+    sizes = np.where(np.asarray(column.is_valid()), column.type.list_size, 0)
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), column.flatten(), type=kind, mask=column.is_null())
 
 
 def unify_schemas(schemas: Sequence[tuple[str, pa.Schema]], columns: tuple[str, ...] | None = None) -> pa.Schema:

@@ -10,6 +10,7 @@ from effort import share_of
 import esformat
 import esformat.spark
 from esformat.spark.source import PUSH_DOWN
+from esformat.spark.types import convert_batch, spark_arrow_type
 
 NESTED = pa.list_(pa.struct([("x", pa.uint16()), ("y", pa.large_list(pa.string()))]))
 START = 1_403_534_919_000_000  # µs, of the clicks
@@ -216,6 +217,25 @@ def test_every_type(spark, tmp_path):
     for name in table.column_names:
         stored = table[name].cast(found.schema.field(name).type)
         assert found[name].to_pylist() == stored.to_pylist(), name
+
+
+PAIRS = [[{"x": 1}, None], None, [{"x": 2}, {"x": 3}]]
+
+
+@pytest.mark.parametrize("item", [pa.struct([pa.field("x", pa.int32(), nullable=False)]), pa.struct({"x": pa.uint8()})])
+def test_lists_of_one_length(tmp_path, item):
+    """Spark gets lists of any length of them, also where structs are null whose members never are."""
+    with esformat.create(tmp_path / "a.esdb") as writer:
+        pairs = pa.array(PAIRS, pa.list_(item, 2))
+        writer.add_table(pa.table({"space": ["a"] * 3, "timestamp": [1, 2, 3], "pair": pairs}))
+    with esformat.open(tmp_path / "a.esdb") as segment:
+        (batch,) = segment.scan(columns=["pair"]).batches()
+        kinds = pa.schema([("pair", spark_arrow_type(batch.schema.field("pair").type))])
+        for first in range(3):
+            found = convert_batch(batch.slice(first), kinds)
+            found.validate(full=True)
+            assert found.schema == kinds
+            assert found["pair"].to_pylist() == PAIRS[first:]
 
 
 def test_mixed_schemas(spark, tmp_path):
