@@ -9,17 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.convert.arrays import Mask, mask
-from esformat.convert.typed_text import leaf
+from esformat.convert.arrays import Mask
+from esformat.convert.typed_text import leaf, rounded
 from esformat.format import json_text
-from esformat.write.lossless import is_number_of
 from esformat.write.plain_array import plain_column
 
 _INTEGER = r"^(?:0|-?[1-9][0-9]{0,18})$"
 _NUMBER = r"^(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|NaN|nan|-?inf|-?Infinity)$"
 _LONG_INTEGER = r"^-?[0-9]{16,}$"  # float64 holds 15 digits of any integer
-_EXACT_BELOW = {16: 2**11, 32: 2**24, 64: 2**53}
-"""By the bits of a float: it holds each whole number up to here."""
 _BOOLEAN = r"^(?:true|false|True|False|TRUE|FALSE)$"
 
 
@@ -44,7 +41,7 @@ def _fits(values: pa.Array, type_: pa.DataType) -> bool:
         if pc.any(pc.match_substring_regex(values, _LONG_INTEGER)).as_py():
             return False
         text = values.cast(pa.string())
-        return _rounded(text, _cast(text, type_)) is None
+        return rounded(text, _cast(text, type_)) is None
     return type_ != pa.int64() or _cast(values.cast(pa.string()), type_) is not None
 
 
@@ -89,10 +86,10 @@ def convert(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Mask | None
         return converted, _either(invalid, unfit)
     cast = _cast(column, type_)
     converted, unfit = (cast, None) if cast is not None else _convert_each(column, type_)
-    rounded = _rounded(column, converted) if pa.types.is_floating(type_) and pa.types.is_string(column.type) else None
-    if rounded is not None:
-        converted = pc.if_else(pa.array(rounded), pa.scalar(None, type_), converted)
-    return converted, _either(unfit, rounded)
+    changed = rounded(column, converted) if pa.types.is_floating(type_) and pa.types.is_string(column.type) else None
+    if changed is not None:
+        converted = pc.if_else(pa.array(changed), pa.scalar(None, type_), converted)
+    return converted, _either(unfit, changed)
 
 
 def keeps_kind(column: pa.Array, type_: pa.DataType) -> bool:
@@ -141,15 +138,6 @@ def _plain_values(column: pa.Array) -> pa.Array:
         else:
             column = column.cast(plain(column.type))
     return column
-
-
-def _rounded(text: pa.Array, numbers: pa.Array) -> Mask | None:
-    """Which texts write another number, so large that floats miss whole numbers there, or infinite; None: none does."""
-    wide = numbers.cast(pa.float64())
-    found = mask(pc.greater_equal(pc.abs(wide), float(_EXACT_BELOW[numbers.type.bit_width])))
-    for row in np.flatnonzero(found).tolist():
-        found[row] = not is_number_of(wide[row].as_py(), text[row].as_py())
-    return found if found.any() else None
 
 
 def _either(one: Mask | None, other: Mask | None) -> Mask | None:

@@ -14,13 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from esformat.convert.arrays import Mask, mask
 from esformat.format import json_text
-from esformat.write.lossless import first_cut
+from esformat.write.lossless import first_cut, is_number_of
 
 _BASE64 = b'{"base64":'
 _FAR_DATE = re.compile(r"([0-9]{5,9}|-[0-9]{4,9})(-[0-9]{2}-[0-9]{2}.*)")
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 _CYCLE_DAYS = 146_097  # 400 years
+_EXACT_BELOW = {16: 2**11, 32: 2**24, 64: 2**53}
+"""By the bits of a float: it holds each whole number up to here."""
 
 
 def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -38,7 +41,8 @@ def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return column.cast(kind)
     if pt.is_large_string(kind):
         return column.cast(pa.string()).cast(kind)
-    return leaf(column.cast(pa.string()), kind)
+    text = column.cast(pa.string())
+    return _unchanged(text, leaf(text, kind))
 
 
 def without_base64(column: pa.BinaryArray) -> pa.BinaryArray:
@@ -100,11 +104,20 @@ def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pt.is_temporal(kind):
         return leaf(pa.array(values, pa.string()), kind)
     if pt.is_floating(kind):
-        return pa.array([None if value is None else np.float64(value) for value in values], pa.float64()).cast(kind)
+        floats = pa.array([None if value is None else np.float64(value) for value in values], pa.float64()).cast(kind)
+        return _unchanged(pa.array([None if value is None else str(value) for value in values], pa.string()), floats)
     made = pa.array(values, kind)
     if first_cut(values, kind) is not None:
         raise ValueError(f"not all of them are {kind}")
     return made
+
+
+def _unchanged(text: pa.StringArray, values: pa.Array) -> pa.Array:
+    """The values, unless one is a float that is another number. Raises ValueError."""
+    changed = rounded(text, values) if pt.is_floating(values.type) else None
+    if changed is not None:
+        raise ValueError(f"{text[int(changed.argmax())]} is no {values.type}")
+    return values
 
 
 def _missing(values: Sequence[Any]) -> pa.BooleanArray:
@@ -163,6 +176,15 @@ def _units_of_day(kind: pa.DataType) -> int:
     if pt.is_date32(kind):
         return 1
     return 86_400 * (1000 if pt.is_date64(kind) else {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit])
+
+
+def rounded(text: pa.Array, numbers: pa.Array) -> Mask | None:
+    """Which texts write another number, so large that floats miss whole numbers there, or infinite; None: none does."""
+    wide = numbers.cast(pa.float64())
+    found = mask(pc.greater_equal(pc.abs(wide), float(_EXACT_BELOW[numbers.type.bit_width])))
+    for row in np.flatnonzero(found).tolist():
+        found[row] = not is_number_of(wide[row].as_py(), text[row].as_py())
+    return found if found.any() else None
 
 
 def _is_json(kind: pa.DataType) -> bool:

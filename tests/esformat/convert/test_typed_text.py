@@ -92,3 +92,35 @@ def test_what_is_no_time(text):
     """Not every number is a time, nor every long year."""
     with pytest.raises(pa.ArrowInvalid):
         from_text(pa.array([text.encode()]), pa.timestamp("us"))
+
+
+FLOATS = [pa.float16(), pa.float32(), pa.float64()]
+
+
+@pytest.mark.parametrize("kind", FLOATS, ids=str)
+@examples(40)
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=1))
+def test_floats_of_any_bits(kind, numbers):
+    """Also large ones are what their text says."""
+    bits = [n >> (64 - kind.bit_width) for n in numbers]
+    floats = pa.array(bits, {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}[kind.bit_width]).view(kind)
+    whole = pa.array([None if x != x else x for x in floats.to_pylist()], kind)  # NaN has many bits
+    assert from_text(as_text(whole).cast(pa.binary()), kind).equals(whole)
+
+
+ROUNDED = [
+    (pa.float64(), "9007199254740993"),
+    (pa.float64(), "12345678901234567890.5"),
+    (pa.float64(), "1e400"),
+    (pa.float32(), "16777217"),
+    (pa.float16(), "2049"),
+]
+
+
+@pytest.mark.parametrize(("kind", "text"), ROUNDED)
+def test_floats_that_are_another_number(kind, text):
+    """They are refused, in CSV and JSON."""
+    with pytest.raises(ValueError, match=f"is no {kind}"):
+        from_text(pa.array([None, b"0.5", text.encode()]), kind)
+    with pytest.raises(ValueError, match=f"is no {kind}"):
+        from_text(pa.array([f"[0.5, {text}]".encode()]), pa.list_(kind))
