@@ -259,7 +259,11 @@ def _expression(conditions: Sequence[Condition], schema: pa.Schema) -> pc.Expres
         column = pc.field(name)
         if pa.types.is_float16(type_):  # which Arrow does not compare
             column, values = column.cast(pa.float32()), values.cast(pa.float32())
-        return column.isin(values) if condition.sign == "in" else _COMPARED[condition.sign](column, values[0])
+        if condition.sign != "in":
+            return _COMPARED[condition.sign](column, values[0])
+        if pa.types.is_floating(values.type) and pc.any(pc.equal(values, pa.scalar(0, values.type))).as_py():
+            values = pa.concat_arrays([values, pa.array([0.0, -0.0], values.type)])  # which are equal, but for isin
+        return column.isin(values)
 
     return reduce(operator.and_, map(one, conditions))
 
@@ -303,4 +307,9 @@ def _values(texts: Sequence[str], type_: pa.DataType) -> pa.Array:
 
     if pa.types.is_timestamp(type_):
         return pa.array([Moment().convert(text, None, None) for text in texts], pa.timestamp("us", "UTC")).cast(type_)
-    return leaf(pa.array(texts, pa.string()), type_)
+    values = leaf(pa.array(texts, pa.string()), type_)
+    if pa.types.is_floating(type_):
+        for text, value in zip(texts, values.to_pylist(), strict=True):
+            if abs(value) == float("inf") and "inf" not in text.lower():
+                raise click.UsageError(f"{text!r} is beyond all numbers of that type; infinity is inf")
+    return values

@@ -90,6 +90,7 @@ def test_wrong_conditions(esdb, activity, condition, message):
         ("price =<5", "=< is not an operator, <= is"),
         ("price = null", "null is no value to compare with: the command `sql` asks for it, with WHERE price IS NULL"),
         ("price != NULL", "with WHERE price IS NOT NULL"),
+        ("price < 1e400", "'1e400' is beyond all numbers of that type; infinity is inf"),
         ("code IN (1, x)", "the values of 'code' are int64: 'x' is no whole number"),
         ("code = 99999999999999999999", "'99999999999999999999' is no whole number that fits"),
         ("paid = yes", "'yes' is neither true nor false"),
@@ -108,6 +109,7 @@ def test_values_of_another_type(esdb, condition, message):
 
 ODD_TYPES = {
     "half": (pa.float16(), [0.5, 2.0, float("nan"), None]),
+    "real": (pa.float64(), [0.0, -0.0, float("inf"), None]),
     "at": (pa.time64("us"), [0, 43_200_000_000, 86_399_999_999, None]),
     "took": (pa.duration("ms"), [-1, 0, 1500, None]),
     "day": (pa.date32(), [-1, 0, 1, None]),
@@ -119,6 +121,9 @@ ODD_TYPES = {
     [
         ("half >= 0.5", [0, 1]),
         ("half IN (2, 3)", [1]),
+        ("real = 0", [0, 1]),
+        ("real IN (0)", [0, 1]),
+        ("real IN (-0.0, inf)", [0, 1, 2]),
         ("at >= 12:00", [1, 2]),
         ("at = 23:59:59.999999", [2]),
         ("took > 0", [2]),
