@@ -90,9 +90,7 @@ def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         found = from_json([item for pairs in items for _, item in pairs], kind.item_type)
         return pa.MapArray.from_arrays(_offsets(items, values, np.int32), keys, found).cast(kind)
     if pt.is_fixed_size_list(kind):
-        filled = [[None] * kind.list_size if value is None else value for value in values]
-        flat = from_json([each for value in filled for each in value], kind.value_type)
-        return pa.FixedSizeListArray.from_arrays(flat, type=kind, mask=_missing(values))
+        return _fixed_lists(values, kind)
     if pt.is_list(kind) or pt.is_large_list(kind):
         lists = [[] if value is None else value for value in values]
         flat = from_json([each for value in lists for each in value], kind.value_type)
@@ -118,6 +116,17 @@ def _unchanged(text: pa.StringArray, values: pa.Array) -> pa.Array:
     if changed is not None:
         raise ValueError(f"{text[int(changed.argmax())]} is no {values.type}")
     return values
+
+
+def _fixed_lists(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    filled = [[None] * kind.list_size if value is None else value for value in values]
+    wrong = next((len(value) for value in filled if len(value) != kind.list_size), None)
+    if wrong is not None:
+        raise ValueError(f"{wrong} in a list of {kind.list_size}")
+    if not kind.list_size:  # of which Arrow divides by zero
+        return pa.array(values, kind)
+    flat = from_json([each for value in filled for each in value], kind.value_type)
+    return pa.FixedSizeListArray.from_arrays(flat, type=kind, mask=_missing(values))
 
 
 def _missing(values: Sequence[Any]) -> pa.BooleanArray:
