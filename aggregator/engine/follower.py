@@ -170,7 +170,8 @@ class ReaderEngine:
         state.take_over(added, retired, {p.number: p.sealed_index for p in contents.partitions}, contents.change)
         with state.view_lock:
             state.keep_tombstones(contents.tombstones)
-        for number in retired:
+        came = (segment.number for segments in added.values() for segment in segments)
+        for number in (*retired, *came):  # a deleted topic may have had a file of the same number
             self.pool.forget(number)
         if sum(len(topic.segments) for topic in state.topics.values()) != contents.count:  # retired ones long gone
             whole = self.manifest.load()
