@@ -172,8 +172,8 @@ class _Parquet:
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         from pyarrow.parquet import ParquetWriter  # here: answers of a server are seldom in it
 
-        odd = next((field for field in schema if _holds_empty_lists(field.type)), None)
-        if odd is not None:  # a list that is null comes back as one that has a value
+        odd = next((field for field in schema if _changes_lists(field)), None)
+        if odd is not None:  # a null one would come back with a value, or nothing at all
             raise UsageError(f"Parquet cannot hold {_told(odd)}", hint=_NO_PARQUET)
         try:
             self._writer = ParquetWriter(file, schema, compression="zstd")
@@ -214,14 +214,18 @@ def _told(field: pa.Field) -> str:
     return f"the column {field.name!r} of type {field.type}"
 
 
-def _holds_empty_lists(kind: pa.DataType) -> bool:
-    """Whether values of a type have lists of no value in them, of a fixed size."""
-    if pa.types.is_fixed_size_list(kind) and not kind.list_size:
+def _changes_lists(field: pa.Field, *, missing: bool = False) -> bool:
+    """Whether values of a column have lists of a fixed size in them that cannot be read back: those of no value, and
+    those that are never null within a struct that may be. missing: whether a struct that holds the column may be null.
+    """
+    kind = field.type
+    if pa.types.is_fixed_size_list(kind) and (not kind.list_size or (missing and not field.nullable)):
         return True
     if pa.types.is_map(kind):
-        return _holds_empty_lists(kind.key_type) or _holds_empty_lists(kind.item_type)
+        return _changes_lists(kind.key_field) or _changes_lists(kind.item_field)
     if pa.types.is_nested(kind) and not pa.types.is_union(kind):
-        return any(_holds_empty_lists(kind.field(place).type) for place in range(kind.num_fields))
+        null = pa.types.is_struct(kind) and (missing or field.nullable)
+        return any(_changes_lists(kind.field(place), missing=null) for place in range(kind.num_fields))
     return False
 
 

@@ -54,6 +54,24 @@ def test_types_that_parquet_has_not(tmp_path, kind):
     assert (tmp_path / "c.esdb").read_bytes() == (tmp_path / "a.esdb").read_bytes()
 
 
+@pytest.mark.parametrize("nullable", [False, True])
+@pytest.mark.parametrize("within", [lambda kind: kind, pa.list_, lambda kind: pa.struct([pa.field("o", kind)])])
+def test_pairs_within_structs_in_parquet(tmp_path, within, nullable):
+    """Arrow cannot read them again where the struct is null and they may not be: refused before anything is written."""
+    kind = within(pa.struct([pa.field("a", pa.list_(pa.int32(), 2), nullable=nullable)]))
+    table = pa.table({"space": ["s"] * 2, "timestamp": [1, 2], "v": pa.nulls(2, kind)})
+    source, made, back = (str(tmp_path / name) for name in ("a.esdb", "b.parquet", "c.esdb"))
+    with esformat.create(source, schema=table.schema) as writer:
+        writer.add_table(table)
+    if not nullable:
+        with pytest.raises(InvalidEventError, match="'v'"):
+            convert_file(source, made)
+        return
+    convert_file(source, made)
+    convert_file(made, back)
+    assert Path(back).read_bytes() == Path(source).read_bytes()
+
+
 @pytest.mark.parametrize(("name", "extension"), REFUSED)
 def test_what_a_format_cannot_hold(tmp_path, name, extension):
     """What would not come back is refused, and nothing is left behind."""
