@@ -48,13 +48,14 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The segments that are known after the next micro-batch."""
         before: Known = start["segments"]
         there = self._listed()
-        if self._target is not None:
-            there = {name: place for name, place in there.items() if name in self._target or name in before}
+        unknown = [name for name in there if name not in before]
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else self._most
-        taken = sorted((name for name in there if name not in before), key=lambda name: (_changed(there[name]), name))
+        wanted = unknown if self._target is None else [name for name in unknown if name in self._target]
+        taken = sorted(wanted, key=lambda name: (_changed(there[name]), name))
         chosen = taken if most is None or isinstance(limit, ReadAllAvailable) else taken[:most]
         origins = in_threads(origin_of, [there[name] for name in chosen])
-        known = {name: identities for name, identities in before.items() if name in there}
+        left = len(chosen) < len(unknown)  # and any of those may be merged from segments that are gone
+        known = {name: identities for name, identities in before.items() if left or name in there}
         known |= {name: list(origin.identities) for name, origin in zip(chosen, origins, strict=True)}
         return {"segments": known} if chosen else start
 

@@ -59,7 +59,7 @@ def test_follow_and_restart(spark, tmp_path):
     folder = tmp_path / "clicks"
     folder.mkdir()
     parts = [events(folder, f"{number}.esdb", 100 * number, 100) for number in range(3)]
-    first = follow(spark, folder, tmp_path / "checkpoint", maxFilesPerTrigger=2)
+    first = follow(spark, folder, tmp_path / "checkpoint", maxFilesPerTrigger="2")
     assert first == [sorted(parts[0] + parts[1]), parts[2]]
     jobs.compact(spark, str(folder))
     assert len(list(folder.glob("*.esdb"))) == 1
@@ -109,6 +109,25 @@ def test_micro_batch_that_is_run_again(tmp_path):
     compact(tmp_path, "d.esdb", "a.esdb", "b.esdb")
     assert read(stream, start, end) == sorted(wanted)
     assert read(stream, end, latest(stream, end)) == sorted(click_table(1000).slice(100, 50)["data"].to_pylist())
+
+
+@pytest.mark.parametrize("now", [False, True], ids=["so many a time", "what is there now"])
+def test_segments_that_were_merged_before_the_stream_came_to_them(tmp_path, now):
+    """They are passed over whenever they come: what they were made from is known though it is gone."""
+    events(tmp_path, "a.esdb", 0, 50)
+    events(tmp_path, "b.esdb", 50, 50)
+    stream = reader(tmp_path, maxFilesPerTrigger="2")
+    start = latest(stream, stream.initialOffset())
+    unread = events(tmp_path, "c.esdb", 100, 50)
+    stream = reader(tmp_path, **({} if now else {"maxFilesPerTrigger": "1"}))
+    if now:
+        stream.prepareForTriggerAvailableNow()
+    compact(tmp_path, "d.esdb", "a.esdb", "b.esdb")
+    end = latest(stream, start)
+    assert read(stream, start, end) == unread
+    after = latest(reader(tmp_path), end)
+    assert read(stream, end, after) == []
+    assert list(after["segments"]) == ["c.esdb", "d.esdb"]
 
 
 def test_a_micro_batch_opens_what_is_new(tmp_path, monkeypatch):
