@@ -178,6 +178,8 @@ class _Parser:
         value = self._literal(kind, text, column.type)
         try:
             return _as_held(value, column.type, self._zone)
+        except UsageError:  # which is a ValueError
+            raise
         except (OverflowError, TypeError, ValueError):
             raise UsageError(
                 f"option 'where' compares column {column.name!r} of type {column.type} with {text}",

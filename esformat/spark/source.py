@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -31,6 +32,7 @@ from esformat.spark.types import readable, spark_schema, unify_schemas
 
 T = TypeVar("T", bound=DataSource)
 
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d\d))?")
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
 _zones: WeakKeyDictionary[SparkSession, str] = WeakKeyDictionary()
@@ -140,8 +142,10 @@ def activate(spark: SparkSession) -> None:
 
 
 def zone_of(spark: SparkSession) -> str:
-    """The time zone of a session, in which Spark takes times that name none."""
-    return str(spark.conf.get("spark.sql.session.timeZone"))
+    """The time zone of a session, in which Spark takes times that name none: `GMT-8` and its like as `-08:00`."""
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    offset = _OFFSET.fullmatch(zone)
+    return zone if offset is None else f"{offset[1]}{offset[2]:0>2}:{offset[3] or '00'}"
 
 
 def cores_of(spark: SparkSession) -> int:

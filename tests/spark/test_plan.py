@@ -274,6 +274,12 @@ def test_no_conditions(text, message):
         parse_condition(text, COLUMNS)
 
 
+def test_conditions_in_no_zone():
+    """It is the zone that is wrong, and not the literal."""
+    with pytest.raises(esformat.UsageError, match=r"unknown time zone 'Nowhere'; .*write the time with its offset"):
+        parse_condition("timestamp = '2026-01-01 12:00'", COLUMNS, "Nowhere")
+
+
 def test_matching_is_exact():
     """Each comparison keeps the rows it is true of, and none that is null."""
     batch = pa.record_batch({"n": pa.array([1, 2, None, 3], pa.int8()), "space": ["a", "ab", None, "b"]})

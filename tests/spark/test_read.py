@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pyarrow as pa
 import pytest
 from clicks import click_table, in_file_order, write_clicks
@@ -130,6 +132,18 @@ def test_where(spark, folder, frame, condition):
     assert rows(esformat.spark.read(spark, str(folder), where=condition)) == rows_of(chosen)
     narrow = esformat.spark.read(spark, str(folder), where=condition, columns=["data"])
     assert rows(narrow) == rows_of(chosen[["data"]])
+
+
+@pytest.mark.parametrize(("zone", "hour"), [("GMT-08:00", 20), ("UTC+3", 9), ("+5", 7), ("UT-1", 13)])
+def test_where_in_zones_as_spark_spells_them(spark, tmp_path, request, zone, hour):
+    """Times that name no zone are the session's, however that is written."""
+    request.addfinalizer(lambda: spark.conf.set("spark.sql.session.timeZone", "UTC"))
+    with esformat.create(tmp_path / "a.esdb") as writer:
+        writer.add("a", b"", timestamp=dt.datetime(2026, 3, 1, hour, tzinfo=dt.UTC))
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    asked = "timestamp = '2026-03-01 12:00:00'"
+    assert spark.read.format("esdb").load(str(tmp_path)).where(asked).count() == 1
+    assert esformat.spark.read(spark, str(tmp_path), where=asked).count() == 1
 
 
 def test_file_directory_and_pattern(spark, folder):
