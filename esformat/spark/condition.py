@@ -338,8 +338,13 @@ def _mask(each: Any, batch: pa.RecordBatch) -> pa.Array:
         return pc.starts_with(column, each.value)
     if isinstance(each, In):
         values = pa.array([value for value in each.value if _fits(value, column.type)], column.type)
+        if pt.is_floating(column.type):
+            column, values = pc.add(column, 0.0), pc.add(values, 0.0)  # -0.0 is among them where 0.0 is
         return pc.if_else(column.is_valid(), pc.is_in(column, value_set=values), pa.scalar(None, pa.bool_()))
-    return _MASKS[type(each)](column, _scalar(each.value, column.type))
+    mask = _MASKS[type(each)](column, _scalar(each.value, column.type))
+    if isinstance(each, GreaterThan | GreaterThanOrEqual) and pt.is_floating(column.type):
+        return pc.or_(mask, pc.is_nan(column))  # as in Spark, to which NaN is the largest number
+    return mask
 
 
 def _fits(value: Any, kind: pa.DataType) -> bool:

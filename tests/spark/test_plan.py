@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gc
+import math
 import os
 import pickle
 import re
@@ -288,6 +289,17 @@ def test_matching_is_exact():
         "n < 300": [1, 2, 3], "n IS NULL": [None], "n IS NOT NULL": [1, 2, 3], "space LIKE 'a%' AND n > 1": [2],
     }.items():  # fmt: skip
         assert matching(batch, parse_condition(text, COLUMNS)).column("n").to_pylist() == kept, text
+
+
+def test_matching_numbers_with_a_fraction():
+    """As Spark has it: NaN is larger than any number, and -0.0 is 0.0."""
+    batch = pa.record_batch({"n": range(5), "x": pa.array([-0.0, 0.0, math.nan, None, 1.5], pa.float32())})
+    for text, kept in {
+        "x = 0": [0, 1], "x IN (0, 7)": [0, 1], "x IN (-0.0)": [0, 1], "x NOT IN (0)": [2, 4], "x <> 0": [2, 4],
+        "x > 1": [2, 4], "x >= 2": [2], "NOT x > 1": [0, 1], "x < 2": [0, 1, 4], "NOT x < 1": [2, 4],
+        "x BETWEEN 0 AND 2": [0, 1, 4], "x NOT BETWEEN 0 AND 1": [2, 4],
+    }.items():  # fmt: skip
+        assert matching(batch, parse_condition(text, batch.schema)).column("n").to_pylist() == kept, text
 
 
 def test_matching_far_literals():
