@@ -196,7 +196,7 @@ def _give(task: list[RowRange], candidate: Candidate, piece: RowPiece) -> None:
 
 
 class SegmentGoneError(UsageError):
-    """A segment was there when the read was planned, and is not any more. Read once more."""
+    """A segment was there when the read was planned, and is not any more. Plan once more."""
 
 
 @contextmanager
@@ -205,7 +205,7 @@ def opened_as_planned(rows: RowRange) -> Iterator[Segment]:
 
     Raises SegmentGoneError where it is gone by now, UsageError where it is another one.
     """
-    hint = "it was replaced while it was read: read it once more"
+    hint = "a DataFrame or view keeps the plan of its first query: make it anew with spark.read"
     with ExitStack() as stack:
         try:
             segment = stack.enter_context(opened(rows.place))

@@ -280,6 +280,20 @@ def test_replaced_while_it_is_read(spark, folder, tmp_path):
         planned.count()
 
 
+def test_a_view_of_what_was_replaced(spark, tmp_path):
+    """Spark keeps its plan, so the message says what helps; the door plans anew."""
+    events = spark.range(9).selectExpr("'a' AS space", "timestamp_micros(id) AS timestamp")
+    esformat.spark.write(events, str(tmp_path))
+    spark.read.format("esdb").load(str(tmp_path)).createOrReplaceTempView("replaced")
+    assert spark.sql("FROM replaced").count() == 9
+    esformat.spark.write(events.limit(5), str(tmp_path), mode="overwrite")
+    with pytest.raises(Exception, match=r"the segment is gone .* make it anew with spark\.read"):
+        spark.sql("FROM replaced").count()
+    assert esformat.spark.sql(spark, "SELECT count(*) FROM replaced").collect() == [(5,)]
+    spark.read.format("esdb").load(str(tmp_path)).createOrReplaceTempView("replaced")
+    assert spark.sql("FROM replaced").count() == 5
+
+
 def test_temporary_view(spark, folder, frame):
     """SQL over a view of the files."""
     spark.read.format("esdb").load(str(folder)).createOrReplaceTempView("clicks")
