@@ -32,7 +32,7 @@ HEAD, TAIL = "head", "tail"
 IN_A_STORE = "a catalog is written in a directory that all machines share, not in a store"
 _STREAMING = ("position", "maxRowsPerTrigger", "maxBytesPerTrigger", "failOnDataLoss")
 _KEY = ("producer", "sequence", "note")
-_FOLLOWING = ("checkpointLocation",)  # which Spark hands to sources and sinks of a stream alike
+_FOLLOWING = ("checkpointLocation", "queryName")  # which Spark hands to sources and sinks of a stream alike
 
 
 @dataclass(frozen=True, slots=True)

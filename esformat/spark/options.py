@@ -233,7 +233,8 @@ class WriteOptions:
     job: what tells this write from others; made up where it is not given.
     facts: a JSON object that the record of the commit keeps. lease: of the job that the write is a part of.
     partition_by (`partitionBy`): columns whose values name the directories that rows go into, outermost first.
-    checkpoint: of a stream (`checkpointLocation`): where its checkpoint is; "": elsewhere.
+    checkpoint: of a stream (`checkpointLocation`): where its checkpoint is; "": elsewhere. `queryName`, which Spark
+    hands over as well, means nothing here.
     """
 
     path: str
@@ -256,7 +257,8 @@ class WriteOptions:
     def parse(cls, given: Mapping[str, str]) -> Self:
         """Read them from what Spark hands over. Raises UsageError."""
         known = ("path", "space", "timestamp", "grouping", "indexes", "keys", "codec", "level", "segmentBytes",
-                 "segmentEvents", "job", "facts", "lease", "checkpointLocation", "partitionBy")  # fmt: skip
+                 "segmentEvents", "job", "facts", "lease", "checkpointLocation", "queryName",
+                 "partitionBy")  # fmt: skip
         options = Options(given, known)
         path = options.get("path", str)
         if not path:

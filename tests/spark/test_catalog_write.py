@@ -169,7 +169,8 @@ def stream(spark, tmp_path, root, name="aggregator", **options):
     schema = spark.read.parquet(str(tmp_path / "in")).schema
     source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
     writer = source.writeStream.format(name).options(topic="clicks", **ROLES, **options)
-    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start(root)
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).queryName("a").trigger(availableNow=True)
+    query = writer.start(root)
     try:
         assert query.awaitTermination(600), "the machine is too busy"
     finally:

@@ -223,7 +223,7 @@ def write(spark, tmp_path, **options):
     schema = spark.read.parquet(str(tmp_path / "in")).schema
     source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
     writer = source.writeStream.format("dying-stream").options(**ROLES, **options)
-    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).queryName("a").trigger(availableNow=True)
     query = query.start(str(tmp_path / "out"))
     try:
         assert query.awaitTermination(600), "the machine is too busy"
