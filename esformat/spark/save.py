@@ -78,6 +78,11 @@ class SegmentWriter(DataSourceArrowWriter):
         """Where segments go."""
         return self._write.folder
 
+    @property
+    def job(self) -> str:
+        """The name of the write."""
+        return self._write.job
+
     def _check_fits(self) -> None:
         """Refuse to append columns that could not be read together with those that are there."""
         try:

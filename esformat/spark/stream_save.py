@@ -27,10 +27,11 @@ QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 @dataclass
 class BatchResult(WriterCommitMessage):
-    """What one task staged, and of which micro-batch."""
+    """What one task staged, of which query, and in which write."""
 
     segments: tuple[StagedSegment, ...]
     query: str
+    job: str
 
 
 class SegmentStreamWriter(DataSourceStreamArrowWriter):
@@ -40,7 +41,8 @@ class SegmentStreamWriter(DataSourceStreamArrowWriter):
         """Raises UsageError, InvalidEventError, OSError."""
         if overwrite:
             raise UsageError("a stream adds segments", hint='give .outputMode("append")')
-        self._mine = f"stream{checksum64(options.checkpoint.encode()):016x}"
+        # of a checkpoint that is Spark's to choose nothing is known here: other queries may have the like
+        self._mine = f"stream{checksum64(options.checkpoint.encode()):016x}" if options.checkpoint else ""
         self._writer = SegmentWriter(options, schema, overwrite=False, job_prefix=self._mine)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchResult:
@@ -49,7 +51,7 @@ class SegmentStreamWriter(DataSourceStreamArrowWriter):
         query = None if context is None else context.getLocalProperty(QUERY)
         if query is None:
             raise UsageError("Spark does not say which query this is", hint="write with writeStream")
-        return BatchResult(self._writer.write(iterator).segments, query)
+        return BatchResult(self._writer.write(iterator).segments, query, self._writer.job)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Make the micro-batch appear, unless that was done before a restart."""
@@ -59,11 +61,11 @@ class SegmentStreamWriter(DataSourceStreamArrowWriter):
             if segments:
                 self._publish(results[0].query, batchId, segments)
         finally:
-            self._clear()
+            self._clear(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Leave nothing behind of the micro-batch."""
-        self._clear()
+        self._clear(messages)
 
     def _publish(self, query: str, batch: int, segments: Sequence[StagedSegment]) -> None:
         folder = self._writer.folder
@@ -81,9 +83,10 @@ class SegmentStreamWriter(DataSourceStreamArrowWriter):
         }
         write.commit({segment.name: segment.directory for segment in segments}, facts=facts)
 
-    def _clear(self) -> None:
-        """Remove what is staged for this query."""
+    def _clear(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove what is staged for the micro-batch, and for earlier ones of this query as far as they are known."""
         folder = self._writer.folder
+        jobs = {self._writer.job, *(message.job for message in messages if isinstance(message, BatchResult))}
         for job in staged_jobs(folder):
-            if job.startswith(self._mine):
+            if job in jobs or (self._mine and job.startswith(self._mine)):
                 Write(folder, job, SUFFIX).abort()

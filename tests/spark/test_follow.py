@@ -262,3 +262,20 @@ def test_streams_append(spark, tmp_path):
     stream = spark.readStream.format("esdb").load(str(tmp_path)).writeStream.format("esdb").outputMode("complete")
     with pytest.raises(Exception, match=r"outputMode|complete"):
         stream.option("checkpointLocation", str(tmp_path / "c")).start(str(tmp_path / "out")).awaitTermination(60)
+
+
+def test_streams_whose_checkpoints_spark_chooses(spark, tmp_path, request):
+    """One query's commit removes nothing that another has staged, and leaves nothing of its own."""
+    request.addfinalizer(lambda: spark.conf.unset("spark.sql.streaming.checkpointLocation"))
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "checkpoints"))
+    (tmp_path / "in").mkdir()
+    events(tmp_path / "in", "a.esdb", 0, 5)
+    stream = spark.readStream.format("esdb").load(str(tmp_path / "in"))
+    source = EsdbDataSource({"path": str(tmp_path / "out")})
+    other = source.streamWriter(stream.schema, overwrite=False)
+    staged = set((tmp_path / "out").iterdir())
+    query = stream.writeStream.format("esdb").queryName("one").trigger(availableNow=True).start(str(tmp_path / "out"))
+    assert query.awaitTermination(60), "the machine is too busy"
+    assert staged <= set((tmp_path / "out").iterdir())
+    other.abort([], 0)
+    assert sorted(path.name.split("-")[0] for path in (tmp_path / "out").iterdir()) == ["_committed", "part"]
