@@ -7,9 +7,12 @@ file says that they are, so that the changes reach the decoders.
 from __future__ import annotations
 
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 
+import esformat
 from esformat.format.checksum import checksum64
 from tests.fuzz import segment
 
@@ -17,7 +20,19 @@ CHECK_BYTES = 8
 EDIT_BYTES = 12  # offset: 3 bytes; how many of the rest to write: 1; what to write: 8
 TRAILER_BYTES = 48  # has a checksum of its own that stays as it is, and so do the bytes
 
-SEEDS = segment.seeds()
+FEW_ROWS = 150
+
+
+def _with_templates() -> bytes:
+    """A small file whose payloads lie by templates, the first events of a golden one that is too long."""
+    with esformat.open(segment.GOLDEN / "templates.esdb") as golden, tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "few.esdb"
+        with esformat.create(path, templates=True) as writer:
+            writer.add_table(golden.scan(limit=FEW_ROWS).to_table())
+        return path.read_bytes()
+
+
+SEEDS = [*segment.seeds(), _with_templates()]
 READERS = [
     module for name, module in sys.modules.items() if name.startswith("esformat") and hasattr(module, "checksum64")
 ]

@@ -81,4 +81,10 @@ def _columns(segment: esformat.Segment) -> None:
     _exhaust(islice(segment.scan().batches(), 3))
 
 
-QUESTIONS = (_facts, _columns, _events, _histories, _index_values)
+def _payloads(segment: esformat.Segment) -> None:
+    with suppress(esformat.UsageError):  # there are no payloads that may have fields
+        segment.scan(columns=["data"]).payload_fields()
+        segment.scan(columns=["data"]).to_table(fields=["$.page", "$.words.note", "$.wait", "$[-1]"])
+
+
+QUESTIONS = (_facts, _columns, _events, _histories, _index_values, _payloads)

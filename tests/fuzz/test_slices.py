@@ -58,13 +58,14 @@ def test_seeds_are_sound():
                 question(segment)
 
 
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("number", range(6))
 def test_changed_blocks_reach_the_decoders(number, monkeypatch):
     """No change of a block's body is refused by its checksum, whichever question comes to it."""
     bodies = importlib.import_module("tests.fuzz.block_bodies")
     refused = []
     monkeypatch.setattr(esformat.ChecksumMismatchError, "__init__", lambda self, *_, **__: refused.append(self))
-    stored = bodies.SEEDS[0]
-    for place in range(100, len(stored) // 2, 37):
-        bodies.one_input(bytes([0, number, *place.to_bytes(3, "little"), 0, stored[place] ^ 1, *bytes(7)]))
+    stored = bodies.SEEDS[-1]
+    for place in range(100, len(stored) // 2, 97):
+        edit = [*place.to_bytes(3, "little"), 0, stored[place] ^ 1, *bytes(7)]
+        bodies.one_input(bytes([len(bodies.SEEDS) - 1, number, *edit]))
     assert not refused
