@@ -24,7 +24,7 @@ class IndexColumn:
     stored: bytes
     """Its name in the file."""
     name: str
-    """The same, or with "_" behind it where a segment gives that name another meaning."""
+    """The same, or with "_" behind it where a segment gives that name another meaning, or for NUL, which it refuses."""
     binary: bool
     """Whether some value is not UTF-8 text: then the column holds bytes."""
 
@@ -125,7 +125,7 @@ def near_layout(keys: Iterable[bytes], pairs: Iterable[bytes]) -> Layout | None:
     entries = list(pairs)
     names = {entry.partition(b":")[0] for entry in entries}
     if any(entry.count(b":") > 1 for entry in entries) or any(
-        not name or not is_text(name) or name.decode() in RESERVED for name in names
+        not name or b"\0" in name or not is_text(name) or name.decode() in RESERVED for name in names
     ):
         return None
     return make_layout(keys, entries, Names())
@@ -146,7 +146,7 @@ def make_layout(keys: Iterable[bytes], pairs: Iterable[bytes], names: Names) -> 
     for stored in sorted(binary):
         if not is_text(stored):
             raise CorruptSegmentError(f"the index name {stored!r} is not UTF-8 text")
-        name = stored.decode() or "_"
+        name = stored.decode().replace("\0", "_") or "_"
         while name in taken or (name.encode() != stored and name.encode() in binary):
             name += "_"
         taken.add(name)
