@@ -109,7 +109,11 @@ class ReaderEngine:
             if self._incarnations.newest() not in self.state.lineage.names[-1:]:
                 self.state.lineage = self._incarnations.lineage()
             if max(self.manifest.change(), self._tail.change) != self.state.change:
-                self._apply(self._load(self.state.change))
+                contents = self._load(self.state.change)
+                if self.state.reopen(contents.partitions):
+                    self._tail.position = 0
+                    frames, contents = self._new_frames(), self._load()
+                self._apply(contents)
                 self.state.arrivals.tell()  # segments may have come that were never in the log
             self._take(frames)
 

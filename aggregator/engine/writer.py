@@ -285,7 +285,7 @@ class WriterEngine:
             make_directory(directory)
         change, noted = manifest.change(), Marks.read(layout.log).change or 0
         if change < noted:
-            manifest.count_from(noted)  # or readers that are there would take two changes for one
+            manifest.count_from(noted + 1)  # or readers would take two changes for one, or see no other file
         self.state = CatalogState(manifest.load())
         sealed = self.state.sealed()
         for entry in manifest.producers():

@@ -397,6 +397,18 @@ class CatalogState:
                     partition.sealed_index = index
                     partition.unsealed = partition.unsealed.after(index)
 
+    def reopen(self, partitions: Iterable[PartitionInfo]) -> bool:
+        """Where less of a partition is sealed than was, as an older manifest was put in, forget its unsealed events,
+        which the log has with those that were sealed; whether there is one.
+        """
+        with self.view_lock:
+            known = [info for info in partitions if info.number in self.partitions]
+            less = [info for info in known if info.sealed_index < self.partitions[info.number][1].sealed_index]
+            for info in less:
+                partition = self.partitions[info.number][1]
+                partition.sealed_index, partition.unsealed = info.sealed_index, Unsealed.empty()
+            return bool(less)
+
     def sealed(self) -> dict[int, int]:
         """For each partition the record index below which every event lies in a segment."""
         return {number: partition.sealed_index for number, (_, partition) in list(self.partitions.items())}

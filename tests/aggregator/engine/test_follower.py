@@ -331,3 +331,28 @@ def test_a_log_that_is_ahead_of_the_manifest(writer, root, tmp_path):
         assert early.topics() == ("t", "renamed")
         assert times(early.topic("renamed")) == [2]
         assert times(early.topic("t")) == [1, 3]
+
+
+def test_a_reader_notices_an_older_manifest(root):
+    """What it had not sealed yet is read from the log, where the segment is swept that the reader knew."""
+    with aggregator.open(root) as writer:
+        writer.create_topic("t").append(rows(1, 2))
+        writer.create_topic("other").append(rows(1))  # keeps the log
+    older = (root / "manifest.sqlite").read_bytes()
+    with aggregator.open(root, read_only=True) as reader:
+        seen = reader.topic("t")
+        with aggregator.open(root) as writer:
+            writer.topic("t").append(rows(3))
+            writer.seal("t")
+            assert times(seen) == [1, 2, 3]
+        for path in root.glob("manifest.sqlite*"):
+            path.unlink()
+        (root / "manifest.sqlite").write_bytes(older)
+        with aggregator.open(root) as writer:
+            assert times(seen) == times(writer.topic("t")) == [1, 2, 3]
+            writer.create_topic("later").append(rows(1))
+            writer.topic("t").append(rows(4))
+            assert times(seen) == [1, 2, 3, 4]
+            writer.seal("t")
+            assert times(seen) == [1, 2, 3, 4]
+            assert times(reader.topic("other")) == [1]
