@@ -301,6 +301,7 @@ class WriterEngine:
             file.ends = {number: end for number, end in file.ends.items() if number in self.state.partitions}
         self.facts = FactsFile(layout, manifest, clock)
         self.startup.check_facts(self.facts.change)
+        self.startup.report_missing()
         self.quarantine = Quarantine(layout, self.state, manifest, clock)
         self.quarantine.check(sealed, self.startup.is_in_log)
         self._pass_over_reserved(recovered)

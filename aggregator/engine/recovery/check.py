@@ -62,6 +62,7 @@ class ConsistencyCheck:
         """Whether the manifest lacked something that was found: it can be older than segments, log and facts."""
         self._began_us = clock()
         self._missing: set[int] = set()
+        self._absent: list[SegmentInfo] = []  # see `report_missing`
         self._change = change
         self._rows, self._objects = StoredRows(manifest), objects
 
@@ -99,7 +100,7 @@ class ConsistencyCheck:
             if number not in sizes and number in stored:
                 continue
             if number not in sizes:
-                self._report_missing(self._layout.segment(number), info)
+                self._absent.append(info)
             elif sizes[number][1] != info.size_bytes:
                 self._replace_or_set_aside(sizes[number][0], info)
 
@@ -346,6 +347,20 @@ class ConsistencyCheck:
         message = "it is newer than the manifest, which may be an old copy"
         self._report(path, "; ".join([message, *restored.missing]), TAKEN_IN)
 
+    def report_missing(self) -> None:
+        """Tell of segments whose files are missing, but for those of which every event is hidden, or whose topic is
+        deleted: they went, and an old copy of the manifest names them. After `check_facts`. Raises ManifestFailedError.
+        """
+        for info in self._absent:
+            topic, _ = self._state.partitions[info.partition]
+            if info.number not in topic.segments:
+                continue
+            if _is_hidden(topic, info):
+                change = self._manifest.apply(Edit(retired=[info.number], reason="erased"))
+                self._state.change_segments(topic, change, (), [info.number], {})
+            else:
+                self._report_missing(self._layout.segment(info.number), info)
+
     def report_log(self, recovered: Recovered, replay: Replay) -> None:
         """Say what the log has lost, and keep what cannot be read before its files are deleted. Raises OSError."""
         damaged: dict[Path, list[str]] = {}
@@ -415,6 +430,12 @@ def adopt_segment(state: CatalogState, manifest: Manifest, found: FoundSegment) 
     change = manifest.apply(Edit(added=[info], retired=gone, reason="superseded", sealed=sealed, producers=producers))
     state.change_segments(topic, change, [info], gone, sealed)
     partition.next_index = max(partition.next_index, info.last_index + 1)
+
+
+def _is_hidden(topic: Topic, info: SegmentInfo) -> bool:
+    """Whether all events of a segment are of one space, and were erased."""
+    cuts = topic.tombstones.get((info.partition, info.min_space), ()) if info.min_space == info.max_space else ()
+    return any(cut.erases and info.last_index < cut.end_index for cut in cuts)
 
 
 def _described(info: SegmentInfo) -> str:
