@@ -47,8 +47,11 @@ from aggregator.storage.segments.file import file_checksum
 from esformat.parts import sync_directory, sync_file
 
 logger = logging.getLogger("aggregator")
-_PASSING = (UnavailableError, OverloadedError, TruncatedAnswerError, CorruptLogError, CorruptManifestError, OSError)
-"""What another try may do away with."""
+_PASSING = (
+    UnavailableError, OverloadedError, TruncatedAnswerError, CorruptLogError, CorruptManifestError, SegmentMissingError,
+    OSError,
+)  # fmt: skip
+"""What another try may do away with: so does a file of the log that was sealed and deleted as it was asked for."""
 _PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 _TELL_S = 1.0
 _LOOK_S = 10.0

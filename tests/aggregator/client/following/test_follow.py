@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from waiting import until
 import aggregator
 from aggregator import CatalogLockedError, InvalidRequestError
 from aggregator.client.following import Follower
-from aggregator.storage.log.copying import LogCopy
+from aggregator.server.routes import copies
+from aggregator.storage.log.copying import LogCopy, piece_of
 
 
 def rows(*times, space="a"):
@@ -25,7 +27,7 @@ def rows(*times, space="a"):
 @contextlib.contextmanager
 def following(url, path):
     with Follower(url, path) as follower:
-        assert follower.wait_until_whole(30)
+        until(lambda: follower.wait_until_whole(1))  # it may find only now that it has to begin anew
         yield follower
 
 
@@ -161,6 +163,28 @@ def test_what_was_missed_of_the_log_is_in_segments(tmp_path):
             with aggregator.open(copy, read_only=True) as fresh:
                 assert contents(fresh) == contents(catalog)
                 assert fresh.problems() == []
+
+
+def test_a_file_of_the_log_goes_as_it_is_read(tmp_path, monkeypatch):
+    """The follower asks again: what went was sealed."""
+    with served(tmp_path / "primary", log_bytes="1 MiB") as server:
+        topic, gone = server.catalog.create_topic("t"), []
+
+        def sealing(directory, position, most):
+            piece = piece_of(directory, position, most)
+            if not gone:
+                server.catalog.seal()
+                gone.append(not piece.path.exists())
+            return piece
+
+        for n in range(3):
+            topic.append([{"space": "a", "timestamp": n, "data": os.urandom(200_000)}])
+        monkeypatch.setattr(copies, "piece_of", sealing)
+        with following(server.url, tmp_path / "copy") as follower:
+            caught_up(follower, server.catalog)
+            with aggregator.open(tmp_path / "copy", read_only=True) as copy:
+                assert contents(copy) == contents(server.catalog)
+        assert gone == [True]
 
 
 @long
