@@ -14,11 +14,15 @@ from typing import Self
 
 @dataclass(frozen=True)
 class Fate:
-    """What becomes of a connection: it is cut after so many bytes to the server, or from it; answers are slowed."""
+    """What becomes of a connection: it is cut after so many bytes to the server, or from it; answers are slowed.
+
+    unmeasured: answers do not say how long they are, so that they end where the connection does.
+    """
 
     up_bytes: int | None = None
     down_bytes: int | None = None
     delay_s: float = 0.0
+    unmeasured: bool = False
 
 
 class BreakingProxy:
@@ -62,18 +66,20 @@ class BreakingProxy:
             self.connections += 1
             server = socket.create_connection(self._target)
             self._open += [client, server]
-            for source, sink, limit, delay in (
-                (client, server, fate.up_bytes, 0.0),
-                (server, client, fate.down_bytes, fate.delay_s),
+            for source, sink, limit, delay, unmeasured in (
+                (client, server, fate.up_bytes, 0.0, False),
+                (server, client, fate.down_bytes, fate.delay_s, fate.unmeasured),
             ):
-                threading.Thread(target=_pump, args=(source, sink, limit, delay), daemon=True).start()
+                threading.Thread(target=_pump, args=(source, sink, limit, delay, unmeasured), daemon=True).start()
 
 
-def _pump(source: socket.socket, sink: socket.socket, limit: int | None, delay_s: float) -> None:
+def _pump(source: socket.socket, sink: socket.socket, limit: int | None, delay_s: float, unmeasured: bool) -> None:
     passed = 0
     with contextlib.suppress(OSError):
         while piece := source.recv(65_536):
             time.sleep(delay_s)
+            if unmeasured:
+                piece = piece.replace(b"content-length:", b"was-this-long: ")
             if limit is not None and passed + len(piece) >= limit:
                 sink.sendall(piece[: limit - passed])
                 break

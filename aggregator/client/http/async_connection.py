@@ -9,7 +9,7 @@ import httpx
 import pyarrow as pa
 
 from aggregator.client.http.arrow_stream import StreamDecoder
-from aggregator.client.http.attempts import Attempts, broken_off, failure_of
+from aggregator.client.http.attempts import Attempts, broken_off, check_whole, failure_of
 from aggregator.client.http.calls import Call, Reply
 from aggregator.client.http.connection import Options, Turn, headers_of, pieces_of
 from aggregator.client.http.errors import TruncatedAnswerError, error_of
@@ -90,6 +90,7 @@ class AsyncConnection:
                 await response.aread()
             finally:
                 await response.aclose()
+            check_whole(response)
         return response
 
 

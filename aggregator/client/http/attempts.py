@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable
@@ -71,6 +72,17 @@ class Attempts:
             status=status,
             maybe_stored=self._maybe_stored,
         )
+
+
+def check_whole(response: httpx.Response) -> None:
+    """Raises httpx.RemoteProtocolError for JSON that breaks off where no header says how long it is: HTTP calls that an
+    end.
+    """
+    if response.is_success and response.headers.get("content-type", "").startswith("application/json"):
+        try:
+            json.loads(response.content)
+        except (ValueError, RecursionError):
+            raise httpx.RemoteProtocolError("the answer broke off") from None
 
 
 def failure_of(error: httpx.RequestError, subject: str) -> UnavailableError:

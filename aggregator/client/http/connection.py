@@ -17,7 +17,7 @@ import pyarrow as pa
 from aggregator.base.names import check_host
 from aggregator.base.result import Closing
 from aggregator.client.http.arrow_stream import StreamDecoder
-from aggregator.client.http.attempts import ELSEWHERE, Attempts, broken_off, failure_of
+from aggregator.client.http.attempts import ELSEWHERE, Attempts, broken_off, check_whole, failure_of
 from aggregator.client.http.calls import COMPRESSIONS, Body, Call, Reply
 from aggregator.client.http.errors import TruncatedAnswerError, error_of
 from aggregator.client.http.retry import Retry
@@ -205,6 +205,7 @@ class Connection:
                 response.read()
             finally:
                 response.close()
+            check_whole(response)
         return response
 
 

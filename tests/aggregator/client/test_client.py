@@ -199,6 +199,16 @@ def test_appends_over_a_breaking_line(server, catalog):
     assert catalog.topic("activity").scan().count() == 100
 
 
+def test_receipts_that_break_off_without_a_length(server, catalog):
+    """HTTP takes the connection's end for theirs then: asked for again, the batch is stored once."""
+    cuts = dict(enumerate(range(100, 170, 5)))  # in the head, then in the body
+    with BreakingProxy(server.url, lambda n: Fate(down_bytes=cuts.get(n), unmeasured=n in cuts)) as proxy:
+        with Client(proxy.url, retry=Retry(first_s=0.001, longest_s=0.01), timeout_s=1) as client:
+            receipt = client.topic("activity").append(events(0, 100))
+        assert (receipt.first, receipt.last, receipt.duplicate) == (0, 99, True)
+    assert catalog.topic("activity").scan().count() == 100
+
+
 def test_every_second_connection_breaks(server, catalog):
     """With many appends at the same time, all stored, each once."""
     with (
