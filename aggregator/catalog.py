@@ -129,6 +129,12 @@ class Catalog(Closing):
         return self._backend.state.lineage.identity.hex()
 
     @property
+    def _run(self) -> str:
+        """Which opening for writing the newest records are of."""
+        self._backend.refresh()
+        return b"".join(self._backend.state.lineage.names[-1:]).hex()
+
+    @property
     def read_only(self) -> bool:
         """Whether it was opened for reading only."""
         return not isinstance(self._backend, WriterEngine)

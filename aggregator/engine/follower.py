@@ -106,8 +106,6 @@ class ReaderEngine:
         self.owner.check()
         with self._lock:
             frames = self._new_frames()
-            if self._incarnations.newest() not in self.state.lineage.names[-1:]:
-                self.state.lineage = self._incarnations.lineage()
             if max(self.manifest.change(), self._tail.change) != self.state.change:
                 contents = self._load(self.state.change)
                 if self.state.reopen(contents.partitions):
@@ -115,6 +113,8 @@ class ReaderEngine:
                     frames, contents = self._new_frames(), self._load()
                 self._apply(contents)
                 self.state.arrivals.tell()  # segments may have come that were never in the log
+            if self._incarnations.newest() not in self.state.lineage.names[-1:]:
+                self.state.lineage = self._incarnations.lineage()
             self._take(frames)
 
     def _load(self, since: int = -1) -> Contents:

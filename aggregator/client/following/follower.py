@@ -41,7 +41,7 @@ from aggregator.storage.files.lock import WriterLock
 from aggregator.storage.files.modes import create_directory, create_file
 from aggregator.storage.files.pins import Pins
 from aggregator.storage.log.copying import LogCopy
-from aggregator.storage.manifest import IDENTITY, Manifest, StoredRows, refuse_strangers
+from aggregator.storage.manifest import IDENTITY, IncarnationRows, Manifest, StoredRows, refuse_strangers
 from aggregator.storage.manifest.copying import block_sums
 from aggregator.storage.segments.file import file_checksum
 from esformat.parts import sync_directory, sync_file
@@ -122,6 +122,7 @@ class Follower(Closing):
         self._source = Source(connection)
         self._lacking, self._oldest, self._told = 0, 0, 0.0
         self._sums = block_sums(layout.manifest) if layout.manifest.exists() else b""
+        self._run, self._installed = "", ""  # of the server: of which the log may be, and which the manifest knows
         self._absent: Counter[tuple[str, int]] = Counter()
         self._gone: dict[Path, int] = {}
         self._there = self._found()
@@ -134,6 +135,7 @@ class Follower(Closing):
         if layout.manifest.exists():
             with contextlib.closing(Manifest(layout.manifest, read_only=True)) as manifest:
                 known = {(each.kind, each.number): each.checksum for each in _named(manifest)}
+                self._installed = IncarnationRows(manifest).newest().hex()
         paths = {("segments", number): path for number, path in segment_files(layout).items()}
         paths |= {("quarantine", number): path for number, path in batch_files(layout).items()}
         return {key: known[key] if key in known else file_checksum(path) for key, path in paths.items()}
@@ -164,6 +166,8 @@ class Follower(Closing):
         log = self._log
         answer = self._source.log(log.position, log.last, self._lacking)
         self._check_identity(answer.identity)
+        with self._installing:
+            self._run = answer.run  # from here on the log may have bytes of it
         if answer.lost:
             with self._installing:
                 log.begin_anew()
@@ -176,7 +180,7 @@ class Follower(Closing):
             self._wanted.set()
         self._oldest = answer.oldest
         with self._installing:
-            if self._note.whole and answer.data:
+            if self._note.whole and answer.data and self._run == self._installed:
                 log.acknowledge(self._note.change)
         if answer.data:
             self.arrived()
@@ -213,6 +217,7 @@ class Follower(Closing):
             return
         with contextlib.closing(Manifest(partial, read_only=True)) as manifest:
             change, identity = manifest.change(), manifest.get(IDENTITY) or ""
+            run = IncarnationRows(manifest).newest().hex()
             named = _named(manifest)
         self._check_identity(identity)
         if change < self._note.change:
@@ -226,7 +231,10 @@ class Follower(Closing):
             self._wanted.set()
             self._stop.wait(_PAUSE_S / 10)
             return
-        self._install(partial, sums, replace(self._note, identity=identity, change=change), begin, oldest)
+        if not self._install(partial, sums, replace(self._note, identity=identity, change=change), begin, oldest, run):
+            self._wanted.set()
+            self._stop.wait(_PAUSE_S)
+            return
         self._sweep(named, change)
         if asked:
             self._stop.wait(_PAUSE_S)  # many changes in a row are taken in together
@@ -258,10 +266,15 @@ class Follower(Closing):
     def _path(self, kind: str, number: int) -> Path:
         return self._layout.segment(number) if kind == "segments" else batch_path(self._layout, number)
 
-    def _install(self, partial: Path, sums: bytes, note: Following, begin: int, oldest: int) -> None:
-        """Let readers see the manifest, and drop what of the log its segments hold."""
+    def _install(self, partial: Path, sums: bytes, note: Following, begin: int, oldest: int, run: str) -> bool:
+        """Let readers see the manifest, and drop what of the log its segments hold. False, and nothing changes, where
+        the log may have bytes of a later run of the server: positions behind those would be taken for the last run's.
+        """
         layout = self._layout
         with self._installing:
+            if run != self._run:
+                return False
+            self._installed = run
             partial.replace(layout.manifest)
             sync_directory(layout.root)
             self._sums = sums
@@ -278,6 +291,7 @@ class Follower(Closing):
                 write_following(layout.following, self._note)
                 self._whole.set()
         self.arrived()
+        return True
 
     def _sweep(self, named: Iterable[_Wanted], change: int) -> None:
         """Delete files that no manifest names any more, and no scan reads."""
@@ -295,7 +309,8 @@ class Follower(Closing):
 
     def _tell_reached(self, answer: LogBytes) -> None:
         position = self._log.position or 0
-        reached = position >= answer.end and self._note.whole and self._note.change == answer.change
+        current = self._note.change == answer.change and self._installed == answer.run
+        reached = position >= answer.end and self._note.whole and current
         now = now_us()
         caught_up = now if reached else self._note.caught_up_us
         with self._installing:

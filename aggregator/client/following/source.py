@@ -30,6 +30,7 @@ class LogBytes:
     change: int
     lost: bool
     identity: str
+    run: str
 
 
 class Source:
@@ -47,7 +48,8 @@ class Source:
             data, told = b"".join(answer), answer.headers
         try:
             file, at, end, oldest, change, lost = (int(told[f"aggregator-{name}"]) for name in _TOLD)
-            return LogBytes(data, file, at, end, oldest, change, bool(lost), told["aggregator-catalog"])
+            names = told["aggregator-catalog"], told["aggregator-run"]
+            return LogBytes(data, file, at, end, oldest, change, bool(lost), *names)
         except (KeyError, ValueError):
             raise _foreign(where) from None
 

@@ -50,6 +50,7 @@ _LOG_HEADERS: dict[str, Any] = {
     )
 }
 _LOG_HEADERS["Aggregator-Catalog"] = {"description": "what tells the catalog from others", "schema": {"type": "string"}}
+_LOG_HEADERS["Aggregator-Run"] = {"description": "which opening wrote the newest bytes", "schema": {"type": "string"}}
 _BLOCK_HEADERS = {
     "Aggregator-Blocks": {"description": "blocks that the manifest has", "schema": _WHOLE},
     "Aggregator-Check": {"description": "xxh3-64 of their sums", "schema": _WHOLE},
@@ -112,6 +113,7 @@ async def copy_log(context: Context, arrived: Arrived, request: Request) -> Resp
     }
     headers = {f"Aggregator-{name}": str(value) for name, value in facts.items()}
     headers["Aggregator-Catalog"] = await context.reads.run(lambda: context.catalog.identity)
+    headers["Aggregator-Run"] = await context.reads.run(lambda: context.catalog._run)
     begin = piece.position - piece.file
     return await _bytes(context, "log", piece.path, begin, piece.length, headers)
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from aggregator.storage.manifest.lineage import BEFORE, MAX_INCARNATIONS, NAME_BYTES, Lineage
 from aggregator.storage.manifest.manifest import IDENTITY, Manifest
+from aggregator.storage.manifest.transactions import count_change
 
 
 class IncarnationRows:
@@ -61,6 +62,7 @@ class IncarnationRows:
                     "INSERT INTO incarnation_starts (incarnation, partition, first_index) VALUES (?, ?, ?)", starts
                 )
             _fold(db)
+            count_change(db)  # so that who reads a copy of the manifest takes the newer one
 
 
 def _fold(db: sqlite3.Connection) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from waiting import until
 import aggregator
 from aggregator import CatalogLockedError, InvalidRequestError
 from aggregator.client.following import Follower
+from aggregator.client.following.source import Source
 from aggregator.server.routes import copies
 from aggregator.storage.log.copying import LogCopy, piece_of
 
@@ -185,6 +187,31 @@ def test_a_file_of_the_log_goes_as_it_is_read(tmp_path, monkeypatch):
             with aggregator.open(tmp_path / "copy", read_only=True) as copy:
                 assert contents(copy) == contents(server.catalog)
         assert gone == [True]
+
+
+def test_positions_of_a_copy_hold_when_the_server_was_restarted(tmp_path, monkeypatch):
+    """Records of its new run are shown with the manifest that tells of that run, though the log comes before."""
+    primary, copy, text = tmp_path / "primary", tmp_path / "copy", "SELECT FROM app = web LIMIT 100"
+    released, ask = threading.Event(), Source.manifest
+
+    def late(source, *given):
+        assert released.wait(60)
+        return ask(source, *given)
+
+    with served(primary) as server:
+        server.catalog.write({"app": "web"}, [{"ts": 1, "msg": "before"}])
+        with following(server.url, copy) as follower:
+            caught_up(follower, server.catalog)
+    monkeypatch.setattr(Source, "manifest", late)
+    with served(primary) as server, Follower(server.url, copy) as follower:
+        server.catalog.write({"app": "web"}, [{"ts": 2, "msg": "after"}])
+        until(lambda: follower._note.position >= server.catalog._backend.log.end)
+        with aggregator.open(copy, read_only=True) as reader:
+            found = reader.query(text)
+            seen = len(list(found))
+            assert len(list(server.catalog.query(f"{text} POSITION {found.position}"))) == 2 - seen
+            released.set()
+            until(lambda: len(list(reader.query(text))) == 2)
 
 
 @long

@@ -164,7 +164,7 @@ def test_an_old_copy_of_the_manifest(data, segments):
     change_segments(data, segments)
     lose_manifest(data, "one version old")
     orphan = segments == "orphan"
-    data.check(data.all, problems=4 + orphan, actions=["taken in", *["set aside in quarantine"] * orphan])
+    data.check(data.all, problems=5 + orphan, actions=["taken in", *["set aside in quarantine"] * orphan])
 
 
 @pytest.mark.parametrize("segments", ["missing", "empty", "cut short", "flipped"])
