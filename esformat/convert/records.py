@@ -39,12 +39,12 @@ class CsvSyntax:
         self.delimiter = delimiter.encode()
         between = re.escape(self.delimiter)
         other = rb"[^" + between + rb"\r\n]*+"
-        one = rb'(?:"(?:[^"]++|"")*+"' + other + rb'|(?!")' + other + rb")"
-        record = one + rb"(?:" + between + one + rb")*+"
+        one = rb'(?:"(?:[^"]++|""|(?!))*+"' + other + rb'|(?!")' + other + rb")"
+        record = one + rb"(?:" + between + one + rb"|(?!))*+"
         self._field = re.compile(one)
         self.record = re.compile(record + rb"(?:\r\n?|\n)")
         # A final carriage return is left alone: a line feed may follow it in the next block.
-        self._records = re.compile(rb"(?:" + record + rb"(?:\r(?!\Z)\n?|\n))*+")
+        self._records = re.compile(rb"(?:" + record + rb"(?:\r(?!\Z)\n?|\n)|(?!))*+")
 
     def whole(self, data: bytes) -> int:
         """Tell how many leading bytes of `data` are whole records."""

@@ -20,9 +20,9 @@ MOST_KNOWN = 4
 LEAST_SHARE = 256
 """A skeleton has a template if at least one row in so many has it."""
 
-_TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+|(?!))*+"'
 _VALUE = _TEXT + rb'|[^{}\[\],\s":]++'
-_VALUE_OR_LIST = rb"\[(?:[^\[\]{}" + rb'"]++|' + _TEXT + rb")*+\]|" + _VALUE
+_VALUE_OR_LIST = rb"\[(?:[^\[\]{}" + rb'"]++|' + _TEXT + rb"|(?!))*+\]|" + _VALUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def _form(structure: bytes, value: bytes) -> _Form:
 
 
 _SCALARS = _form(rb"[{}\[\],\s]++", _VALUE)
-_LISTS = _form(rb"(?:[{}\],\s]|\[(?=\s*[\[{]))++", _VALUE_OR_LIST)
+_LISTS = _form(rb"(?:[{}\],\s]|\[(?=\s*[\[{])|(?!))++", _VALUE_OR_LIST)
 """A list without objects and lists in it is one value."""
 _STEPS = re.compile(rb'("(?:[^"\\]|\\.)*")\s*:|([{}\[\]])', re.DOTALL)
 

@@ -34,7 +34,7 @@ ALL = 1.0  # of the values that matter are in the sample
 FEW_OTHERS = 3
 """So many texts where else numbers stand make clusters of their own, as a `-` for none does."""
 
-_WORD = re.compile(rb'"(?:[^"\\]|\\.)*+"|[^\s"]+"?|"', re.DOTALL)
+_WORD = re.compile(rb'"(?:[^"\\]|\\.|(?!))*+"|[^\s"]+"?|"', re.DOTALL)
 _DIGIT = re.compile(rb"\d")
 
 Words = tuple[bytes, ...]

@@ -17,7 +17,7 @@ _BARE = re.compile(r"[\w./:@%+*?!#$&()<>|~^;\[\]-]+")
 _SPACE = re.compile(r"\s*")
 _BARE_NAME = re.compile(r"[^=,{}\"'`]+")
 _BARE_VALUE = re.compile(r"[^=,{}\"]*")
-_QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"|`((?:[^`]|``)*+)`|'([^']*+)'", re.DOTALL)
+_QUOTED = re.compile(r"\"((?:[^\"\\]|\\.|(?!))*+)\"|`((?:[^`]|``|(?!))*+)`|'([^']*+)'", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

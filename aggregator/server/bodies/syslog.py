@@ -32,9 +32,9 @@ _PRIORITY = re.compile(rb"\s{0,64}+<(\d{1,3})>")
 
 # RFC 5424's structured data. A parameter may have a space behind its `=`, as in an example of the RFC.
 _ELEMENT = re.compile(
-    rb"\[([^\]\"= ]{1,255}+)((?: [^\]\"= ]{1,255}+= ?\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\")*+) ?\]", re.DOTALL
+    rb"\[([^\]\"= ]{1,255}+)((?: [^\]\"= ]{1,255}+= ?\"[^\"\\]*+(?:\\.[^\"\\]*+|(?!))*+\"|(?!))*+) ?\]", re.DOTALL
 )
-_PARAMETER = re.compile(rb" ([^\]\"= ]++)= ?\"([^\"\\]*+(?:\\.[^\"\\]*+)*+)\"", re.DOTALL)
+_PARAMETER = re.compile(rb" ([^\]\"= ]++)= ?\"([^\"\\]*+(?:\\.[^\"\\]*+|(?!))*+)\"", re.DOTALL)
 _ESCAPED = re.compile(rb"\\([\"\\\]])")
 
 # The times of RFC 3164, with what senders add to them. Before it: Cisco's sequence number, host or card, and sign that
@@ -64,7 +64,7 @@ _TAG = re.compile(  # a number alone names no app: it counts messages, and each 
     rb"(?:\[(?P<pid>[^\]\s]{1,255}+)\](?::? |:?\Z|:)|: |:\Z|(?<=[A-Za-z_]):(?![/\\:=\d\s]))"
 )
 _MNEMONIC = re.compile(rb"(?:: ?)?(?P<id>%(?P<app>[A-Z][\w-]{0,64}?)-[0-7]-\w{1,64}+) ?:(?: |\Z)")
-_UPTIME = re.compile(rb" {0,4}+(?P<sequence>\d{1,10}+)?: (?:(?P<uptime>(?:[\d.dhwy]|:(?! )){2,16}+): )?(?=%)")
+_UPTIME = re.compile(rb" {0,4}+(?P<sequence>\d{1,10}+)?: (?:(?P<uptime>(?:[\d.dhwy]|:(?! )|(?!)){2,16}+): )?(?=%)")
 _ENDS_WITH_PID = re.compile(rb"([^\[\]]++)\[([^\]]++)\]")
 _MONTHS = {name: number for number, name in enumerate(b"jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}
 _ZONES = {

@@ -18,7 +18,7 @@ EXPOSED = "Aggregator-Position, Aggregator-Gone, Retry-After, X-Iteration-Status
 _PORTS = {"http": ":80", "https": ":443"}
 _TCHAR = r"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 _TOKENS = re.compile(rf"{_TCHAR}+(?:[ \t]*,[ \t]*{_TCHAR}+)*".encode())
-_PAIR = re.compile(rf'(?<!{_TCHAR})({_TCHAR}++)=(?:"((?:[^"\\]|\\.)*+)"|([^;,\s"]*+))')
+_PAIR = re.compile(rf'(?<!{_TCHAR})({_TCHAR}++)=(?:"((?:[^"\\]|\\.|(?!))*+)"|([^;,\s"]*+))')
 _MAX_HOPS = 100
 
 
