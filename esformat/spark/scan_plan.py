@@ -205,7 +205,7 @@ def opened_as_planned(rows: RowRange) -> Iterator[Segment]:
 
     Raises SegmentGoneError where it is gone by now, UsageError where it is another one.
     """
-    hint = "a DataFrame or view keeps the plan of its first query: make it anew with spark.read"
+    hint = "a DataFrame or view keeps the plan of its first query: create it again with spark.read"
     with ExitStack() as stack:
         try:
             segment = stack.enter_context(opened(rows.place))
