@@ -162,11 +162,16 @@ def _test_of_times(kind: pa.DataType, *, strict: bool) -> Test:
     return test
 
 
+_MOST_DIGITS = 1_000
+
+
 def is_number_of(number: float, text: str) -> bool:
     """Whether a float, written with as many digits as a text has, is the number of that text."""
     try:
         written = Decimal(text)
     except ArithmeticError:  # an exponent beyond all decimals
         return False
+    if len(text) > _MOST_DIGITS:  # of which all count: no float needs as many
+        return Decimal(number) == written
     digits = len("".join(map(str, written.as_tuple().digits)).strip("0")) or 1
     return Decimal(f"{number:.{digits - 1}e}") == written

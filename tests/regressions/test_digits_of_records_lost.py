@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from aggregator.server.bodies.otlp.message import read_records as read_otlp
 from aggregator.server.bodies.shared.media import CSV, JSON, LINES
 from aggregator.server.bodies.shared.odd_text import json_text, parse_json
 from aggregator.storage.segments.records import NO_COLUMNS, events_of
+from esformat.write.lossless import is_number_of
 
 NUMBERS = [
     "12345678901234567890.5", "1e2", "1.50", "-0.0", "-0.10", "1e400", "0.00001", "1E-3", "0.1000000000000000055",
@@ -147,3 +149,15 @@ def test_no_json(text):
     """What is none is refused as before."""
     with pytest.raises(ValueError):  # noqa: PT011  # of orjson, whose words are its own
         parse_json(text)
+
+
+def test_a_number_of_very_many_digits():
+    """It is looked at in little memory, and is the float only if it is exactly that."""
+    tracemalloc.start()
+    same = is_number_of(float(2**70), f"{2**70}.{'0' * 1_000_000}")
+    other = is_number_of(float(2**70), f"{2**70}.{'0' * 1_000_000}1")
+    endless = is_number_of(float("inf"), "9" * 1_000_000)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (same, other, endless) == (True, False, False)
+    assert most < 8_000_000

@@ -1,4 +1,4 @@
-"""Events of a batch whose last ones were erased before it was sealed were there twice with a manifest made anew."""
+"""Events of a batch whose last ones were erased before it was sealed were there twice with a rebuilt manifest."""
 
 from __future__ import annotations
 

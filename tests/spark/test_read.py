@@ -281,7 +281,7 @@ def test_replaced_while_it_is_read(spark, folder, tmp_path):
 
 
 def test_a_view_of_what_was_replaced(spark, tmp_path):
-    """Spark keeps its plan, so the message says what helps; the door plans anew."""
+    """Spark keeps its plan, so the message says what helps; the door plans again."""
     events = spark.range(9).selectExpr("'a' AS space", "timestamp_micros(id) AS timestamp")
     esformat.spark.write(events, str(tmp_path))
     spark.read.format("esdb").load(str(tmp_path)).createOrReplaceTempView("replaced")

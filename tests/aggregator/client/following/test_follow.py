@@ -29,7 +29,7 @@ def rows(*times, space="a"):
 @contextlib.contextmanager
 def following(url, path):
     with Follower(url, path) as follower:
-        until(lambda: follower.wait_until_whole(1))  # it may find only now that it has to begin anew
+        until(lambda: follower.wait_until_whole(1))  # it may only find out now that it has to start again
         yield follower
 
 
