@@ -7,7 +7,7 @@ No value is decoded before a question needs it; a range of rows takes the values
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Container, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,12 +80,15 @@ class TemplateNode:
             for variable, at, count in self.template_rows.columns
         }
 
-    def enumerated(self, context: DecodeContext) -> Iterator[tuple[int, I64, I64]]:
-        """Of each enumeration that has values: its number, the rows that show it, and the numbers of their values."""
+    def enumerated(self, variables: Container[int], context: DecodeContext) -> Iterator[tuple[int, I64]]:
+        """Of each of these enumerations that has values: its number, and those of the values of rows that show it."""
         for variable, at, count in self.template_rows.columns:
-            if self._templates.kind(variable) == ENUM:
-                rows = np.isin(self.codes, np.array(self._templates.that_show(variable), np.int64)).nonzero()[0]
-                yield variable, rows, decode_ints(self._body, read_pack(self._body, at, count), context.plain)
+            if variable in variables and self._templates.kind(variable) == ENUM:
+                yield variable, decode_ints(self._body, read_pack(self._body, at, count), context.plain)
+
+    def that_show(self, variable: int) -> Bools:
+        """Of each row, whether it shows a variable."""
+        return np.isin(self.codes, np.array(self._templates.that_show(variable), np.int64))
 
     def that_may_hold(self, places: Places, context: DecodeContext) -> Bools:
         """Of each row, whether it may hold one of the texts that `places` tells of; those that do are among them."""

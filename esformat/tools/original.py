@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -101,9 +102,13 @@ def decode_block_rows(original: Original, ref: BlockRef, block: Block) -> Rows:
 
 def open_data_block(original: Original, ref: BlockRef, block: Block) -> DataBlock:
     """A block that was read, opened. Raises CorruptSegmentError if it is not the one that the directory speaks of."""
-    if block.count != ref.rows:
+    return _opened(block, ref.rows, len(original.metadata.schema.fields))
+
+
+def _opened(block: Block, rows: int, columns: int) -> DataBlock:
+    if block.count != rows:
         raise CorruptSegmentError("a data block and its directory leaf disagree about its rows", offset=block.offset)
-    return DataBlock(block, len(original.metadata.schema.fields))
+    return DataBlock(block, columns)
 
 
 class OpenOriginal:
@@ -154,6 +159,16 @@ class OpenOriginal:
 
     def stored_leaf(self, number: int) -> Iterator[bytes]:
         """A leaf's data blocks and the leaf itself as they are stored, each verified. Raises CorruptSegmentError."""
+        return (stored for stored, _ in self._read_leaf(number))
+
+    def leaf_data(self, number: int) -> Iterator[DataBlock]:
+        """A leaf's data blocks. Raises CorruptSegmentError."""
+        rows, columns = pairwise(self.reader.leaf(number).block_rows), len(self.metadata.schema.fields)
+        blocks = chain.from_iterable(blocks for _, blocks in self._read_leaf(number))
+        return (_opened(block, last - first, columns) for (first, last), block in zip(rows, blocks, strict=False))
+
+    def _read_leaf(self, number: int) -> Iterator[tuple[bytes, list[Block]]]:
+        """A leaf's data blocks and the leaf itself, in pieces as they are stored, and the blocks of each, verified."""
         leaf, handle = self.reader.leaf(number), self.reader.root.handle(number)
         handles = [block_handle(leaf, place) for place in range(leaf.block_count)]
         kinds = [BlockKind.DATA] * len(handles) + [BlockKind.DIRECTORY]
@@ -163,14 +178,15 @@ class OpenOriginal:
             start, end = group[0][0].offset, group[-1][0].end
             stored = self.reader.source.read_at(start, end - start)
             view = memoryview(stored)
-            for each, kind in group:
-                piece = view[each.offset - start : each.end - start]
-                try:
-                    decode_block(piece, kind, each.check, each.offset)
-                except EsdbError as error:
-                    error.path = error.path or self.name
-                    raise
-            yield stored
+            try:
+                blocks = [
+                    decode_block(view[each.offset - start : each.end - start], kind, each.check, each.offset)
+                    for each, kind in group
+                ]
+            except EsdbError as error:
+                error.path = error.path or self.name
+                raise
+            yield stored, blocks
 
     def contexts(self, dictionary: int) -> list[DecodeContext]:
         """How columns are decoded."""

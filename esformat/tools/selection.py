@@ -9,8 +9,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from esformat.format.data_block import I64
-from esformat.tools.original import BlockRef, OpenOriginal, Original, leaf_blocks
+from esformat.format.data_block import I64, DataBlock
+from esformat.tools.original import (
+    BlockRef,
+    OpenOriginal,
+    Original,
+    decode_block_rows,
+    leaf_blocks,
+    open_data_block,
+)
 from esformat.tools.rows import Rows
 
 
@@ -66,6 +73,17 @@ def single_blocks(kept: Iterator[AnyKept]) -> Iterator[Kept]:
             yield from each.blocks()
         else:
             yield each
+
+
+def kept_data(original: OpenOriginal, selection: Selection) -> Iterator[tuple[DataBlock, I64 | None]]:
+    """The blocks of an open segment of which rows are kept, and the places of those; None where all are."""
+    for kept in selection(original):
+        if isinstance(kept, KeptLeaf):
+            yield from ((block, None) for block in original.leaf_data(kept.number))
+            continue
+        ((_, stored),) = original.read([kept.ref])
+        chosen = None if kept.choose is None else kept.choose(decode_block_rows(original, kept.ref, stored))
+        yield open_data_block(original, kept.ref, stored), chosen
 
 
 def rows_in(stretches: Sequence[tuple[int, int]]) -> Selection:

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from esformat.format.arrays import bytes_of, validity_of
 from esformat.format.codec import Codec
-from esformat.format.data_block import I64
+from esformat.format.data_block import I64, DataBlock
 from esformat.format.dictionary import ColumnDictionary
-from esformat.format.node import EncodeContext
+from esformat.format.node import DecodeContext, EncodeContext
 from esformat.format.template_node import TemplateNode
 from esformat.format.templates import Kind, Template, TemplateTable, Variable
-from esformat.tools.original import OpenOriginal, open_data_block
-from esformat.tools.selection import Selection, single_blocks
+from esformat.tools.original import OpenOriginal
+from esformat.tools.selection import Selection, kept_data
 from esformat.write.template_choice import column_context
 from esformat.write.templated import Matched
 
@@ -38,10 +37,6 @@ class Usage:
 
     def __bool__(self) -> bool:
         return bool(self.templates or self.values)
-
-    def less(self, other: Usage) -> Usage:
-        """What the others do not use."""
-        return Usage(self.templates - other.templates, self.values - other.values)
 
 
 class ErasedTemplates:
@@ -71,7 +66,9 @@ class ErasedTemplates:
             if key[1] == place:
                 matched = Matched(text.cast("B"), offsets, validity_of(column), context)
                 self._note(self.used[key], self._tables[key], matched)
-                self._note_elsewhere(self.used[key], self._tables[key], matched.codes, column)
+                for code in np.unique(matched.codes[matched.codes > 0]).tolist():
+                    chosen = np.repeat(matched.codes == code, np.diff(offsets))
+                    self._note_elsewhere(self.used[key], self._tables[key], code, np.asarray(text)[chosen].tobytes())
 
     def _note(self, used: Usage, table: TemplateTable, matched: Matched) -> None:
         used.templates |= set((np.unique(matched.codes[matched.codes > 0]) - 1).tolist())
@@ -85,68 +82,77 @@ class ErasedTemplates:
         for number, variable in enumerate(table.variables):
             used.values |= {(number, n) for n, value in enumerate(variable.values) if value and value in text}
 
-    def _note_elsewhere(self, used: Usage, table: TemplateTable, codes: I64, column: pa.Array) -> None:
-        """What other templates say of these events than those that took them: lists and literals made of a sample that
-        had them. Of lines, a last template lists the words that most others have in their literals.
+    def _note_elsewhere(self, used: Usage, table: TemplateTable, code: int, text: bytes) -> None:
+        """What other templates say of these events than the one that took them: lists and literals made of a sample
+        that had them. Of lines, a last template lists the words that most others have in their literals.
         """
-        for code in np.unique(codes[codes > 0]).tolist():
-            text = bytes(bytes_of(column.filter(pa.array(codes == code)))[1])
-            shown = set(table.templates[code - 1].slots)
-            for number, variable in enumerate(table.variables):
-                if number not in shown:
-                    used.values |= {(number, n) for n, value in enumerate(variable.values) if value and value in text}
-            used.templates |= {
-                n
-                for n, template in enumerate(table.templates)
-                if n not in used.templates and all(literal in text for literal in template.literals)
-            }
+        shown = set(table.templates[code - 1].slots)
+        for number, variable in enumerate(table.variables):
+            if number not in shown:
+                used.values |= {(number, n) for n, value in enumerate(variable.values) if value and value in text}
+        used.templates |= {
+            n
+            for n, template in enumerate(table.templates)
+            if n not in used.templates and all(literal in text for literal in template.literals)
+        }
 
 
 def templates_gone(original: OpenOriginal, selection: Selection, erased: dict[Column, Usage]) -> dict[Column, Usage]:
     """What is to be overwritten: what no kept event uses, of what erased ones do; of templates, all such."""
-    left = {key: used for key, used in erased.items() if used}
-    kept: dict[Column, Usage] = {key: Usage() for key in left}
-    for each in single_blocks(selection(original)) if left else ():
-        _see_kept(original, each.ref, each.choose, kept)
-        if not any(used.less(kept[key]) for key, used in left.items()):
-            return {}
     tables = {(n, c.column): c.templates for n, columns in original.dictionaries().items() for c in columns}
-    gone = {}
-    for key, used in left.items():
-        found, table = used.less(kept[key]), tables[key]
+    left = {key: _Left(tables[key], set(used.templates), set(used.values)) for key, used in erased.items() if used}
+    for block, rows in kept_data(original, selection) if left else ():
+        for (number, place), usage in left.items():
+            if number == block.dictionary:
+                usage.strike(block, place, rows, original.contexts(number)[place])
+        left = {key: usage for key, usage in left.items() if usage}
+        if not left:
+            break
+    return {key: Usage(usage.foreign, usage.values) for key, usage in left.items()}
+
+
+class _Left:
+    """What erased events use of a table of templates and no kept event does, of those that were seen."""
+
+    def __init__(self, table: TemplateTable | None, templates: set[int], values: set[tuple[int, int]]) -> None:
         assert table is not None
-        if found.templates:
-            found.templates = _foreign(table, kept[key].templates)
-        if found:
-            gone[key] = found
-    return gone
+        self._table, self._kept = table, set[int]()
+        self.values = values
+        self.foreign = self._foreign() if templates else templates
+        self._used = templates
 
+    def __bool__(self) -> bool:
+        return bool(self.foreign or self.values)
 
-def _foreign(table: TemplateTable, kept: set[int]) -> set[int]:
-    """The templates that are not kept and say something that no kept one does, or perhaps: what has a NUL could stand
-    across two literals.
-    """
-    said = b"\0".join(literal for number in kept for literal in table.templates[number].literals)
-    others = {n: template for n, template in enumerate(table.templates) if n not in kept}
-    return {
-        n for n, other in others.items() if any(b"\0" in literal or literal not in said for literal in other.literals)
-    }
-
-
-def _see_kept(original: OpenOriginal, ref: Any, choose: Any, kept: dict[Column, Usage]) -> None:
-    """Take notice of what the kept rows of a block use."""
-    ((_, stored),) = original.read([ref])
-    block = open_data_block(original, ref, stored)
-    rows: I64 = np.arange(block.row_count) if choose is None else choose(None)
-    for (number, place), used in kept.items():
-        if number != block.dictionary:
-            continue
-        context = original.contexts(number)[place]
+    def strike(self, block: DataBlock, place: int, rows: I64 | None, context: DecodeContext) -> None:
+        """Take out what kept rows of a block use; None stands for all of them."""
         node = block.bytes_node(place, context)
-        if isinstance(node, TemplateNode):
-            used.templates |= set((np.unique(node.codes[rows][node.codes[rows] > 0]) - 1).tolist())
-            for variable, shown, values in node.enumerated(context):
-                used.values |= {(variable, value) for value in np.unique(values[np.isin(shown, rows)]).tolist()}
+        if not isinstance(node, TemplateNode):
+            return
+        if self.foreign:
+            codes = node.codes if rows is None else node.codes[rows]
+            found = set((np.unique(codes[codes > 0]) - 1).tolist())
+            if not found <= self._kept:
+                self._kept |= found
+                self._used -= found
+                self.foreign = self._foreign() if self._used else set()
+        for variable, values in node.enumerated({variable for variable, _ in self.values}, context):
+            if rows is not None:
+                values = values[np.isin(node.that_show(variable).nonzero()[0], rows)]
+            self.values -= {(variable, value) for value in np.unique(values).tolist()}
+
+    def _foreign(self) -> set[int]:
+        """The templates that are not kept and say something that no kept one does, or perhaps: what has a NUL could
+        stand across two literals.
+        """
+        templates = dict(enumerate(self._table.templates))
+        said = b"\0".join(literal for number in self._kept for literal in templates[number].literals)
+        return {
+            number
+            for number, template in templates.items()
+            if number not in self._kept
+            and any(b"\0" in literal or literal not in said for literal in template.literals)
+        }
 
 
 def without_templates(

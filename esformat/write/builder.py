@@ -7,7 +7,6 @@ It writes to anything with `write` and knows nothing of files, threads or the or
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -162,7 +161,7 @@ class SegmentBuilder:
         self._count_spaces(spaces, continues=continues)
 
     def _count_spaces(self, keys: list[bytes], *, continues: bool) -> None:
-        distinct = [key for key, _ in itertools.groupby(keys)]
+        distinct = list(dict.fromkeys(keys))  # ascending
         fresh = distinct[1:] if distinct[0] == self._last_space else distinct
         self._hashes.add(hash_keys(fresh))
         self._spaces += len(fresh)
