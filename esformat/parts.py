@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from esformat.event import to_bound, to_microseconds
     from esformat.format.arrays import TextForm, have_key, in_form_of, short_array
     from esformat.format.json_text import as_text
-    from esformat.format.json_values import JsonValues
+    from esformat.format.json_values import JsonValues, texts_around
     from esformat.format.layout import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
     from esformat.format.schema import (
         KEY_COLUMNS,
@@ -71,7 +71,7 @@ else:
             "esformat.write.intake": "EventRows check_table to_arrow",
             "esformat.format.json_text": "as_text",
             "esformat.core.json_paths": "has_odd_numbers",
-            "esformat.format.json_values": "JsonValues",
+            "esformat.format.json_values": "JsonValues texts_around",
             "esformat.io.publish": "sync_directory",
             "esformat.base.late": "import_late",
             "esformat.write.messages": "message_writer",
@@ -162,6 +162,7 @@ __all__ = [
     "span_of_times",
     "sync_directory",
     "sync_file",
+    "texts_around",
     "to_arrow",
     "to_bound",
     "to_microseconds",

@@ -32,6 +32,8 @@ _TURNED = re.compile(r"[^<>=!]+=(?P<sign>[<>])(\s|-?[0-9]|$)")
 _NULL = re.compile(r"\s*(?P<name>.+?)\s+(?P<is>IS(\s+NOT)?)\s+NULL\s*", re.IGNORECASE | re.DOTALL)
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]+)?([eE][-+]?[0-9]{1,2})?")  # that a float64 compares exactly
 _LONG_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+MOST_TEXTS = 16
+"""Of a list of values, that are looked for in templates."""
 _MOST_DIGITS = 38
 """Of integers that are compared exactly."""
 _COMPARED = {
@@ -120,7 +122,7 @@ class Filtered:
         self._columns = list(answer.schema.names if columns is None else columns)
         paths = [name for name in [*self._columns, *(each.name for each in conditions)] if is_path(name)]
         exact = {each.name for each in conditions if _is_exact(each)}
-        self._answer = WithPaths(answer, dict.fromkeys(paths), exact) if paths else answer
+        self._answer = WithPaths(answer, dict.fromkeys(paths), exact, _held(conditions)) if paths else answer
         self._filter = _expression(conditions, self._answer.schema) if conditions else None
 
     @property
@@ -164,8 +166,10 @@ def is_path(name: str) -> bool:
 class WithPaths:
     """An answer with values of its payloads as columns: for each path one of text, and one of numbers."""
 
-    def __init__(self, answer: Any, paths: Iterable[str], exact: Collection[str] = ()) -> None:
-        """exact: paths with a column of integers as well.
+    def __init__(
+        self, answer: Any, paths: Iterable[str], exact: Collection[str], held: Sequence[Sequence[bytes]]
+    ) -> None:
+        """exact: paths with a column of integers as well. held: only payloads are wanted that hold one of each list.
 
         Raises UsageError for an invalid path, and for an answer without payloads.
         """
@@ -175,6 +179,7 @@ class WithPaths:
         from esformat.read.payload_columns import check_payload
 
         self._answer, self._payload = answer, check_payload(answer.schema)
+        self._held = {self._payload: held} if held else {}
         self._paths = {path: parse_path(path) for path in paths}
         self._exact = [path for path in self._paths if path in exact]
         columns = [[pa.field(path, pa.large_string()), pa.field(_number(path), pa.float64())] for path in self._paths]
@@ -187,11 +192,20 @@ class WithPaths:
 
         from esformat.format.json_values import JsonValues
 
-        for batch in self._answer.batches():
+        for batch in self._answer.candidates(self._held):
             found = {path: JsonValues(batch.column(self._payload), steps) for path, steps in self._paths.items()}
             columns = chain.from_iterable((each.texts(), each.numbers()) for each in found.values())
             integers = (_integers(found[path].texts()) for path in self._exact)
             yield pa.record_batch([*batch.columns, *columns, *integers], schema=self.schema)
+
+
+def _held(conditions: Sequence[Condition]) -> list[list[bytes]]:
+    """Texts of which the payload of an event that fulfils conditions holds one, for each condition that tells."""
+    from esformat.format.json_values import texts_around  # here: slow to import
+
+    equal = [each for each in conditions if is_path(each.name) and each.sign in ("=", "==", "in")]
+    around = [list(map(texts_around, each.values)) for each in equal if len(each.values) <= MOST_TEXTS]
+    return [list(dict.fromkeys(chain.from_iterable(texts))) for texts in around if texts and all(texts)]
 
 
 def _number(path: str) -> str:

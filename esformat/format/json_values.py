@@ -43,6 +43,7 @@ _NUMBER = r"\A-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?\z"
 _PLAIN_FLOAT = r"\A-?(0\.(0|0{0,3}[1-9]|0{0,3}[1-9][0-9]{0,10}[1-9])|[1-9][0-9]{0,6}\.(0|[0-9]{0,7}[1-9]))\z"
 """Of at most fifteen digits, from 0.0001 on, and none too many at the end: what Python, too, writes of the number."""
 _EXACT = 2**53  # from here on, floats have not every integer
+_STORED_PLAIN = re.compile(r'[^\x00-\x1f"\\\ud800-\udfff\ufffd]+')
 
 
 def parse_path(text: str) -> tuple[Step, ...]:
@@ -59,6 +60,20 @@ def parse_path(text: str) -> tuple[Step, ...]:
     if not steps or at < len(text):
         raise UsageError(f"invalid path {text!r} into a payload", hint="""write $.name, $.list[0] or $["odd name"]""")
     return tuple(steps)
+
+
+def texts_around(text: str) -> tuple[bytes, ...]:
+    """Texts of which each document with a value that reads like `text` holds one; none where that is not sure.
+
+    A string stands in quotes as it is, or some sign of it is escaped. Numbers and others are written in many ways.
+    """
+    if not _STORED_PLAIN.fullmatch(text) or text[0] in "{[" or text in ("true", "false", "null"):
+        return ()
+    try:
+        float(text)
+    except ValueError:
+        return f'"{text}"'.encode(), b"\\"
+    return ()
 
 
 def valid_text(documents: pa.Array) -> pa.Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -14,6 +14,9 @@ from esformat.event import Event, to_key
 from esformat.format.json_fields import PayloadFields, count_fields
 from esformat.read.ask.question import Checks, Query, conditions_of, make_query
 from esformat.read.payload_columns import check_payload, with_fields
+
+if TYPE_CHECKING:
+    from esformat.read.decode.matched_rows import Held
 
 AnswerT = TypeVar("AnswerT", covariant=True)
 
@@ -49,6 +52,12 @@ class Answer(Unpicklable, ABC):
     @abstractmethod
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The events as record batches of a few thousand rows, in order; memory does not grow with the answer."""
+
+    def candidates(self, held: Held) -> Iterator[pa.RecordBatch]:
+        """The events of `batches`, but for some of those that lack what `held` says: whoever looks for it is spared
+        many of them. held: by column of text or binary, lists of texts, of each of which a value holds one at least.
+        """
+        return self.batches()
 
     @abstractmethod
     def count(self) -> int:

@@ -116,6 +116,12 @@ class Scan(ScanRows, Answer):
         """
         return self._limited(self._read_matching(Test(tuple(columns), matches, held or {}, held_is_enough)))
 
+    def candidates(self, held: Held) -> Iterator[pa.RecordBatch]:
+        """As `Answer.candidates`: templates tell in which values a text cannot be."""
+        if self._query.limit is not None or not held:
+            return self.batches()
+        return self.matching(tuple(held), lambda batch: pa.repeat(True, len(batch)), held)
+
     def times(self) -> Iterator[I64]:
         """The times of the events, µs, as arrays in any order: for those who count them by time.
 

@@ -10,6 +10,7 @@ import re
 
 from aggregator.lql.parse.operand import JsonPath, Message, innermost, target_of
 from aggregator.lql.parse.tree import And, Condition, Expression, Or
+from esformat.parts import texts_around
 
 Held = tuple[tuple[bytes, ...], ...]
 """Of each of these lists, a message holds one text at least."""
@@ -17,7 +18,6 @@ Held = tuple[tuple[bytes, ...], ...]
 MOST_TEXTS = 16
 """Of one list."""
 
-_PLAIN = re.compile(r'[^\x00-\x1f"\\\ufffd]+')
 _GLOB = re.compile(r"[*?]")
 
 
@@ -58,8 +58,9 @@ def _of_condition(condition: Condition) -> Held:
     if isinstance(target, Message):
         pieces = [text] if op in ("=", "CONTAINS", "PREFIX", "SUFFIX") else _literals(text) if op == "LIKE" else []
         return tuple((piece.encode(),) for piece in pieces if piece and _is_stored_so(piece))
-    if isinstance(target, JsonPath) and op == "=" and not condition.value.number and _is_text_only(text):
-        return ((f'"{text}"'.encode(), b"\\"),)  # as it is, or with some sign escaped
+    if isinstance(target, JsonPath) and op == "=" and not condition.value.number:
+        texts = texts_around(text)
+        return (texts,) if texts else ()
     return ()
 
 
@@ -71,19 +72,3 @@ def _literals(glob: str) -> list[str]:
 def _is_stored_so(text: str) -> bool:
     """Whether messages that hold a text have its bytes: others show broken bytes as U+FFFD."""
     return "\ufffd" not in text and not any("\ud800" <= sign <= "\udfff" for sign in text)
-
-
-def _is_text_only(text: str) -> bool:
-    """Whether a value in JSON that reads like a text is a string, which has it in quotes unless there are escapes."""
-    if not _PLAIN.fullmatch(text) or not _is_stored_so(text) or text[0] in "{[":
-        return False
-    return text not in ("true", "false", "null") and not _is_number(text)
-
-
-def _is_number(text: str) -> bool:
-    """Whether a number in JSON may read like a text."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

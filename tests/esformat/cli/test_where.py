@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import operator
 from fractions import Fraction
 
@@ -181,6 +182,46 @@ def test_where_within_payloads(esdb, orders, conditions, found):
     rows = esdb("scan", orders, *where, "--columns", "timestamp", "--format", "csv").lines[1:]
     assert [int(row.strip('"Z')[-1]) for row in rows] == found
     assert int(esdb("scan", orders, *where, "--count").text) == len(found)
+
+
+ODD_CARTS = [r'{"url":"\/cart","n":1}', r'{"url":"\u002fcart"}', '{"n":0, "url": "/cart"}', '{"url":["/cart"]}',
+             '{"url":"/cart', '{"sub":{"url":"/cart"}}', '{"url":"/cart2","url":"/cart"}', '["/cart"]']  # fmt: skip
+
+
+@pytest.mark.parametrize("files", [1, 6])
+@pytest.mark.parametrize(
+    "condition", ["$.url = /cart", "$.url IN ('/cart', /list)", "$.url = /nowhere", "$.n = 1", "$.url = '[\"/cart\"]'"]
+)
+def test_where_within_templates(esdb, tmp_path, files, condition):
+    """Texts are looked for in templates first; every way to write one in JSON is found."""
+    plain = [f'{{"url":"/{("cart", "list", "item")[n % 3]}","n":{n % 7}}}' for n in range(4000)]
+    payloads = [*plain[:2000], *ODD_CARTS, *plain[2000:]]
+    for number in range(files):
+        with esformat.create(tmp_path / f"{number}.esdb", templates=True) as writer:
+            for place in range(number, len(payloads), files):
+                writer.add(f"s{place % 20}", payloads[place].encode(), timestamp=place)
+    wanted = {"/cart", "/list"} if "IN" in condition else {condition.partition(" = ")[2].strip("'")}
+    expected = sum(as_text(payload, condition[2:].split()[0]) in wanted for payload in payloads)
+    assert int(esdb("scan", tmp_path, "--where", condition, "--count").text) == expected
+    assert (expected == 0) == (condition == "$.url = /nowhere")
+
+
+def test_where_reads_what_may_match(tmp_path):
+    with esformat.create(tmp_path / "x.esdb", templates=True) as writer:
+        for n in range(8000):
+            writer.add("s", f'{{"url":"/{n // 4000}","n":{n}}}'.encode(), timestamp=n)
+    for opened in (esformat.open(tmp_path / "x.esdb"), esformat.open_many([tmp_path / "x.esdb"])):
+        with opened:
+            assert sum(map(len, opened.scan().candidates({"data": [[b'"/1"', b"\\"]]}))) == 4000
+
+
+def as_text(payload, key):
+    """The value of a key as conditions compare it."""
+    try:
+        value = json.loads(payload)[key]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 LARGE = ["5", "-1", "1700000000000001", "9007199254740993", '"x"', "1e300", "1700000000000000.5", "null",
