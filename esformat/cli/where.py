@@ -122,7 +122,8 @@ class Filtered:
         self._columns = list(answer.schema.names if columns is None else columns)
         paths = [name for name in [*self._columns, *(each.name for each in conditions)] if is_path(name)]
         exact = {each.name for each in conditions if _is_exact(each)}
-        self._answer = WithPaths(answer, dict.fromkeys(paths), exact, _held(conditions)) if paths else answer
+        columns = [name for name in [*self._columns, *(each.name for each in conditions)] if not is_path(name)]
+        self._answer = _WithPaths(answer, columns, paths, exact, _held(conditions)) if paths else answer
         self._filter = _expression(conditions, self._answer.schema) if conditions else None
 
     @property
@@ -163,11 +164,16 @@ def is_path(name: str) -> bool:
     return name.startswith("$")
 
 
-class WithPaths:
-    """An answer with values of its payloads as columns: for each path one of text, and one of numbers."""
+class _WithPaths:
+    """Columns of an answer, and values of its payloads: for each path a column of text, and one of numbers."""
 
     def __init__(
-        self, answer: Any, paths: Iterable[str], exact: Collection[str], held: Sequence[Sequence[bytes]]
+        self,
+        answer: Any,
+        columns: Iterable[str],
+        paths: Iterable[str],
+        exact: Collection[str],
+        held: Sequence[Sequence[bytes]],
     ) -> None:
         """exact: paths with a column of integers as well. held: only payloads are wanted that hold one of each list.
 
@@ -178,13 +184,14 @@ class WithPaths:
         from esformat.format.json_values import parse_path
         from esformat.read.payload_columns import check_payload
 
-        self._answer, self._payload = answer, check_payload(answer.schema)
-        self._held = {self._payload: held} if held else {}
+        self._answer = answer
+        self._held = {check_payload(answer.schema): held} if held else None
+        self._columns = [name for name in dict.fromkeys(columns) if name in answer.schema.names]
         self._paths = {path: parse_path(path) for path in paths}
         self._exact = [path for path in self._paths if path in exact]
-        columns = [[pa.field(path, pa.large_string()), pa.field(_number(path), pa.float64())] for path in self._paths]
+        found = [[pa.field(path, pa.large_string()), pa.field(_number(path), pa.float64())] for path in self._paths]
         integers = [pa.field(_integer(path), pa.decimal128(_MOST_DIGITS)) for path in self._exact]
-        self.schema = pa.schema([*answer.schema, *chain.from_iterable(columns), *integers])
+        self.schema = pa.schema([*map(answer.schema.field, self._columns), *chain.from_iterable(found), *integers])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows."""
@@ -192,11 +199,11 @@ class WithPaths:
 
         from esformat.format.json_values import JsonValues
 
-        for batch in self._answer.candidates(self._held):
-            found = {path: JsonValues(batch.column(self._payload), steps) for path, steps in self._paths.items()}
+        for batch in self._answer.with_paths(self._columns, self._paths, self._held):
+            found = {path: JsonValues.of(batch.column(path)) for path in self._paths}
             columns = chain.from_iterable((each.texts(), each.numbers()) for each in found.values())
             integers = (_integers(found[path].texts()) for path in self._exact)
-            yield pa.record_batch([*batch.columns, *columns, *integers], schema=self.schema)
+            yield pa.record_batch([*batch.columns[: len(self._columns)], *columns, *integers], schema=self.schema)
 
 
 def _held(conditions: Sequence[Condition]) -> list[list[bytes]]:

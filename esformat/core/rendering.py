@@ -59,6 +59,12 @@ _TOO_LONG = cython.declare(cython.Py_ssize_t, -3)
 class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is imported from C
     """What the rows of one node stand for."""
 
+    def shortened(self, templates: Any) -> Any:
+        """These rows as templates show them that `Templates.shortened` made of theirs. Raises ValueError for others."""
+        made: TemplateRows = TemplateRows.__new__(TemplateRows)
+        made._share(self, templates)
+        return made
+
     def most_bytes(self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, given: list[Any], most: int) -> int:
         """What rows [low, high) can take at most, or `most` where that is less; given: as for `render`."""
         self._check_rows(low, high)

@@ -62,6 +62,8 @@ cdef class TemplateColumns:
     cdef int* _row_bytes
     cdef int* _short
     cdef int* _times
+    cdef object _take_templates(self, object templates)
+    cdef object _share(self, object others, object templates)
     cdef object _take_codes(self, const long long[::1] codes)
     cdef object _count_values(self, Py_ssize_t most_slots)
     cdef object _mark(self, long long* of)

@@ -56,27 +56,33 @@ class TemplateColumns:
         Raises CorruptSegmentError, also where the rows show more than `most_slots`.
         """
         body: cython.const[cython.uchar][::1] = stored
-        memory = templates.memory
-        self._templates, self._held = templates, [stored]
-        self._count, self._variables, self.rows = templates.count, templates.variables, codes.shape[0]
-        if self._count > _MOST_TEMPLATES:
-            raise ValueError(f"there are {self._count} templates")
-        self._text, self._values = PyBytes_AS_STRING(memory[0]), PyBytes_AS_STRING(memory[1])
-        self._first, self._value_first, self._value = _ints(memory[2]), _ints(memory[5]), _ints(memory[6])
-        self._kind, self._parameter = _ints(memory[7]), _ints(memory[8])
-        self._literal_bytes = _ints(memory[9])
-        self._own_first = self._literal_bytes + self._count
-        self._own = self._own_first + self._count + 1
-        self._longest = self._own + self._first[self._count]
-        self._step, self._row_bytes = _ints(memory[10]), _ints(memory[11])
-        self._short = self._row_bytes + self._count
-        self._times = self._short + self._count
+        self._held = [stored]
+        self.rows = codes.shape[0]
+        if templates.count > _MOST_TEMPLATES:
+            raise ValueError(f"there are {templates.count} templates")
+        self._take_templates(templates)
         self._take_codes(codes)
         columns: bytes = bytes(cython.sizeof(Column) * (self._variables + 1))
         self._held.append(columns)
         self._columns = cython.cast(cython.pointer(Column), PyBytes_AS_STRING(columns))
         self._count_values(most_slots)
         self._find_columns(body, at)
+
+    @cython.cfunc
+    def _take_templates(self, templates: Any) -> object:
+        memory = templates.memory
+        self._templates, self._count, self._variables = templates, templates.count, templates.variables
+        self._text, self._values = PyBytes_AS_STRING(memory[0]), PyBytes_AS_STRING(memory[1])
+        self._first, self._value_first, self._value = _ints(memory[2]), _ints(memory[5]), _ints(memory[6])
+        self._kind, self._parameter = _ints(memory[7]), _ints(memory[8])
+        self._literal_bytes = _ints(memory[9])
+        self._longest = self._literal_bytes + self._count
+        self._own_first = self._longest + self._variables
+        self._own = self._own_first + self._count + 1
+        self._step, self._row_bytes = _ints(memory[10]), _ints(memory[11])
+        self._short = self._row_bytes + self._count
+        self._times = self._short + self._count
+        return None
 
     @cython.cfunc
     def _take_codes(self, codes: cython.const[cython.longlong][::1]) -> object:
@@ -169,6 +175,24 @@ class TemplateColumns:
         self.end = at
         return None
 
+    @cython.cfunc
+    def _share(self, others: Any, templates: Any) -> object:
+        """Be the rows of others, whose values stay where they are, as shortened templates show them."""
+        whole: TemplateColumns = others
+        t: cython.Py_ssize_t
+        if templates.count != whole._count or templates.variables != whole._variables:
+            raise ValueError("shortened templates are as many as the rows have")
+        self._held, self.others = whole._held, whole.others
+        self.rows, self.end, self.has_nulls = whole.rows, whole.end, whole.has_nulls
+        self._codes, self._before, self._columns = whole._codes, whole._before, whole._columns
+        self._take_templates(templates)
+        memory: bytes = bytes(8 * (self._count + 1))
+        of: cython.p_longlong = cython.cast(cython.p_longlong, PyBytes_AS_STRING(memory))
+        add_up(self._codes, 0, self.rows, of)
+        for t in range(self._count):
+            self._most_bytes += of[t + 1] * self._row_bytes[t]
+        return None
+
     @property
     def columns(self) -> list[tuple[int, int, int]]:
         """Each variable that has values, where in the body they lie, and how many there are."""
@@ -179,6 +203,32 @@ class TemplateColumns:
         """The templates of rows [low, high), counted from 1, 0 for null, as the memory of a uint16 array."""
         self._check_rows(low, high)
         return cython.cast(cython.p_char, self._codes + low)[: 2 * (high - low)]
+
+    def tell(
+        self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, places: Any, of: Any, told: cython.uchar[::1]
+    ) -> int:
+        """Write to `told` what `of` has, a byte for each code, of rows [low, high), or of those at some places.
+        Gives all bits that any of them has. Raises ValueError where a byte or row is missing.
+        """
+        table: cython.const[cython.uchar][::1] = of
+        chosen: cython.const[cython.longlong][::1]
+        i: cython.Py_ssize_t
+        bits: cython.uchar = 0
+        self._check_rows(low, high)
+        if table.shape[0] != self._count + 1 or told.shape[0] != (high - low if places is None else len(places)):
+            raise ValueError("there is not a byte for each template and each row")
+        if places is None:
+            for i in range(low, high):
+                told[i - low] = table[self._codes[i]]
+                bits |= table[self._codes[i]]
+            return bits
+        chosen = places
+        for i in range(chosen.shape[0]):
+            if not 0 <= chosen[i] < self.rows:
+                raise ValueError("fewer rows than asked for")
+            told[i] = table[self._codes[chosen[i]]]
+            bits |= told[i]
+        return bits
 
     def validity(self, low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> bytes | None:
         """One byte for each of rows [low, high), 1 where it is valid; None where all are."""

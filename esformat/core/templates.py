@@ -242,18 +242,15 @@ class Templates:
         v: cython.Py_ssize_t
         own: cython.Py_ssize_t = 0
         size: cython.Py_ssize_t = self._first[self.count]
-        memory: bytes = bytes(4 * (2 * self.count + 2 + size + 2 * self.variables + 1))
+        memory: bytes = bytes(4 * (2 * self.count + 2 + size + 2 * self.variables))
         steps: bytes = bytes(32 * (size + self.count) + 4)
         sizes: bytes = bytes(4 * (2 * self.count + self.variables + 1))
         self.memory += [memory, steps, sizes]
         self._step, self._row_bytes = _ints(steps), _ints(sizes)
         self._short = self._row_bytes + self.count
         self._times = self._short + self.count
-        self._literal_bytes = _ints(memory)
-        self._own_first = self._literal_bytes + self.count
-        self._own = self._own_first + self.count + 1
-        self._longest = self._own + size
-        seen: cython.p_int = self._longest + self.variables  # the template that named it last, counted from 1
+        self._take(memory)
+        seen: cython.p_int = self._own + size  # of each variable, the template that named it last, counted from 1
         for t in range(self.count):
             if self._first[t + 1] - self._first[t] > MOST_SLOTS:
                 raise ValueError(f"a template has {self._first[t + 1] - self._first[t]} slots")
@@ -280,6 +277,63 @@ class Templates:
             self._longest[v] = longest
         for t in range(self.count):
             self._measure(t)
+        return None
+
+    @cython.cfunc
+    def _take(self, memory: bytes) -> object:
+        """Point to where numbers of templates and variables stand, as `TemplateColumns` does."""
+        self._literal_bytes = _ints(memory)
+        self._longest = self._literal_bytes + self.count
+        self._own_first = self._longest + self.variables
+        self._own = self._own_first + self.count + 1
+        return None
+
+    def shortened(
+        self,
+        slot_counts: cython.const[cython.longlong][::1],
+        slots: cython.const[cython.longlong][::1],
+        literal_lengths: cython.const[cython.longlong][::1],
+        literals: bytes,
+    ) -> Any:
+        """As many templates of the same variables, each of which shows less: none of a variable that it did not show.
+
+        They are to be shown by `TemplateRows.shortened` alone, as rows still have the values of what is not shown.
+        Raises ValueError or OverflowError where the parts do not fit.
+        """
+        if slot_counts.shape[0] != self.count:
+            raise ValueError("there are as many templates as before")
+        made: Templates = Templates.__new__(Templates)
+        made.variables, made.count = self.variables, self.count
+        memory: list[bytes] = [literals + bytes(SLACK_BYTES), self.memory[1], _edges(slot_counts), _copied(slots)]
+        made._hold([*memory, _edges(literal_lengths), *self.memory[5:9]])
+        made._own_those_of(self)
+        return made
+
+    @cython.cfunc
+    def _own_those_of(self, others: Any) -> object:
+        """Own the variables that the templates of `others` own, of those that are shown by any of these."""
+        whole: Templates = others
+        t: cython.Py_ssize_t
+        i: cython.Py_ssize_t
+        own: cython.Py_ssize_t = 0
+        most: cython.Py_ssize_t = whole._own_first[self.count]
+        shown: bytes = bytes(self.variables + 1)
+        is_shown: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(shown))
+        for t in range(self.count):
+            for i in range(self._own_first[t], self._own_first[t + 1]):
+                if not whole._shows(t, self._own[i]):
+                    raise ValueError("a shortened template shows a variable that it did not show")
+                is_shown[self._own[i]] = 1
+        before: bytes = self.memory[9]
+        memory: bytes = before[: 4 * (self.count + self.variables)] + bytes(4 * (self.count + 1 + most + 1))
+        self.memory[9] = memory
+        self._take(memory)
+        for t in range(self.count):
+            for i in range(whole._own_first[t], whole._own_first[t + 1]):
+                if is_shown[whole._own[i]]:
+                    self._own[own] = whole._own[i]
+                    own += 1
+            self._own_first[t + 1] = cython.cast(cython.int, own)
         return None
 
     @cython.cfunc

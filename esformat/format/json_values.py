@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from esformat.core.json_paths import (
     FALSE,
     FLOAT,
     INTEGER,
+    KINDS,
     MISSING,
     NOWHERE,
     NULL,
@@ -43,6 +44,10 @@ _NUMBER = r"\A-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?\z"
 _PLAIN_FLOAT = r"\A-?(0\.(0|0{0,3}[1-9]|0{0,3}[1-9][0-9]{0,10}[1-9])|[1-9][0-9]{0,6}\.(0|[0-9]{0,7}[1-9]))\z"
 """Of at most fifteen digits, from 0.0001 on, and none too many at the end: what Python, too, writes of the number."""
 _EXACT = 2**53  # from here on, floats have not every integer
+_ODD = np.isin(np.arange(KINDS), [ESCAPED, ARRAY, OBJECT])
+_NO_NUMBER_OR_WHOLE = np.isin(np.arange(KINDS), [MISSING, NULL, FALSE, TRUE, INTEGER])
+FOUND = pa.struct([("kind", pa.uint8()), ("text", pa.binary())])
+"""Values that were found, as a column of batches: `JsonValues.found` makes it."""
 _STORED_PLAIN = re.compile(r'[^\x00-\x1f"\\\ud800-\udfff\ufffd]+')
 
 
@@ -112,12 +117,27 @@ class JsonValues:
         places = [step if isinstance(step, int) else NOWHERE for step in steps]
         find_values(self.data, self.edges, keys, places, self.starts, self.ends, self.kinds)
 
+    @classmethod
+    def of(cls, found: pa.StructArray) -> Self:
+        """The values of a column of `FOUND`."""
+        made = cls.__new__(cls)
+        made.kinds = found.field(0).to_numpy()
+        made.edges, data = bytes_of(found.field(1))
+        made.data = np.frombuffer(data, np.uint8)
+        made.starts, made.ends = made.edges[:-1], made.edges[1:]
+        return made
+
+    def found(self) -> pa.StructArray:
+        """The kinds and pieces of documents as a column."""
+        texts = pa.Array.from_buffers(pa.large_binary(), len(self.kinds), [None, *self._pieces().buffers()[1:]])
+        return pa.StructArray.from_arrays([pa.array(self.kinds), texts.cast(pa.binary())], fields=list(FOUND))
+
     def texts(self, *, numbers_as_written: bool = False) -> pa.LargeStringArray:
         """The values as text: strings are themselves, all else is JSON as Python writes it; null for none and null.
 
         numbers_as_written: numbers keep the digits that they have in the document.
         """
-        odd = np.isin(self.kinds, [ESCAPED, ARRAY, OBJECT])
+        odd = _ODD[self.kinds]
         whole = self._pieces()
         if not numbers_as_written:
             odd |= self._written_otherwise(whole)
@@ -130,6 +150,8 @@ class JsonValues:
     def numbers(self) -> pa.DoubleArray:
         """Numbers, also those that strings hold; null for all else."""
         texts = self.texts(numbers_as_written=True)
+        if _NO_NUMBER_OR_WHOLE[self.kinds].all():
+            return pc.if_else(pa.array(self.kinds == INTEGER), texts, None).cast(pa.float64())
         return pc.if_else(pc.match_substring_regex(texts, _NUMBER), texts, None).cast(pa.float64())
 
     def booleans(self) -> pa.BooleanArray:
@@ -148,11 +170,12 @@ class JsonValues:
     def _pieces(self) -> pa.LargeStringArray:
         """The bytes of each value, null for none and null."""
         none = (self.kinds == MISSING) | (self.kinds == NULL)
-        lengths = np.where(none, 0, self.ends - self.starts)
-        raw = pa.py_buffer(gathered(self.data, self.starts, lengths))
-        edges = pa.py_buffer(np.append(0, np.cumsum(lengths)))
+        edges, raw = self.edges, self.data.data
+        if self.starts.base is not edges:
+            lengths = np.where(none, 0, self.ends - self.starts)
+            edges, raw = np.append(0, np.cumsum(lengths)), memoryview(gathered(self.data, self.starts, lengths))
         validity = pa.py_buffer(np.packbits(~none, bitorder="little"))
-        return pa.LargeStringArray.from_buffers(len(none), edges, raw, validity)
+        return pa.LargeStringArray.from_buffers(len(none), pa.py_buffer(edges), pa.py_buffer(raw), validity)
 
     def _with(self, texts: pa.LargeStringArray, odd: npt.NDArray[np.int64]) -> pa.LargeStringArray:
         """The texts with those at the rows `odd` as Python writes them."""
@@ -164,9 +187,10 @@ class JsonValues:
 
     def _rewritten(self, rows: npt.NDArray[np.int64]) -> list[str]:
         """Values as Python reads and writes them: all as one document, as that is twenty times as fast."""
-        quotes = (self.kinds[rows] == ESCAPED).astype(np.int64)
-        spans = zip((self.starts[rows] - quotes).tolist(), (self.ends[rows] + quotes).tolist(), strict=True)
-        documents = [self.data[start:end].tobytes().decode("utf-8", "replace") for start, end in spans]
+        spans = zip(self.starts[rows].tolist(), self.ends[rows].tolist(), strict=True)
+        pieces = [self.data[start:end].tobytes().decode("utf-8", "replace") for start, end in spans]
+        quoted = (self.kinds[rows] == ESCAPED).tolist()
+        documents = [f'"{piece}"' if quote else piece for piece, quote in zip(pieces, quoted, strict=True)]
         try:
             values = json.loads(f"[{','.join(documents)}]")
         except (ValueError, RecursionError):  # an integer of more digits than Python takes; deep nesting
@@ -188,14 +212,12 @@ def _written_alone(document: str) -> str:
         return document
 
 
-def values_column(documents: pa.ChunkedArray, path: str, kind: pa.DataType | None = None) -> pa.ChunkedArray:
+def values_column(values: list[JsonValues], path: str, kind: pa.DataType | None = None) -> pa.ChunkedArray:
     """The values at a path with the type `kind`, or the one type that holds each exactly; null for none and null.
 
     Without `kind`: true and false are bool; integers are int64, with fractions among them float64; else all is text, as
-    `JsonValues.texts` gives it. Raises UsageError for an invalid path, and for a value that `kind` does not take.
+    `JsonValues.texts` gives it. Raises UsageError for a value that `kind` does not take.
     """
-    steps = parse_path(path)
-    values = [JsonValues(chunk, steps) for chunk in documents.chunks]
     if kind is not None:
         return _cast(values, path, kind)
     found = {kind for each in values for kind in np.flatnonzero(np.bincount(each.kinds)).tolist()} - {MISSING, NULL}

@@ -26,6 +26,7 @@ from esformat.format.bytes_node import BytesNode
 from esformat.format.layout import MAX_FRAME_BYTES
 from esformat.format.node import DecodeContext
 from esformat.format.packing import Pack, decode_ints, read_pack
+from esformat.format.template_paths import UNKNOWN, WITH_STRINGS, ValueTemplates, are_plain
 from esformat.format.template_search import Places
 
 MAX_NODE_SLOTS = 1 << 20
@@ -135,7 +136,7 @@ class TemplateNode:
         made = self.template_rows.values_at_hand(low, high, places)
         if made is not None:
             return made
-        strings = self._strings_of(low, high, context, frames)
+        strings = self._strings_of(self.template_rows, low, high, context, frames)
         try:
             return self.template_rows.values(low, high, places, strings, MAX_NODE_BYTES)
         except (IndexError, ValueError, OverflowError) as error:
@@ -145,18 +146,57 @@ class TemplateNode:
         self, low: int, high: int, context: DecodeContext, frames: Cache | None, places: I64 | None = None
     ) -> Decoded:
         """What the values of rows [low, high) are rendered from, or of those of them at ascending places."""
-        strings = self._strings_of(low, high, context, frames)
-        if places is None:
-            most = self.template_rows.most_bytes(low, high, strings, MAX_NODE_BYTES)
-        else:
-            most = self.template_rows.most_chosen(places, strings, MAX_NODE_BYTES)
-        return Decoded(self.template_rows, low, high, places, strings, most)
+        return self._decoded(self.template_rows, low, high, context, frames, places)
 
-    def _strings_of(self, low: int, high: int, context: DecodeContext, frames: Cache | None) -> list[Any]:
+    def _decoded(
+        self, rows: TemplateRows, low: int, high: int, context: DecodeContext, frames: Cache | None, places: I64 | None
+    ) -> Decoded:
+        strings = self._strings_of(rows, low, high, context, frames)
+        if places is None:
+            most = rows.most_bytes(low, high, strings, MAX_NODE_BYTES)
+        else:
+            most = rows.most_chosen(places, strings, MAX_NODE_BYTES)
+        return Decoded(rows, low, high, places, strings, most)
+
+    def value_at(
+        self,
+        known: ValueTemplates,
+        low: int,
+        high: int,
+        places: I64 | None,
+        context: DecodeContext,
+        frames: Cache | None,
+    ) -> tuple[Decoded, npt.NDArray[np.uint8]] | None:
+        """The value at a path of rows [low, high), or of those of them at ascending places, and its kinds; None where
+        not all templates tell.
+        """
+        kinds = np.empty(high - low if places is None else len(places), np.uint8)
+        bits = self.template_rows.tell(low, high, places, known.kinds, kinds)
+        if bits & UNKNOWN:
+            return None
+        if bits & WITH_STRINGS:
+            if not self._are_plain(known, self.codes[low:high] if places is None else self.codes[places], context):
+                return None
+            kinds &= ~np.uint8(WITH_STRINGS)
+        rows = self.template_rows.shortened(known.templates)
+        return self._decoded(rows, low, high, context, frames, places), kinds
+
+    def _are_plain(self, known: ValueTemplates, codes: npt.NDArray[np.uint16], context: DecodeContext) -> bool:
+        """Whether the strings of the variables that some templates show may stand in JSON strings as they are."""
+        variables = frozenset[int]().union(*(known.strings.get(code, ()) for code in np.unique(codes).tolist()))
+        shown = (column for column in self.template_rows.columns if column[0] in variables)
+        return all(
+            are_plain(*_strings(self._string_node(variable, at, count, context), 0, count, context, None))
+            for variable, at, count in shown
+        )
+
+    def _strings_of(
+        self, rows: TemplateRows, low: int, high: int, context: DecodeContext, frames: Cache | None
+    ) -> list[Any]:
         """The strings that some rows need."""
         return [
             (variable, first, *_strings(self._string_node(variable, at, count, context), first, last, context, frames))
-            for variable, at, count, first, last in self.template_rows.needed(low, high, context.plain)
+            for variable, at, count, first, last in rows.needed(low, high, context.plain)
         ]
 
     def _string_node(self, variable: int, at: int, count: int, context: DecodeContext) -> BytesNode:

@@ -60,7 +60,7 @@ class TemplateTexts:
     """The literals, slots and listed values of a column's templates as Python has them."""
 
     def __init__(self, templates: Templates) -> None:
-        self._templates = templates
+        self.templates = templates
         literals, values, *numbers = templates.memory[:9]
         first, slots, literal, value_first, value, kinds, _ = (
             np.frombuffer(each, np.int32).tolist() for each in numbers

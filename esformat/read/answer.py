@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -12,8 +12,9 @@ from esformat.base.notebook import html_events
 from esformat.errors import UsageError
 from esformat.event import Event, to_key
 from esformat.format.json_fields import PayloadFields, count_fields
+from esformat.format.json_values import FOUND
 from esformat.read.ask.question import Checks, Query, conditions_of, make_query
-from esformat.read.payload_columns import check_payload, with_fields
+from esformat.read.payload_columns import Paths, check_payload, parse_paths, typed_fields, with_found
 
 if TYPE_CHECKING:
     from esformat.read.decode.matched_rows import Held
@@ -53,11 +54,14 @@ class Answer(Unpicklable, ABC):
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The events as record batches of a few thousand rows, in order; memory does not grow with the answer."""
 
-    def candidates(self, held: Held) -> Iterator[pa.RecordBatch]:
-        """The events of `batches`, but for some of those that lack what `held` says: whoever looks for it is spared
-        many of them. held: by column of text or binary, lists of texts, of each of which a value holds one at least.
+    def with_paths(self, columns: Sequence[str], paths: Paths, held: Held | None = None) -> Iterator[pa.RecordBatch]:
+        """The events with some columns, and for each path one with the values in payloads there, as `FOUND`.
+
+        held: by column of text or binary, lists of texts, of each of which a value holds one at least where an event is
+        wanted; some of those that are not wanted are left out. Raises UsageError without payloads.
         """
-        return self.batches()
+        check_payload(self.schema)
+        return (with_found(batch, columns, paths) for batch in self.batches())
 
     @abstractmethod
     def count(self) -> int:
@@ -76,11 +80,15 @@ class Answer(Unpicklable, ABC):
         fields: paths into payloads that are JSON, as `$.url` or `$.items[0].id`, each a column more, null where a
         payload has nothing there: integers, fractions, or true and false where all values are, else text. A mapping
         of paths to Arrow types chooses them. Raises UsageError for an invalid path, for values that are not of the
-        type, and where the column data was not asked for.
+        type, and where there are no payloads.
         """
+        if fields:
+            paths = parse_paths(fields, self.schema)
+            schema = pa.schema([*self.schema, *(pa.field(path, FOUND) for path in paths)])
+            batches = self.with_paths(self.schema.names, paths)
+            return typed_fields(pa.Table.from_batches(batches, schema=schema), fields)
         schema, batches = self._open()
-        table = pa.Table.from_batches(batches, schema=schema)
-        return with_fields(table, fields) if fields else table
+        return pa.Table.from_batches(batches, schema=schema)
 
     def to_pandas(self, *, fields: Iterable[str] | Mapping[str, pa.DataType] = (), **options: Any) -> Any:
         """All events as a pandas data frame; `fields` as in `to_table`, `options` go to `pyarrow.Table.to_pandas`."""

@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
 from esformat.errors import UsageError
 from esformat.format.arrays import is_bytes
-from esformat.format.json_values import values_column
+from esformat.format.json_values import FOUND, JsonValues, Step, parse_path, values_column
 
 PAYLOAD = "data"
+
+
+Paths = Mapping[str, tuple[Step, ...]]
+"""The steps of paths by their text."""
+
+
+def parse_paths(fields: Iterable[str] | Mapping[str, pa.DataType], schema: pa.Schema) -> Paths:
+    """The paths that are asked for. Raises UsageError for an invalid one, and for one that is a column's name."""
+    names = [fields] if isinstance(fields, str) else fields
+    for path in names:
+        if path in schema.names:
+            raise UsageError(f"there is a column {path!r} already")
+    return {path: parse_path(path) for path in names}
+
+
+def typed_fields(table: pa.Table, fields: Iterable[str] | Mapping[str, pa.DataType]) -> pa.Table:
+    """A table with its columns of `FOUND` as values of one type each; a mapping gives the types.
+
+    Raises UsageError for a value that a type does not take.
+    """
+    kinds = fields if isinstance(fields, Mapping) else {}
+    for place, field in enumerate(table.schema):
+        if field.type == FOUND:
+            values = [JsonValues.of(chunk) for chunk in table.column(place).chunks]
+            table = table.set_column(place, field.name, values_column(values, field.name, kinds.get(field.name)))
+    return table
 
 
 def with_fields(table: pa.Table, fields: Iterable[str] | Mapping[str, pa.DataType]) -> pa.Table:
@@ -18,13 +44,20 @@ def with_fields(table: pa.Table, fields: Iterable[str] | Mapping[str, pa.DataTyp
 
     Raises UsageError for an invalid path, a value that a type does not take, and a table without payloads.
     """
+    kinds = fields if isinstance(fields, Mapping) else {}
     payloads = table.column(check_payload(table.schema))
-    kinds = fields if isinstance(fields, Mapping) else dict.fromkeys([fields] if isinstance(fields, str) else fields)
-    for path, kind in kinds.items():
-        if path in table.schema.names:
-            raise UsageError(f"there is a column {path!r} already")
-        table = table.append_column(path, values_column(payloads, path, kind))
+    for path, steps in parse_paths(fields, table.schema).items():
+        values = [JsonValues(chunk, steps) for chunk in payloads.chunks]
+        table = table.append_column(path, values_column(values, path, kinds.get(path)))
     return table
+
+
+def with_found(batch: pa.RecordBatch, columns: Sequence[str], paths: Paths) -> pa.RecordBatch:
+    """Some columns of a batch with payloads, and for each path one of `FOUND`."""
+    payloads = batch.column(PAYLOAD)
+    found = [JsonValues(payloads, steps).found() for steps in paths.values()]
+    schema = pa.schema([*map(batch.schema.field, columns), *(pa.field(path, FOUND) for path in paths)])
+    return pa.RecordBatch.from_arrays([*map(batch.column, columns), *found], schema=schema)
 
 
 def check_payload(schema: pa.Schema) -> str:

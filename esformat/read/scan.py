@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import chain, islice
+from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
@@ -19,6 +20,8 @@ from esformat.errors import UsageError
 from esformat.event import Event
 from esformat.format.arrays import TextForm, is_bytes
 from esformat.format.data_block import I64
+from esformat.format.json_values import FOUND
+from esformat.format.schema import DATA_COLUMN
 from esformat.read.answer import Answer
 from esformat.read.blocks.index import Index
 from esformat.read.blocks.plan import Narrowed, block_slices, leaves_with, narrow, slices
@@ -32,6 +35,7 @@ from esformat.read.decode.few_rows import MOST_FEW, few_rows
 from esformat.read.decode.matched_rows import GATHERED_ROWS, Held, MatchedRows, Matches, Test, completed, filtered
 from esformat.read.decode.run_batches import BatchMaker
 from esformat.read.decode.run_events import run_parts
+from esformat.read.payload_columns import Paths, check_payload, with_found
 from esformat.read.union import Stream, union
 
 BATCH_BLOCKS = 24  # data blocks that are read and decoded together
@@ -59,6 +63,7 @@ class Scan(ScanRows, Answer):
     _batch_bytes = BATCH_BYTES
     _decompressed_bytes = 0  # of text and bytes, for that group
     _texts = TextForm.PLAIN
+    _paths: Paths = MappingProxyType({})
     _passed_rows = 0  # of the segment, from its first on, that `batches` or `matching` has looked at, or passed over
     _block_bytes = 0  # of a block of the group that was decoded last; 0: none was
     _row_bytes = 0  # of one of its rows that were wanted
@@ -116,11 +121,24 @@ class Scan(ScanRows, Answer):
         """
         return self._limited(self._read_matching(Test(tuple(columns), matches, held or {}, held_is_enough)))
 
-    def candidates(self, held: Held) -> Iterator[pa.RecordBatch]:
-        """As `Answer.candidates`: templates tell in which values a text cannot be."""
-        if self._query.limit is not None or not held:
-            return self.batches()
-        return self.matching(tuple(held), lambda batch: pa.repeat(True, len(batch)), held)
+    def with_paths(self, columns: Sequence[str], paths: Paths, held: Held | None = None) -> Iterator[pa.RecordBatch]:
+        """As `Answer.with_paths`: of payloads that are stored by templates, the values alone are made."""
+        check_payload(self._reader.schema.arrow)
+        narrowed = self._narrow_to_read()
+        if narrowed.nothing:
+            return iter(())
+        is_short = self._small is not None or (
+            self._keys is not None and self._span[1] - self._span[0] <= MOST_RUN_ROWS
+        )
+        if is_short or self._query.limit is not None or self._merged or self._are_few(narrowed):
+            read = list(dict.fromkeys([*columns, DATA_COLUMN]))
+            return (with_found(batch, columns, paths) for batch in self._limited(self._read_batches(read)))
+        scan = self.__copy__()
+        scan._paths = paths
+        groups = scan._groups(scan._wanted(narrowed), narrowed, HELD_BATCHES if held else 1)
+        fields = [self._reader.schema.arrow.field(name) for name in columns]
+        schema = pa.schema([*fields, *(pa.field(path, FOUND) for path in paths)])
+        return scan._gathered(groups, schema, narrowed, Test((), None, held) if held else None)
 
     def times(self) -> Iterator[I64]:
         """The times of the events, µs, as arrays in any order: for those who count them by time.
@@ -321,7 +339,7 @@ class Scan(ScanRows, Answer):
         """The blocks of slices; of a question that was asked before, what is decoded is kept for the next time."""
         kind = KeptGroup if narrowed.asked_before else BlockGroup
         blocks = kind(self._reader, group[::-1] if self._query.reverse else group)
-        blocks.texts = self._texts
+        blocks.texts, blocks.paths = self._texts, self._paths
         return blocks
 
     def _read_group(self, group: list[BlockSlice], columns: Sequence[str], narrowed: Narrowed) -> pa.RecordBatch:
@@ -352,7 +370,7 @@ class Scan(ScanRows, Answer):
                 blocks, places = blocks.part(places)
         if places is not None and not len(places):
             return None
-        if test is None or (all_hold and test.is_enough):
+        if test is None or test.matches is None or (all_hold and test.is_enough):
             return MatchedRows(blocks, None) if places is None else MatchedRows(*blocks.part(places))
         looked_at = blocks.to_batch(test.columns, places)
         mask = test.matches(looked_at)

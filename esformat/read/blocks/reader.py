@@ -20,11 +20,13 @@ from esformat.format.dictionary import ColumnDictionary, StoredDictionary, open_
 from esformat.format.directory import open_keys, open_leaf, open_root
 from esformat.format.footer import Key, check_opening, decode_footer
 from esformat.format.frame import Block, decode_block
+from esformat.format.json_values import Step
 from esformat.format.layout import HEADER_BYTES, HEADER_MAGIC, TRAILER_MAGIC, BlockHandle, BlockKind
 from esformat.format.metadata import Metadata, Statistics
 from esformat.format.node import DecodeContext
 from esformat.format.postings import IndexRoot, Page, Posting, decode_chunk
 from esformat.format.schema import EventSchema
+from esformat.format.template_paths import ValueTemplates, value_templates
 from esformat.format.template_search import Places, TemplateTexts
 from esformat.io.source import ClosedSource, Source, explained
 from esformat.read.ask.question import Checks
@@ -215,6 +217,12 @@ class Reader(Opened):
         key = (5, dictionary, place, *texts)
         found: Places | None = self._tables.find(key)
         return found or self._tables.get(key, lambda: self._template_texts(dictionary, place).places_of(texts))
+
+    def values_in_templates(self, dictionary: int, place: int, steps: tuple[Step, ...]) -> ValueTemplates:
+        """What templates say of the values at a path, in blocks that name a dictionary number."""
+        return self._tables.get(
+            (7, dictionary, place, *steps), lambda: value_templates(self._template_texts(dictionary, place), steps)
+        )
 
     def _template_texts(self, dictionary: int, place: int) -> TemplateTexts:
         def make() -> TemplateTexts:

@@ -10,12 +10,14 @@ import pyarrow as pa
 
 from esformat.core.opened import first_of, oldest_first
 from esformat.event import Event
-from esformat.format.schema import KEY_COLUMNS, EventSchema
+from esformat.format.json_values import FOUND
+from esformat.format.schema import DATA_COLUMN, KEY_COLUMNS, EventSchema
 from esformat.read.answer import Answer
 from esformat.read.ask.question import Query
 from esformat.read.collection.schema import fit
 from esformat.read.decode.event_rows import rows_of_batch
 from esformat.read.decode.matched_rows import Held
+from esformat.read.payload_columns import Paths, check_payload
 from esformat.read.scan import Scan, first_rows
 from esformat.read.union import Advance, Key, Stream, stream_bytes, union
 
@@ -70,9 +72,10 @@ class CollectionScan(Answer):
         """The events as record batches, in order; memory grows with the files that overlap, not with the answer."""
         return self._read(self.column_names)
 
-    def candidates(self, held: Held) -> Iterator[pa.RecordBatch]:
-        """As `Answer.candidates`."""
-        return self.batches() if self._query.limit is not None else self._read(self.column_names, held)
+    def with_paths(self, columns: Sequence[str], paths: Paths, held: Held | None = None) -> Iterator[pa.RecordBatch]:
+        """As `Answer.with_paths`."""
+        check_payload(self._schema.arrow)
+        return self._read(columns, paths, held)
 
     def count(self) -> int:
         """How many events there are; from the metadata alone where that tells."""
@@ -93,37 +96,58 @@ class CollectionScan(Answer):
 
     # ------------------------------------------------------------ reading
 
-    def _read(self, columns: Sequence[str], held: Held | None = None) -> Iterator[pa.RecordBatch]:
-        """The answer's rows with some columns; held: only `candidates`."""
-        parts = self._parts()
+    def _read(
+        self, columns: Sequence[str], paths: Paths | None = None, held: Held | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The answer's rows with some columns, and the values at paths as `with_paths` gives them."""
+        parts, paths = self._parts(), paths or {}
         merged = len(parts) > 1
         names = list(dict.fromkeys([*columns, *self._order])) if merged else list(columns)
         fields = [self._schema.arrow.field(name) for name in names]
         share = stream_bytes(len(parts)) if len(parts) > FEW_FILES else None
-        streams = [Stream(part.bound, part.place, self._reading(part, fields, share, held)) for part in parts]
+
+        def reading(part: Part) -> Callable[[], Iterator[pa.RecordBatch]]:
+            return self._with_paths(part, fields, share, paths, held) if paths else self._reading(part, fields, share)
+
+        streams = [Stream(part.bound, part.place, reading(part)) for part in parts]
         if merged:
-            batches = union(streams, self._order, columns, reverse=self._query.reverse, advance=self._advance)
+            shown = [*columns, *paths]
+            batches = union(streams, self._order, shown, reverse=self._query.reverse, advance=self._advance)
         else:
             batches = chain.from_iterable(stream.batches() for stream in streams)
         return batches if self._query.limit is None else first_rows(batches, self._query.limit)
 
-    def _reading(
-        self, part: Part, fields: list[pa.Field], share: int | None, held: Held | None
-    ) -> Callable[[], Iterator[pa.RecordBatch]]:
+    def _reading(self, part: Part, fields: list[pa.Field], share: int | None) -> Callable[[], Iterator[pa.RecordBatch]]:
         """What one file has of the answer. share: bytes that are decoded at once, where it is one of many files."""
 
         def read() -> Iterator[pa.RecordBatch]:
             known = part.schema.arrow.names
-            present = tuple(field.name for field in fields if field.name in known) or ("timestamp",)
-            limit = part.num_events if share is not None and self._query.limit is None and held is None else self._query.limit
-            scan = part.scan(first_of(self._query, limit, present))
+            held = tuple(field.name for field in fields if field.name in known) or ("timestamp",)
+            limit = part.num_events if share is not None and self._query.limit is None else self._query.limit
+            scan = part.scan(first_of(self._query, limit, held))
             if scan is None:
                 return
             if share is not None:
                 scan = scan.in_batches_of(share)
-            same = [scan.schema.field(name) for name in present] == fields
-            sought = {name: texts for name, texts in (held or {}).items() if name in known}
-            for batch in scan.candidates(sought):
+            same = [scan.schema.field(name) for name in held] == fields
+            for batch in scan.batches():
                 yield batch if same else fit(batch, fields)
+
+        return read
+
+    def _with_paths(
+        self, part: Part, fields: list[pa.Field], share: int | None, paths: Paths, held: Held | None
+    ) -> Callable[[], Iterator[pa.RecordBatch]]:
+        """The same with the values at paths."""
+
+        def read() -> Iterator[pa.RecordBatch]:
+            present = [field.name for field in fields if field.name in part.schema.arrow.names]
+            scan = part.scan(first_of(self._query, self._query.limit, (*present, DATA_COLUMN)))
+            if scan is None:
+                return
+            if share is not None:
+                scan = scan.in_batches_of(share)
+            for batch in scan.with_paths(present, paths, held):
+                yield fit(batch, [*fields, *(pa.field(path, FOUND) for path in paths)])
 
         return read

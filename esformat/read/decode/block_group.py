@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, compress, groupby
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import TextForm, Values, bytes_array, empty_keys, is_bytes, numbers_array, repeated_key
 from esformat.format.bytes_node import BytesNode, check_lengths
 from esformat.format.data_block import I64, TIMESTAMPS_CHUNK, DataBlock, keys_array
+from esformat.format.json_values import FOUND, JsonValues, Step
 from esformat.format.layout import MAX_FRAME_BYTES
 from esformat.format.node import Shape, shape_of
 from esformat.format.packing import decode_many
@@ -49,6 +51,8 @@ class BlockGroup:
     """Data blocks in row order: read and verified once more than the keys of their rows is asked for."""
 
     texts = TextForm.PLAIN
+    paths: Mapping[str, tuple[Step, ...]] = MappingProxyType({})
+    """Columns of `FOUND` by their names, and where in payloads they are found."""
 
     def __init__(self, reader: Reader, parts: Sequence[BlockSlice], blocks: list[DataBlock] | None = None) -> None:
         """parts: ascending slices. blocks: theirs, where they were read before."""
@@ -188,7 +192,7 @@ class BlockGroup:
         read = self._read
         blocks = None if read is None else [read[n] for n in numbers]
         group = type(self)(self._reader, [self._parts[n] for n in numbers], blocks)
-        group.texts = self.texts
+        group.texts, group.paths = self.texts, self.paths
         if self._times is not None:
             group._times = self._times[np.repeat(shares > 0, self._counts)]
         return group, places - np.repeat(self._starts[numbers] - group._starts, shares[numbers])
@@ -203,7 +207,7 @@ class BlockGroup:
             else [block for group, _ in groups for block in group.blocks]
         )
         joined = cls(groups[0][0]._reader, parts, read)
-        joined.texts = groups[0][0].texts
+        joined.texts, joined.paths = groups[0][0].texts, groups[0][0].paths
         begins = np.cumsum([0, *(group.row_count for group, _ in groups)]).tolist()
         times = [group._times for group, _ in groups if group._times is not None]
         joined._times = np.concatenate(times) if len(times) == len(groups) else None
@@ -251,7 +255,9 @@ class BlockGroup:
         run_of: I64 | None = None
         with self._reader.named:
             for name in columns:
-                if name == "grouping" and not self._has_groupings():
+                if name in self.paths:
+                    arrays.append(self._found(self.paths[name], places))
+                elif name == "grouping" and not self._has_groupings():
                     count = self.row_count if places is None else len(places)
                     arrays.append(empty_keys(self._reader.schema.key_type, count, self.texts))
                 elif name in ("space", "grouping"):
@@ -264,6 +270,10 @@ class BlockGroup:
                     arrays.append(self.column(self._reader.schema.positions[name], places))
         if self.texts is not TextForm.PLAIN:
             return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+        if self.paths:
+            arrow = self._reader.schema.arrow
+            fields = [pa.field(name, FOUND) if name in self.paths else arrow.field(name) for name in columns]
+            return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
         return pa.RecordBatch.from_arrays(arrays, schema=self._reader.schema.select(columns))
 
     def _runs_of(self, places: I64 | None) -> I64:
@@ -435,6 +445,28 @@ class BlockGroup:
         arrays += _rendered(waiting, kind)
         return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) if arrays else pa.array([], kind)
 
+    def _found(self, steps: tuple[Step, ...], places: I64 | None) -> pa.StructArray:
+        """The values at a path into payloads, as a column of `FOUND`."""
+        place = self._reader.schema.positions[DATA_COLUMN]
+        kind, frames = self._reader.fields[place].type, self._reader.frames
+        arrays: list[pa.StructArray] = []
+        waiting: list[tuple[Decoded, npt.NDArray[np.uint8]]] = []
+        for block, low, high, chosen in self._holding(places):
+            context = self._reader.contexts(block.dictionary)[place]
+            node = block.bytes_node(place, context)
+            if isinstance(node, TemplateNode):
+                known = self._reader.values_in_templates(block.dictionary, place, steps)
+                value = node.value_at(known, low, high, chosen, context, frames)
+                if value is not None:
+                    waiting.append(value)
+                    continue
+            arrays += _found_in(waiting)
+            documents = block.column(place, kind, context)
+            documents = documents.slice(low, high - low) if chosen is None else documents.take(pa.array(chosen))
+            arrays.append(JsonValues(documents, steps).found())
+        arrays += _found_in(waiting)
+        return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) if arrays else pa.nulls(0, FOUND)
+
     def _holding(self, places: I64 | None) -> Iterator[tuple[DataBlock, int, int, I64 | None]]:
         """Blocks with rows at `places`: the first of them within the block and the end of the last, and which they are
         where others stand between them.
@@ -557,6 +589,17 @@ def _rendered(waiting: list[Decoded], kind: pa.DataType) -> list[pa.Array]:
         valid = np.concatenate([np.ones(len(decoded), np.uint8) if part is None else part for part, decoded in there])
     waiting.clear()
     return [text_array(offsets, data, kind, valid)]
+
+
+def _found_in(waiting: list[tuple[Decoded, npt.NDArray[np.uint8]]]) -> list[pa.StructArray]:
+    """The values of stretches of rows, and their kinds, as one array; the list is emptied."""
+    if not waiting:
+        return []
+    offsets, data = rendered([decoded for decoded, _ in waiting])
+    kinds = np.concatenate([kinds for _, kinds in waiting])
+    texts = pa.Array.from_buffers(pa.binary(), len(kinds), [None, pa.py_buffer(offsets), data])
+    waiting.clear()
+    return [pa.StructArray.from_arrays([pa.array(kinds), texts], fields=list(FOUND))]
 
 
 def _adjoin(places: I64) -> bool:

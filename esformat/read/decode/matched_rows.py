@@ -29,17 +29,18 @@ Held = Mapping[str, Sequence[Sequence[bytes]]]
 
 class Test(NamedTuple):
     """Which rows a caller wants, by some of their columns; held: what the values of wanted rows hold. is_enough: every
-    row of which that is known is wanted.
+    row of which that is known is wanted. matches: None wants every row that may hold it.
     """
 
     columns: tuple[str, ...]
-    matches: Matches
+    matches: Matches | None
     held: Held
     is_enough: bool = False
 
 
 def filtered(batches: Iterable[pa.RecordBatch], columns: Sequence[str], test: Test) -> Iterator[pa.RecordBatch]:
     """The rows of batches that a test wants, in some columns."""
+    assert test.matches is not None, "rows are told by their columns"
     for batch in batches:
         found = batch.select(columns).filter(test.matches(batch.select(test.columns)))
         if len(found):

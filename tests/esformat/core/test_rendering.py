@@ -10,7 +10,7 @@ import read_esdb
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from template_strategies import codes_of, columns_of, opened_rows, rows_of, stored_columns, tables, text_of
+from template_strategies import LITERALS, codes_of, columns_of, opened_rows, rows_of, stored_columns, tables, text_of
 
 from esformat.core.rendering import TemplateRows
 from esformat.core.templates import SLACK_BYTES
@@ -72,6 +72,79 @@ CODES = np.array([1, 1], I64)
 def _one(strings=(1, 0, *STRINGS), most=99, low=0, high=2, codes=CODES):
     rows = TemplateRows(ONE.compiled(), stored_columns([NUMBERS, STRINGS]), 0, codes, 99)
     return rows.values(low, high, None, [strings] if strings else [], most)
+
+
+@examples(400)
+@given(st.data())
+def test_shortened_templates(data):
+    """Each template shows some of its slots between other literals, also where others show more of a variable."""
+    table = data.draw(tables())
+    rows = [row for row in data.draw(rows_of(table)) for _ in range(data.draw(st.sampled_from([1, 1, 3, 40, 150])))]
+    short = []
+    for template in table.templates:
+        slots = [slot for slot in template.slots if data.draw(st.booleans())]
+        short.append(Template(tuple(data.draw(LITERALS) for _ in range(len(slots) + 1)), tuple(slots)))
+    expected = [text_of(TemplateTable(table.variables, tuple(short)), row) or b"" for row in rows]
+    whole, given_strings = opened_rows(table, columns_of(table, rows), codes_of(rows))
+    made = whole.shortened(_shortened(table, short))
+    shown = {variable for variable, *_ in made.needed(0, len(rows))}
+    given_strings = [each for each in given_strings if each[0] in shown]
+    low = data.draw(st.integers(0, len(rows)))
+    for first in (0, low):
+        most = made.most_bytes(first, len(rows), given_strings, 1 << 30)
+        parts = _rendered(
+            lambda *out, first=first: made.render(first, len(rows), given_strings, *out), len(rows) - first, most
+        )
+        assert parts == expected[first:]
+    table_of = np.arange(len(short) + 1, dtype=np.uint8)
+    told = np.zeros(len(rows), np.uint8)
+    assert whole.tell(0, len(rows), None, table_of, told) == int(np.bitwise_or.reduce(told, initial=0))
+    assert told.tolist() == codes_of(rows).tolist()
+
+
+def _shortened(table, short):
+    literals = [literal for template in short for literal in template.literals]
+    return table.compiled().shortened(
+        np.array([len(template.slots) for template in short], I64),
+        np.array([slot for template in short for slot in template.slots], I64),
+        np.array(list(map(len, literals)), I64),
+        b"".join(literals),
+    )
+
+
+def test_shortened_templates_that_do_not_fit():
+    table = TemplateTable(
+        (Variable(Kind.INTEGER), Variable(Kind.STRING)), (Template((b"a", b""), (0,)), Template((b"", b""), (1,)))
+    )
+    with pytest.raises(ValueError, match="did not show"):
+        _shortened(table, [Template((b"", b""), (1,)), Template((b"",), ())])
+    with pytest.raises(ValueError, match="as many templates"):
+        _shortened(table, [Template((b"",), ())])
+    with pytest.raises(ValueError, match="names variable 2"):
+        _shortened(table, [Template((b"", b""), (2,)), Template((b"",), ())])
+    rows, _ = opened_rows(table, [np.array([5], I64), (np.array([0], I64), b"")], np.array([1], I64))
+    other = TemplateTable((Variable(Kind.STRING),), (Template((b"", b""), (0,)),)).compiled()
+    with pytest.raises(ValueError, match="as many as the rows have"):
+        rows.shortened(other)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "places", "table", "told"),
+    [
+        (0, 2, None, 2, 2),
+        (0, 2, None, 3, 1),
+        (0, 3, None, 3, 3),
+        (0, 2, [2], 3, 1),
+        (0, 2, [-1], 3, 1),
+        (0, 2, [0], 3, 2),
+    ],
+)
+def test_tell_outside(low, high, places, table, told):
+    made = TemplateTable((Variable(Kind.STRING),), (Template((b"x",), ()), Template((b"", b""), (0,))))
+    rows, _ = opened_rows(made, [(np.array([0], I64), b"")], np.array([1, 1], I64))
+    places = None if places is None else np.array(places, I64)
+    with pytest.raises(ValueError, match=r"not a byte|fewer rows"):
+        rows.tell(low, high, places, bytes(table), np.zeros(told, np.uint8))
 
 
 def test_rows_side_by_side():

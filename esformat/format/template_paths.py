@@ -1,0 +1,196 @@
+"""Values at a place of JSON documents that are stored by templates, without the documents around them.
+
+Where a value stands in a document is told by its template, as long as nothing that a slot shows can be taken for JSON:
+within a string a text without quotes, escapes and control characters, elsewhere a whole number, or a listed value that
+is JSON itself. Then one document of a template stands for all: the value of each row is a part of the literals and
+slots, which is rendered alone. Rows of other templates are rendered as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from esformat.core.json_paths import FLOAT, INTEGER, MISSING, NULL
+from esformat.core.templates import DATE, DECIMAL, ENUM, HEX, PADDED, STRING, Templates
+from esformat.core.templates import INTEGER as WHOLE
+from esformat.format.json_values import JsonValues, Step
+from esformat.format.template_search import TemplateTexts
+
+_SHOWN_IN_STRINGS = b"x"
+"""Stands for what a slot shows within a string."""
+_NUMBERS = {WHOLE: (b"7", INTEGER), DECIMAL: (b"7.5", FLOAT)}
+"""Stands for what a slot shows that is a value, and the kind of that; by the kind of the variable."""
+UNKNOWN, WITH_STRINGS = 0x80, 0x40
+"""Bits beside the kind of a value: its template does not tell, or only where its strings are plain."""
+_SPACE = b" \t\r\n"
+_SPECIAL = np.zeros(256, np.bool_)
+_SPECIAL[[*range(32), ord('"'), ord("\\")]] = True
+
+
+@dataclass(slots=True)
+class ValueTemplates:
+    """What the templates of a column say of the value at one path.
+
+    templates: show the values alone, of strings what stands between their quotes. kinds: by code, as `JsonValues` has
+    them, with the bits above. strings: by code, variables whose strings must be plain.
+    """
+
+    templates: Templates
+    kinds: npt.NDArray[np.uint8]
+    strings: dict[int, frozenset[int]]
+    size_bytes: int
+
+
+class _Value(NamedTuple):
+    """Of one template: the kind of the value, its literals and slots, and the variables whose strings are looked at."""
+
+    kind: int
+    literals: list[bytes]
+    slots: list[int]
+    strings: frozenset[int]
+
+
+_NOTHING = _Value(MISSING, [b""], [], frozenset())
+
+
+def value_templates(texts: TemplateTexts, steps: Sequence[Step]) -> ValueTemplates:
+    """What templates say of the value that `steps` lead to."""
+    found = [_Sample(texts, template).value(steps) for template in range(len(texts.slots))]
+    values = [each or _NOTHING for each in found]
+    literals = [literal for each in values for literal in each.literals]
+    shortened = texts.templates.shortened(
+        np.array([len(each.slots) for each in values], np.int64),
+        np.array([slot for each in values for slot in each.slots], np.int64),
+        np.array(list(map(len, literals)), np.int64),
+        b"".join(literals),
+    )
+    return ValueTemplates(
+        shortened,
+        np.array([MISSING, *map(_with_bits, found)], np.uint8),
+        {code: each.strings for code, each in enumerate(values, 1) if each.strings},
+        1000 + sum(map(len, shortened.memory)) + 100 * len(values),
+    )
+
+
+def _with_bits(value: _Value | None) -> int:
+    return UNKNOWN if value is None else value.kind | (WITH_STRINGS if value.strings else 0)
+
+
+def are_plain(edges: npt.NDArray[np.int64], text: bytes) -> bool:
+    """Whether texts may stand in JSON strings as they are. Text i is text[edges[i]:edges[i + 1]]."""
+    if bool(_SPECIAL[np.frombuffer(text, np.uint8, int(edges[-1] - edges[0]), int(edges[0]))].any()):
+        return False
+    if text.isascii():
+        return True
+    array = pa.Array.from_buffers(pa.large_string(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(text)])
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+class _Sample:
+    """A document of a template, with something in each slot that stands for all that it may show."""
+
+    def __init__(self, texts: TemplateTexts, template: int) -> None:
+        self._texts = texts
+        self._literals, self._slots = texts.literals[template], texts.slots[template]
+        self._document = bytearray()
+        self._spans: list[tuple[int, int]] = []  # of slots
+        self._kinds: list[set[int]] = []  # of what each slot shows as a value; empty within strings
+        self._in_string = False
+
+    def value(self, steps: Sequence[Step]) -> _Value | None:
+        """The value at a path; None where the template does not tell."""
+        if not self._make():
+            return None
+        document = bytes(self._document)
+        found = JsonValues(pa.array([document], pa.binary()), steps)
+        kind, start, end = int(found.kinds[0]), int(found.starts[0]), int(found.ends[0])
+        strings = frozenset(
+            variable
+            for variable, kinds in zip(self._slots, self._kinds, strict=True)
+            if not kinds and self._texts.kinds[variable] == STRING
+        )
+        inside = [n for n, (low, high) in enumerate(self._spans) if start <= low and high <= end]
+        alone = len(inside) == 1 and self._spans[inside[0]] == (start, end) and self._kinds[inside[0]]
+        if alone and len(alone) > 1:
+            return None  # kinds differ
+        if kind in (MISSING, NULL):
+            return _Value(kind, [b""], [], strings)
+        edges = [start, *(edge for n in inside for edge in self._spans[n]), end]
+        literals = [document[low:high] for low, high in zip(edges[::2], edges[1::2], strict=True)]
+        return _Value(kind, literals, [self._slots[n] for n in inside], strings)
+
+    def _make(self) -> bool:
+        """Put the document together. False where slots may show what is taken for JSON, or a part of a key."""
+        for n, literal in enumerate(self._literals):
+            if not self._add_literal(literal):
+                return False
+            if n < len(self._slots) and not self._add_slot(self._slots[n], self._literals[n + 1]):
+                return False
+        in_strings = (end for (_, end), kinds in zip(self._spans, self._kinds, strict=True) if not kinds)
+        return not any(map(self._is_in_key, in_strings))
+
+    def _add_literal(self, literal: bytes) -> bool:
+        """False where it ends in an escape."""
+        at = 0
+        while at < len(literal):
+            letter = literal[at : at + 1]
+            if self._in_string and letter == b"\\":
+                at += 6 if literal[at + 1 : at + 2] == b"u" else 2
+                continue
+            if letter == b'"':
+                self._in_string = not self._in_string
+            at += 1
+        self._document += literal
+        return at == len(literal)
+
+    def _add_slot(self, variable: int, following: bytes) -> bool:
+        show = self._shown_in_string if self._in_string else self._shown_as_value
+        shown, kinds = show(variable, self._texts.kinds[variable])
+        if shown is None or not (self._in_string or self._is_whole(following)):
+            return False
+        self._spans.append((len(self._document), len(self._document) + len(shown)))
+        self._kinds.append(kinds)
+        self._document += shown
+        return True
+
+    def _shown_in_string(self, variable: int, kind: int) -> tuple[bytes | None, set[int]]:
+        plain = kind in (STRING, WHOLE, PADDED, DECIMAL, HEX, DATE)
+        if kind == ENUM:
+            values = self._texts.listed[variable]
+            edges = np.cumsum([0, *map(len, values)])
+            plain = are_plain(edges, b"".join(values))
+        return (_SHOWN_IN_STRINGS if plain else None), set()
+
+    def _shown_as_value(self, variable: int, kind: int) -> tuple[bytes | None, set[int]]:
+        if kind in _NUMBERS:
+            shown, as_json = _NUMBERS[kind]
+            return shown, {as_json}
+        if kind != ENUM or not self._texts.listed[variable]:
+            return None, set()
+        values = self._texts.listed[variable]
+        if any(value[:1] in (b'"', b"{", b"[") or value.strip(_SPACE) != value for value in values):
+            return None, set()
+        kinds = set(JsonValues(pa.array(values, pa.binary()), ()).kinds.tolist())
+        return (None if MISSING in kinds else values[0]), kinds
+
+    def _is_whole(self, following: bytes) -> bool:
+        """Whether nothing stands beside a value that could be more of it."""
+        before = bytes(self._document[-1:])
+        return (not before or before in b"[:," + _SPACE) and (following[:1] in b",]}" + _SPACE or not following)
+
+    def _is_in_key(self, at: int) -> bool:
+        """Whether the string around a byte is followed by a colon."""
+        document = self._document
+        while at < len(document) and document[at : at + 1] != b'"':
+            at += 2 if document[at : at + 1] == b"\\" else 1
+        return bytes(document[at + 1 :]).lstrip(_SPACE)[:1] == b":"

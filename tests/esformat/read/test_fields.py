@@ -1,0 +1,82 @@
+"""Fields of JSON payloads as columns: of payloads that templates store, what the payloads themselves have."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+import esformat
+from esformat.read.decode import block_group
+
+PATHS = ["$.url", "$.n", "$.user.id", "$.tags[-1]", '$["odd key"]', "$.none"]
+TEXTS = st.sampled_from(["/cart", "/list", "é", 'a"b', "\\", "x" * 40, "", "17", "\n"])
+SCALARS = TEXTS | st.integers(-5, 10**6) | st.floats(0, 100).map(lambda x: round(x, 2)) | st.booleans() | st.none()
+CLICKS = st.fixed_dictionaries({"url": TEXTS, "n": SCALARS}, optional={
+    "user": st.fixed_dictionaries({"id": SCALARS}), "tags": st.lists(SCALARS, max_size=3), "odd key": SCALARS,
+})  # fmt: skip
+
+
+def payload_of(document, number, odd):
+    """Mostly as JSON is written, sometimes with other spaces, escapes, keys or no JSON at all."""
+    ways = (
+        lambda: json.dumps(document, ensure_ascii=False), lambda: json.dumps(document, separators=(",", ":")),
+        lambda: json.dumps({**document, "n": number}), lambda: json.dumps([document]), lambda: f"line {number}",
+        lambda: json.dumps(document)[:-1], lambda: f'{{"url":"/cart","url":{number}}}', lambda: '{"url":"\\u002fcart"}',
+    )  # fmt: skip
+    return ways[odd]().encode()
+
+
+@pytest.fixture
+def rendered_whole(monkeypatch):
+    """Counts the payloads of blocks that were rendered although only values of theirs were asked for."""
+    counted = []
+
+    class Counted(block_group.JsonValues):
+        def __init__(self, documents, steps):
+            counted.append(len(documents))
+            super().__init__(documents, steps)
+
+    monkeypatch.setattr(block_group, "JsonValues", Counted)
+    return counted
+
+
+def test_nothing_else_is_rendered(tmp_path, rendered_whole):
+    with esformat.create(tmp_path / "x.esdb", templates=True) as writer:
+        for n in range(9000):
+            writer.add("s", json.dumps({"url": f"/{n % 5}", "n": n}).encode(), timestamp=n)
+    with esformat.open(tmp_path / "x.esdb") as segment:
+        table = segment.scan(columns=["timestamp"]).to_table(fields=PATHS)
+    assert table["$.n"].to_pylist() == table["timestamp"].cast("int64").to_pylist()
+    assert table["$.url"].to_pylist()[:6] == ["/0", "/1", "/2", "/3", "/4", "/0"]
+    assert rendered_whole == []
+
+
+@examples(40)
+@given(st.data())
+def test_as_of_payloads(tmp_path_factory, data):
+    """In one file and in several, of all events and of some, in both directions."""
+    shapes = data.draw(st.lists(st.tuples(CLICKS, st.integers(0, 7)), min_size=1, max_size=4))
+    plain = data.draw(st.sampled_from([1, 2, 2500, 9999]))
+    rows = [(n, shapes[n % len(shapes)][0], shapes[n % len(shapes)][1] if n % plain == 0 else 0) for n in range(5000)]
+    folder = tmp_path_factory.mktemp("fields")
+    paths = [folder / f"{n}.esdb" for n in range(data.draw(st.sampled_from([1, 2, 6])))]
+    for at, path in enumerate(paths):
+        with esformat.create(path, templates=True) as writer:
+            for n, document, odd in rows[at :: len(paths)]:
+                writer.add(f"s{n % 3}", payload_of({**document, "i": n}, n, odd), timestamp=n)
+    with esformat.open(paths[0]) if len(paths) == 1 else esformat.open_many(paths) as opened:
+        for scan in (opened.scan, opened["s1"].scan):
+            for options in ({}, {"reverse": True}, {"start": 100, "end": 3700}, {"limit": 7}):
+                whole = scan(**options, columns=["timestamp", "data"]).to_table()
+                alone = scan(**options, columns=["timestamp"]).to_table(fields=PATHS)
+                assert alone["timestamp"].equals(whole["timestamp"])
+                expected = esformat.read.payload_columns.with_fields(whole, PATHS)
+                for path in PATHS:
+                    assert (alone[path].type, alone[path].to_pylist()) == (
+                        expected[path].type,
+                        expected[path].to_pylist(),
+                    )
