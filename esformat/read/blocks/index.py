@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from esformat.format.data_block import I64
 from esformat.format.layout import BlockKind
-from esformat.format.postings import CHUNKED, Posting, decode_chunk, decode_chunk_table
+from esformat.format.postings import CHUNKED, Chunk, Posting, decode_chunk, decode_chunk_table
 from esformat.read.ask.question import can_hold, index_type
 from esformat.read.blocks.reader import Reader
 
@@ -43,8 +43,13 @@ class Index:
         return page.posting(at)
 
     def everywhere(self, value: Any, posting: Posting) -> bool:
-        """Whether every data block holds the value."""
-        return not posting.form & CHUNKED and self._reader.numbers(self.place, value, posting).everywhere
+        """Whether every data block holds the value. The first to ask of a long list that may say so reads all of it."""
+        if not posting.form & CHUNKED:
+            return self._reader.numbers(self.place, value, posting).everywhere
+        count = self._reader.root.blocks[-1]
+        firsts = [chunk.first for chunk in self._chunk_table(posting)]
+        may_be = len(firsts) > 1 and firsts == list(range(0, count, firsts[1] or count))
+        return may_be and sum(map(len, self._chunks(posting, 0, count))) == count
 
     def numbers(self, value: Any, posting: Posting, low: int, high: int) -> I64:
         """The numbers of a value's posting list within [low, high): rows or data blocks, by its form."""
@@ -57,15 +62,17 @@ class Index:
         return numbers[a:b]
 
     def _chunks(self, posting: Posting, low: int, high: int) -> Iterator[I64]:
-        context = self._reader.own()
-        with self._reader.named:
-            chunks = decode_chunk_table(memoryview(posting.stored), context)
+        context, chunks = self._reader.own(), self._chunk_table(posting)
         firsts = [chunk.first for chunk in chunks]
         for chunk in chunks[max(0, bisect_right(firsts, low) - 1) : bisect_left(firsts, high)]:
             block = self._reader.read(chunk.handle, BlockKind.POSTINGS)
             with self._reader.named:
                 numbers = decode_chunk(block.body, context)
             yield numbers
+
+    def _chunk_table(self, posting: Posting) -> list[Chunk]:
+        with self._reader.named:
+            return decode_chunk_table(memoryview(posting.stored), self._reader.own())
 
     def values(self) -> Iterator[tuple[Any, int]]:
         """Every value, ascending, and how many events have it."""

@@ -12,11 +12,13 @@ import numpy.typing as npt
 from esformat.core.leaves import BlockSlice
 from esformat.core.opened import Stretch
 from esformat.format.data_block import I64
+from esformat.format.postings import CHUNKED
 from esformat.read.ask.question import Query
 from esformat.read.blocks.index import Index
 from esformat.read.blocks.reader import Reader
 
 MANY_CONDITIONS = 1000  # are remembered as met in every data block
+FEW_BLOCKS = 4  # of them a long posting list is not read
 
 
 class Narrowed(NamedTuple):
@@ -70,14 +72,24 @@ def _equal(reader: Reader, name: str, value: Any, low: int, high: int) -> Narrow
     posting = index.find(value)
     if posting is None:
         return NOTHING
-    if not posting.names_blocks:
-        return _narrowed(index.numbers(value, posting, low, high), None)
-    if index.everywhere(value, posting):
+    if posting.names_blocks and index.everywhere(value, posting):
         found = Narrowed(None, None, itself)
         if len(reader.everywhere) < MANY_CONDITIONS:
             reader.everywhere[itself] = found
         return found
+    if posting.form & CHUNKED and _are_few_blocks(reader, low, high):
+        return Narrowed(None, None, itself)  # their column tells the same for less than the list
+    if not posting.names_blocks:
+        return _narrowed(index.numbers(value, posting, low, high), None)
     return _narrowed(None, index.numbers(value, posting, *block_span(reader, low, high)), itself)
+
+
+def _are_few_blocks(reader: Reader, low: int, high: int) -> bool:
+    """Whether the blocks that hold rows [low, high) are few."""
+    if reader.root.leaf_of_row(high - 1) - reader.root.leaf_of_row(low) > 1:
+        return False
+    first, last = block_span(reader, low, high)
+    return last - first <= FEW_BLOCKS
 
 
 def _one_of(reader: Reader, name: str, values: frozenset[Any], low: int, high: int) -> Narrowed:

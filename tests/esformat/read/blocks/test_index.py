@@ -77,6 +77,32 @@ def test_numbers_of_numpy(indexed):
         assert segment.index_values("x").get(number, 0) == sum(row[2] == value for row in rows)
 
 
+def test_long_lists_are_not_read_for_few_blocks(tmp_path):
+    """One of a value that every block has is read once; one of another value only where a question is about many."""
+    with cut_small(Pieces(block_rows=8, leaf_blocks=4, chunk_entries=5)):
+        with esformat.create(tmp_path / "a.esdb", indexes=["x"], threads=1) as writer:
+            for n in range(800):
+                writer.add(f"s{n // 16:02}", b"", timestamp=n, indexes={"x": "all" if n % 2 else f"half {n % 32 < 16}"})
+        source = esformat.CountingSource(esformat.FileSource(tmp_path / "a.esdb"))
+        with esformat.open(source, cache_bytes=0) as segment:
+
+            def reads(ask):
+                before = source.reads
+                events = list(ask())
+                return source.reads - before, [event.timestamp for event in events]
+
+            plain = 3  # of a leaf and of two blocks
+            first, times = reads(lambda: segment["s05"].scan_index("x", "all"))
+            assert times == list(range(81, 96, 2))
+            assert first > plain + 20 // 5
+            assert reads(lambda: segment["s07"].scan_index("x", "all")) == (plain, list(range(113, 128, 2)))
+            assert reads(lambda: segment["s07"].scan_index("x", "half False")) == (plain, list(range(112, 128, 2)))
+            assert reads(lambda: segment["s07"].scan_index("x", "half True"))[1] == []
+            assert reads(lambda: segment.scan_index("x", "half True"))[1] == [
+                n for n in range(0, 800, 2) if n % 32 < 16
+            ]
+
+
 def test_values_that_are_not_there(indexed):
     """Absent values give nothing; those that no event can have are wrong use."""
     segment, _, values = indexed
