@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, Self
 
@@ -49,6 +49,7 @@ class TopicEvents:
         self._pool = pool
         self.schema: EventSchema = snapshot.schema_set.union
         self._coded: list[str] = []
+        self._held: Mapping[str, Sequence[Sequence[bytes]]] = {}
         self._texts = TextForm.PLAIN
 
     @property
@@ -91,11 +92,17 @@ class TopicEvents:
             scan = self._scan(info, kept, self._needed(info, view), 1 if lazily else READING_THREADS)
             if not view.hidden:  # which is found out by text
                 scan = scan.with_texts(self._texts)
-            for batch in scan.batches():
+            for batch in scan.candidates(self._held):
                 yield view.shape(batch, names[info.partition])
         for group in lookup_groups(self._snapshot, self._question(bounds)):
             assert group.partition is not None, "they are not together"
             yield from unsealed_batches(group, views[group.partition], names[group.partition])
+
+    def holding(self, held: Mapping[str, Sequence[Sequence[bytes]]]) -> Self:
+        """The same events, perhaps without some that lack texts."""
+        given = copy(self)
+        given._held = held
+        return given
 
     def gives_exactly(self, bounds: Bounds) -> bool:
         """Whether those are the only ones: never, as what is in memory is looked up by little."""

@@ -8,6 +8,7 @@ filter to what they hold, so an answer never depends on how much of a filter was
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from itertools import chain, islice
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ from esformat.format.schema import ROWS_ALONE, EventSchema
 from esformat.read.ask.arrow_filter import Step, take_apart
 from esformat.read.ask.bounds import UNBOUNDED, Bounded, Bounds, Domain, bounded_by, bounded_by_all, columns_of, meet
 from esformat.read.blocks.reader import Reader
+from esformat.read.decode.matched_rows import Held
 from esformat.read.dictionaries import coded_columns, in_dictionaries, in_forms_of
 from esformat.read.newest import extreme_times
 from esformat.read.selection import gives_exactly, select
@@ -60,6 +62,10 @@ class Events(Protocol):
 
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
         """The named columns (at least one) of at least the events within bounds. lazily: as in `select`."""
+        ...
+
+    def holding(self, held: Held) -> Events:
+        """The same events, perhaps without some whose value in a column holds none of a list of texts."""
         ...
 
     def gives_exactly(self, bounds: Bounds) -> bool:
@@ -105,6 +111,7 @@ class SegmentEvents:
         """Raises CorruptSegmentError."""
         self._reader = reader
         self._texts = texts
+        self._held: Held = {}
         self.schema = reader.schema
         coded = coded_columns(reader) if texts is TextForm.DICTIONARIES else []
         self.arrow = in_dictionaries(reader.schema.arrow, coded)
@@ -113,8 +120,14 @@ class SegmentEvents:
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
         """At least the events within bounds, in the order of the file."""
         scan = select(self._reader, bounds, columns, lazily=lazily)
-        batches = scan.with_texts(self._texts).batches()
+        batches = scan.with_texts(self._texts).candidates(self._held)
         return in_forms_of(batches, self.arrow) if self._texts is TextForm.DICTIONARIES else batches
+
+    def holding(self, held: Held) -> SegmentEvents:
+        """The same events, perhaps without some that lack texts."""
+        events = copy(self)
+        events._held = held
+        return events
 
     def gives_exactly(self, bounds: Bounds) -> bool:
         """Whether those are the only ones."""
@@ -192,6 +205,12 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
     def filter(self, expression: pc.Expression) -> EventDataset:
         """The same events as far as an expression is true of them."""
         return EventDataset(self.events, self._with(expression), self._watch)
+
+    def holding(self, held: Held) -> EventDataset:
+        """The same events, perhaps without some whose value in a column holds none of a list of texts: for those who
+        look for these themselves. held: by column of text or binary, such lists.
+        """
+        return self.reading(self.events.holding(held))
 
     def _with(self, filter: pc.Expression | None) -> pc.Expression | None:
         if self._filter is None:

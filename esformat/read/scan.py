@@ -121,6 +121,13 @@ class Scan(ScanRows, Answer):
         """
         return self._limited(self._read_matching(Test(tuple(columns), matches, held or {}, held_is_enough)))
 
+    def candidates(self, held: Held) -> Iterator[pa.RecordBatch]:
+        """As `batches`, without some events that lack what `held` says, as `matching` has it; of columns that are not
+        there it says nothing. A limit counts what is given.
+        """
+        held = {name: texts for name, texts in held.items() if name in self._reader.schema.positions}
+        return self._limited(self._read_matching(Test((), None, held))) if held else self.batches()
+
     def with_paths(self, columns: Sequence[str], paths: Paths, held: Held | None = None) -> Iterator[pa.RecordBatch]:
         """As `Answer.with_paths`: of payloads that are stored by templates, the values alone are made."""
         check_payload(self._reader.schema.arrow)
@@ -419,6 +426,8 @@ class Scan(ScanRows, Answer):
         if self._merged:
             every = self.__copy__()  # a limit counts those that are found
             every._query = first_of(self._query, None, self._query.columns)
+            if test.matches is None:
+                return every._read_batches(wanted)
             return filtered(every._read_batches(tuple(dict.fromkeys([*wanted, *test.columns]))), wanted, test)
         groups = self._groups(self._directed(narrowed), narrowed, HELD_BATCHES if test.held else 1)
         if self._query.limit is None:

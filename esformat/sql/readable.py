@@ -61,6 +61,10 @@ class ReadableEvents:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._events, name)
 
+    def holding(self, held: Any) -> ReadableEvents:
+        """The same events, perhaps without some that lack texts."""
+        return ReadableEvents(self._events.holding(held), self.arrow)
+
     def batches(self, bounds: Any, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
         """The named columns of at least the events within bounds."""
         for batch in self._events.batches(bounds, columns, lazily=lazily):

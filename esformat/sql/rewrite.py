@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import duckdb
 
 from esformat.sql import newest, prefix
+from esformat.sql.held import Held, held_texts
 from esformat.sql.joined import Ask, joined_spaces, listed_spaces
 from esformat.sql.summary import Summary, summarised
 from esformat.sql.table import Table, folded
@@ -24,7 +26,9 @@ class Rewritten(NamedTuple):
     summary: Summary | None = None
     """what `text` asks instead of its events,"""
     spaces: Callable[[Ask], Sequence[str] | None] | None = None
-    """or its events of some spaces; this gives those, or None where they are many, and then it is the whole."""
+    """or its events of some spaces; this gives those, or None where they are many, and then it is the whole,"""
+    held: Held = MappingProxyType({})
+    """or its events without some that lack these texts."""
 
 
 def rewritten(
@@ -59,13 +63,18 @@ def rewritten(
         return bounded
 
     changed, only = False, None
+    held: Held = {}
     if name in ours:
+        held = held_texts(tree, ours[name])
         changed = newest.bounded(connection, select, ours[name], ask_of)
         only = listed_spaces(tree, ours[name])
     elif not given:
         only = joined_spaces(connection, tree, ours, statement_of)
-    text = _bounded(connection, tree, ours, changed=changed or only is not None)
-    return None if text is None else Rewritten(text) if only is None else Rewritten(text, only[0], spaces=only[1])
+    text = _bounded(connection, tree, ours, changed=changed or only is not None or bool(held))
+    if text is None:
+        return None
+    of, spaces = only or (written if held else "", None)
+    return Rewritten(text, of, spaces=spaces, held=held)
 
 
 def _has_plain_names(table: Table) -> bool:

@@ -284,9 +284,11 @@ def _asked(
         summary = better.summary.make()
         connection.register(NAME, summary)
         watch.counted(better.of, summary.num_rows, tallied=better.summary.tallied)
-    if better.spaces is not None:
-        spaces = better.spaces(lambda other: connection.sql(other).fetchall())
+    if better.spaces is not None or better.held:
+        spaces = better.spaces(lambda other: connection.sql(other).fetchall()) if better.spaces else None
         dataset = table_of(better.of).dataset(dictionaries=True)
+        if better.held:
+            dataset = dataset.holding(better.held)
         if spaces is not None:
             dataset = dataset.filter(pc.field("space").isin(pa.array(spaces, pa.string())))
         connection.register(better.of, scanned(dataset.watched(watch.of(better.of))))

@@ -79,7 +79,8 @@ WHERE = st.lists(
         [
             "space = 'user-3'", "space = 'gone'", "space LIKE 'user-1%'", "type = 'purchase'", "type IS NULL",
             "n > 500", "type LIKE 'pa%'", "grouping = 'web'", "timestamp < '2026-03-01 01:00:00'",
-            "space IN ('user-1', 'user-2')", "n IS NULL",
+            "space IN ('user-1', 'user-2')", "n IS NULL", "decode(data) LIKE '%77%'", "contains(decode(data), 'x12')",
+            "type = 'page' AND decode(data) = 'x42'",
         ]
     ),
     max_size=2,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from esformat.format.schema import KEY_COLUMNS, ROWS_ALONE, EventSchema
 from esformat.read.ask.bounds import Bounds, Domain, admits_nothing
 from esformat.read.collection.members import Member, Members
 from esformat.read.collection.schema import fit
+from esformat.read.decode.matched_rows import Held
 from esformat.read.dictionaries import coded_columns, in_dictionaries
 from esformat.read.newest import extreme_times
 from esformat.read.selection import gives_exactly, select
@@ -25,6 +27,7 @@ class CollectionEvents:
     def __init__(self, members: Members, schema: EventSchema, *, dictionaries: bool) -> None:
         """dictionaries: text that the first file has codes for is given so. Raises what opening that file does."""
         self._members = members
+        self._held: Held = {}
         self.schema = schema
         self._texts = TextForm.DICTIONARIES if dictionaries else TextForm.PLAIN
         first = next((member for member in members.all if member.statistics.events), None) if dictionaries else None
@@ -48,8 +51,14 @@ class CollectionEvents:
             there = [name for name in columns if name in KEY_COLUMNS or name in member.schema.positions]
             segment = self._members.segment(member.number)
             scan = select(segment._reader, narrowed, there or ROWS_ALONE, lazily=lazily)
-            for batch in scan.with_texts(self._texts).batches():
+            for batch in scan.with_texts(self._texts).candidates(self._held):
                 yield fit(batch, fields)
+
+    def holding(self, held: Held) -> CollectionEvents:
+        """The same events, perhaps without some that lack texts."""
+        events = copy(self)
+        events._held = held
+        return events
 
     def gives_exactly(self, bounds: Bounds) -> bool:
         """Whether those are the only ones."""

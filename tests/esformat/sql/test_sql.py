@@ -60,6 +60,96 @@ def folder(tmp_path_factory):
     return folder
 
 
+def texts(first: int = 0) -> pa.Table:
+    """Events with payloads as JSON is written, some with odd signs, and a column of text that templates fit."""
+    urls = ["/cart", "/list", "/é", r"\/cart", r"/c\u0061rt", "a%b_c", "17", ""]
+    odd = [
+        '["/cart"]',
+        '{"url":["/cart"]}',
+        '{"sub":{"url":"/cart"}}',
+        '{"url":"/list","url":"/cart"}',
+        '"/cart"',
+        "17",
+    ]
+    numbers = range(first, first + 6000)
+    payloads = [odd[n % 6] if n % 97 == 0 else f'{{"url":"{urls[n * 31 % 8]}","n":{n % 900}}}' for n in numbers]
+    return pa.table(
+        {
+            "space": [f"s{n % 20}" for n in numbers],
+            "timestamp": pa.array([START + dt.timedelta(seconds=n) for n in numbers], pa.timestamp("us", "UTC")),
+            "data": [payload.encode() for payload in payloads],
+            "msg": [None if n % 13 == 0 else f"user {n % 60} said {urls[n % 3]} at {n}" for n in numbers],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def texts_opened(tmp_path_factory):
+    """The same of these events."""
+    folder = tmp_path_factory.mktemp("texts")
+    for name, first in (("one", 0), ("two", 6000)):
+        with esformat.create(folder / f"{name}.esdb", templates=True) as writer:
+            writer.add_table(texts(first))
+        pq.write_table(texts(first), folder / f"{name}.parquet")
+    pq.write_table(pa.concat_tables([texts(), texts(6000)]), folder / "both.parquet")
+    with (
+        esformat.open(folder / "one.esdb") as one,
+        esformat.open_many([folder / "one.esdb", folder / "two.esdb"]) as both,
+    ):
+        yield folder, {"one": one, "both": both}
+
+
+TEXTS = st.sampled_from(
+    ["/cart", "/list", "cart", "/é", "a%b_c", "17", "", "\\", '"/cart"', '["/cart"]', "user 7 ", "no such"]
+)
+PAYLOAD = st.sampled_from(["decode(data)", "DECODE(e.Data)", "msg", "e.MSG"])
+CONDITIONS = st.one_of(
+    st.builds(lambda of, text: f"{of} LIKE '%{text}%'", PAYLOAD, TEXTS),
+    st.builds(lambda of, text: f"{of} LIKE '{{\"url%{text}_,%'", PAYLOAD, TEXTS),
+    st.builds(lambda name, of, text: f"{name}({of}, '{text}')",
+              st.sampled_from(["contains", "starts_with", "suffix", "prefix"]), PAYLOAD, TEXTS),
+    st.builds(lambda of, text: f"{of} = '{text}'", PAYLOAD, TEXTS),
+    st.builds(lambda one, two: f"decode(data)->>'$.url' IN ('{one}', '{two}')", TEXTS, TEXTS),
+    st.builds(lambda path, text: f"json_extract_string(decode(data), '{path}') = '{text}'",
+              st.sampled_from(["$.url", "url", "$.n", "$.sub.url", "$[0]", "$"]), TEXTS),
+    st.builds(lambda text: f"'{text}' = decode(data)->>'$.url'", TEXTS),
+    st.sampled_from(["msg IS NULL", "space = 's3'", "decode(data) NOT LIKE '%/cart%'", "msg ILIKE '%USER 7 %'"]),
+)  # fmt: skip
+
+
+@examples(150)
+@given(
+    which=st.sampled_from(["one", "both"]),
+    conditions=st.lists(CONDITIONS, min_size=1, max_size=3),
+    joined=st.sampled_from([" AND ", " AND ", " OR "]),
+    shown=st.sampled_from(["count(*)", "space, timestamp, msg", "decode(data), space"]),
+)
+def test_texts_that_are_asked_for(texts_opened, which, conditions, joined, shown):
+    """Whatever is passed over because templates rule it out, the answer is that of DuckDB over all."""
+    folder, opened = texts_opened
+    same(folder, opened, which, f"SELECT {shown} FROM events e WHERE {joined.join(conditions)}")
+
+
+@pytest.mark.parametrize(
+    ("condition", "most"),
+    [("decode(data) LIKE '%/nowhere%'", 0), ("decode(data)->>'$.url' = '/list'", 3000), ("msg LIKE '%user 7 %'", 200)],
+)
+def test_texts_rule_out_events(texts_opened, monkeypatch, condition, most):
+    """Few others are given to DuckDB."""
+    _, opened = texts_opened
+    given = []
+    batches = esformat.read.dataset.SegmentEvents.batches
+
+    def counted(self, *arguments, **options):
+        for batch in batches(self, *arguments, **options):
+            given.append(len(batch))
+            yield batch
+
+    monkeypatch.setattr(esformat.read.dataset.SegmentEvents, "batches", counted)
+    (count,) = opened["one"].sql(f"SELECT count(*) FROM events WHERE {condition}").fetchall()[0]
+    assert count <= sum(given) <= most
+
+
 @pytest.fixture(scope="module")
 def opened(folder):
     """A segment and a collection, each with Parquet of the same events."""

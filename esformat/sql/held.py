@@ -1,0 +1,107 @@
+"""Texts that a condition asks for, so that events which cannot hold them are not put together.
+
+DuckDB looks at all that it is given again, so it does no harm to give it too much; never is it given too little. Of
+payloads that are no UTF-8, which `decode` refuses, some are passed over with the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from esformat.format.json_values import texts_around
+from esformat.sql.table import Table, folded
+from esformat.sql.tree import Node, alias_of, arguments, conjuncts, is_table, nodes, root, text_of
+
+Held = Mapping[str, Sequence[Sequence[bytes]]]
+"""By column: of each of these lists, a value holds one text at least."""
+MOST_TEXTS = 16
+"""Of one list."""
+_WITHIN = ("contains", "starts_with", "prefix", "^@", "ends_with", "suffix")
+_OF_JSON = ("->>", "json_extract_string")
+_ANY_SIGNS = re.compile("[%_]")
+
+
+def held_texts(tree: Node, table: Table) -> Held:
+    """What the columns of all rows hold that a SELECT over one table is about."""
+    node = root(tree)
+    source = node["from_table"]
+    if not is_table(source):
+        return {}
+    name = folded(source["table_name"])
+    if sum(folded(each.get("table_name", "")) == name for each in nodes(tree)) > 1:
+        return {}
+    found: dict[str, list[Sequence[bytes]]] = {}
+    columns = _Columns(table, folded(alias_of(source)))
+    for condition in conjuncts(node["where_clause"]):
+        for column, texts in _said(condition, columns):
+            found.setdefault(column, []).append(texts)
+    return found
+
+
+class _Columns:
+    """The columns of a table, as a statement names them."""
+
+    def __init__(self, table: Table, alias: str) -> None:
+        self._fields = {folded(field.name): field for field in table.schema}
+        self._alias = alias
+
+    def text(self, node: Node) -> str | None:
+        """The column whose text an expression is."""
+        wanted = pa.types.is_string, pa.types.is_large_string
+        if node["class"] == "FUNCTION" and _is_called(node, ("decode",)):
+            ((node, *more), wanted) = arguments(node), (pa.types.is_binary, pa.types.is_large_binary)
+            if more:
+                return None
+        if node["class"] != "COLUMN_REF":
+            return None
+        *of, name = map(folded, node["column_names"])
+        field = self._fields.get(name)
+        if field is None or of not in ([], [self._alias]):
+            return None
+        return str(field.name) if any(test(field.type) for test in wanted) else None
+
+
+def _is_called(node: Node, names: Sequence[str]) -> bool:
+    return node["function_name"] in names and not node.get("schema") and not node.get("filter")
+
+
+def _said(condition: Node, columns: _Columns) -> Iterator[tuple[str, Sequence[bytes]]]:
+    """Columns, and texts of which each holds one where a condition is true."""
+    if condition["class"] == "FUNCTION":
+        given = arguments(condition)
+        if len(given) != 2 or (text := text_of(given[1])) is None or (column := columns.text(given[0])) is None:
+            return
+        pieces = [text] if _is_called(condition, _WITHIN) else []
+        if _is_called(condition, ("~~",)):
+            pieces = _ANY_SIGNS.split(text)
+        yield from ((column, (piece.encode(),)) for piece in pieces if piece)
+        return
+    if condition["type"] == "COMPARE_EQUAL":
+        sides = condition["left"], condition["right"]
+        found = [_any_of(sides[at], [sides[1 - at]], columns) for at in (0, 1)]
+    elif condition["type"] == "COMPARE_IN":
+        found = [_any_of(condition["children"][0], condition["children"][1:], columns)]
+    else:
+        return
+    yield from (each for each in found if each is not None)
+
+
+def _any_of(node: Node, values: Sequence[Node], columns: _Columns) -> tuple[str, Sequence[bytes]] | None:
+    """A column, and texts of which it holds one where an expression is one of some values."""
+    given = [text_of(value) for value in values]
+    texts = [text for text in given if text]
+    if not texts or len(texts) < len(given) or len(texts) > MOST_TEXTS:
+        return None
+    around: list[tuple[bytes, ...]] = [(text.encode(),) for text in texts]
+    if node["class"] == "FUNCTION" and _is_called(node, _OF_JSON):
+        node, *path = arguments(node)
+        if len(path) != 1 or text_of(path[0]) is None:
+            return None
+        around = [texts_around(text) for text in texts]
+    column = columns.text(node)
+    if column is None or not all(around):
+        return None
+    return column, tuple(dict.fromkeys(each for some in around for each in some))
