@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import esformat
@@ -28,13 +28,15 @@ SCANS = 5
 _INDEXES = ("type", "country")
 
 
-def counted() -> dict[str, int]:
-    """Instructions of one piece of each work, by its name. Raises OSError (no valgrind), CalledProcessError."""
+def counted(module: str = "benchmarks.instructions", folder: Path | None = None) -> dict[str, int]:
+    """Instructions of one piece of each work, by its name: what a module does that is told to be `--measured`, with a
+    folder as argument, and calls `measure` for. Raises OSError (no valgrind), CalledProcessError.
+    """
     with tempfile.TemporaryDirectory() as directory:
         parts = Path(directory) / "parts"
         command = [
             "valgrind", "--tool=callgrind", f"--callgrind-out-file={parts}", "--dump-before=getpgrp",
-            sys.executable, "-m", __spec__.name if __name__ == "__main__" else __name__, "--measured", directory,
+            sys.executable, "-m", module, "--measured", str(folder or directory),
         ]  # fmt: skip
         settings = {"PYTHONHASHSEED": "0", "ARROW_NUM_THREADS": "1"}
         done = subprocess.run(
@@ -91,11 +93,8 @@ def _works(directory: Path) -> dict[str, tuple[Callable[[], object], int]]:
     }
 
 
-def _measured(directory: Path) -> None:
-    """Do each work once to warm up, and once between two calls of `getpgrp`, where callgrind writes its counts."""
-    works = _works(directory)
-    for work, _ in list(works.values())[:-1]:
-        work()
+def measure(works: Mapping[str, tuple[Callable[[], object], int]]) -> None:
+    """Do each work between two calls of `getpgrp`, where callgrind writes its counts; print their numbers of pieces."""
     os.getpgrp()
     for work, _ in works.values():
         work()
@@ -110,7 +109,10 @@ def main() -> None:
     parser.add_argument("--measured", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.measured:
-        return _measured(args.measured)
+        works = _works(args.measured)
+        for work, _ in list(works.values())[:-1]:  # warm up
+            work()
+        return measure(works)
     if shutil.which("valgrind") is None:
         parser.error("this counts with valgrind, which is not installed")
     found = counted()

@@ -88,7 +88,7 @@ class SQLite(Contender):
         connection.execute(
             "CREATE TABLE events (space TEXT, timestamp INTEGER, data BLOB, type TEXT, country TEXT) STRICT"
         )
-        connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", _tuples(in_order(table)))
+        connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", tuples(in_order(table)))
         connection.execute("CREATE INDEX by_space ON events (space, timestamp)")
         for index in INDEXES:
             connection.execute(f"CREATE INDEX by_{index} ON events ({index}, space, timestamp)")
@@ -99,7 +99,7 @@ class SQLite(Contender):
         return SQLiteReader(target / FILE)
 
 
-def _tuples(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+def tuples(table: pa.Table) -> Iterator[tuple[Any, ...]]:
     timestamps = table["timestamp"].cast(pa.int64())
     table = table.set_column(SCHEMA.get_field_index("timestamp"), "timestamp", timestamps).select(COLUMNS)
     for batch in table.to_batches(CHUNK_ROWS):
