@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -54,16 +55,17 @@ class PayloadFields:
 
 def count_fields(columns: Iterable[pa.Array]) -> PayloadFields:
     """The fields in all documents of the columns, which are of text or binary; null is no document."""
-    tables = _Tables()
+    counts = FieldCounts()
     for column in columns:
-        tables.add(column)
-    return tables.found()
+        counts.add(column)
+    return counts.found()
 
 
-class _Tables:
-    """What the compiled count adds to."""
+class FieldCounts:
+    """Fields that are counted: what the compiled count adds to."""
 
     def __init__(self) -> None:
+        self._alike: Counter[bytes] = Counter()
         self._parents, self._edges = np.zeros(MOST_FIELDS, np.int64), np.zeros(MOST_FIELDS + 1, np.int64)
         self._keys, self._slots = np.zeros(_MOST_KEY_BYTES, np.uint8), np.full(_SLOTS, -1, np.int64)
         self._counts = np.zeros(json_paths.KINDS * MOST_FIELDS, np.int64)
@@ -81,8 +83,31 @@ class _Tables:
         self._payloads += n - documents.null_count
         self._json += int(np.count_nonzero(kinds))
 
+    def add_alike(self, document: bytes, count: int) -> None:
+        """Count the fields of so many documents that have the same ones, with values of the same kinds, as this."""
+        self._alike[document] += count
+
     def found(self) -> PayloadFields:
         """The fields so far; fields whose keys are the same text, escaped or not, are one."""
+        fields, left_out = self._counted()
+        payloads, of_json = self._payloads, self._json
+        for document, count in self._alike.items():
+            one = FieldCounts()
+            one.add(pa.array([document], pa.binary()))
+            found, more = one._counted()
+            payloads, of_json, left_out = payloads + count, of_json + count * one._json, left_out + count * more
+            for path, kinds in found.items():
+                if path not in fields and len(fields) >= MOST_FIELDS:
+                    left_out += count * sum(kinds.values())
+                    continue
+                held = fields.setdefault(path, {})
+                for name, number in kinds.items():
+                    held[name] = held.get(name, 0) + count * number
+        listed = tuple(PayloadField(path, _in_order(kinds)) for path, kinds in sorted(fields.items()) if kinds)
+        return PayloadFields(listed, payloads, payloads - of_json, left_out)
+
+    def _counted(self) -> tuple[dict[str, dict[str, int]], int]:
+        """Kinds and counts by path, and how many values are left out."""
         paths: list[str] = ["$"]
         counts: dict[str, dict[str, int]] = {}
         number = int(self._state[0])
@@ -96,8 +121,11 @@ class _Tables:
             for name, count in zip(_NAMES, of_kinds, strict=True):
                 if count:
                     held[name] = held.get(name, 0) + count
-        fields = tuple(PayloadField(path, kinds) for path, kinds in sorted(counts.items()) if kinds)
-        return PayloadFields(fields, self._payloads, self._payloads - self._json, int(self._state[1]))
+        return {path: kinds for path, kinds in counts.items() if kinds}, int(self._state[1])
+
+
+def _in_order(kinds: dict[str, int]) -> dict[str, int]:
+    return {name: kinds[name] for name in dict.fromkeys(_NAMES) if name in kinds}
 
 
 def _step(key: bytes) -> str:

@@ -7,7 +7,7 @@ No value is decoded before a question needs it; a range of rows takes the values
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterator, Sequence
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from esformat.format.bytes_node import BytesNode
 from esformat.format.layout import MAX_FRAME_BYTES
 from esformat.format.node import DecodeContext
 from esformat.format.packing import Pack, decode_ints, read_pack
-from esformat.format.template_paths import UNKNOWN, WITH_STRINGS, ValueTemplates, are_plain
+from esformat.format.template_paths import UNKNOWN, WITH_STRINGS, SampleDocuments, ValueTemplates, are_plain
 from esformat.format.template_search import Places
 
 MAX_NODE_SLOTS = 1 << 20
@@ -175,15 +175,32 @@ class TemplateNode:
         if bits & UNKNOWN:
             return None
         if bits & WITH_STRINGS:
-            if not self._are_plain(known, self.codes[low:high] if places is None else self.codes[places], context):
+            if not self._are_plain(
+                known.strings, self.codes[low:high] if places is None else self.codes[places], context
+            ):
                 return None
             kinds &= ~np.uint8(WITH_STRINGS)
         rows = self.template_rows.shortened(known.templates)
         return self._decoded(rows, low, high, context, frames, places), kinds
 
-    def _are_plain(self, known: ValueTemplates, codes: npt.NDArray[np.uint16], context: DecodeContext) -> bool:
+    def count_documents(
+        self, known: SampleDocuments, low: int, high: int, places: I64 | None, context: DecodeContext
+    ) -> list[tuple[bytes, int]] | None:
+        """Documents with the fields of rows [low, high), or of those at places, and how many rows have them; None where
+        not all templates tell.
+        """
+        codes = self.codes[low:high] if places is None else self.codes[places]
+        counts = np.bincount(codes, minlength=len(known.flags))
+        flags = int(np.bitwise_or.reduce(known.flags[counts > 0], initial=0))
+        if flags & UNKNOWN or (flags & WITH_STRINGS and not self._are_plain(known.strings, codes, context)):
+            return None
+        return [(document, int(counts[code])) for code, document in known.documents.items() if counts[code]]
+
+    def _are_plain(
+        self, strings: Mapping[int, frozenset[int]], codes: npt.NDArray[np.uint16], context: DecodeContext
+    ) -> bool:
         """Whether the strings of the variables that some templates show may stand in JSON strings as they are."""
-        variables = frozenset[int]().union(*(known.strings.get(code, ()) for code in np.unique(codes).tolist()))
+        variables = frozenset[int]().union(*(strings.get(code, ()) for code in np.unique(codes).tolist()))
         shown = (column for column in self.template_rows.columns if column[0] in variables)
         return all(
             are_plain(*_strings(self._string_node(variable, at, count, context), 0, count, context, None))

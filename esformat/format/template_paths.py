@@ -47,6 +47,26 @@ class ValueTemplates:
     size_bytes: int
 
 
+@dataclass(slots=True)
+class SampleDocuments:
+    """One document for all of each template. flags: by code, the bits above. documents: by code. strings: as above."""
+
+    flags: npt.NDArray[np.uint8]
+    documents: dict[int, bytes]
+    strings: dict[int, frozenset[int]]
+    size_bytes: int
+
+
+def sample_documents(texts: TemplateTexts) -> SampleDocuments:
+    """What templates say of the fields that documents have, and of the kinds of their values."""
+    samples = [_Sample(texts, template) for template in range(len(texts.slots))]
+    documents = {code: found for code, each in enumerate(samples, 1) if (found := each.document()) is not None}
+    strings = {code: samples[code - 1].strings for code in documents if samples[code - 1].strings}
+    flags = [UNKNOWN if c not in documents else WITH_STRINGS if c in strings else 0 for c in range(1, len(samples) + 1)]
+    size_bytes = 1000 + sum(map(len, documents.values())) + 200 * len(samples)
+    return SampleDocuments(np.array([0, *flags], np.uint8), documents, strings, size_bytes)
+
+
 class _Value(NamedTuple):
     """Of one template: the kind of the value, its literals and slots, and the variables whose strings are looked at."""
 
@@ -114,20 +134,27 @@ class _Sample:
         document = bytes(self._document)
         found = JsonValues(pa.array([document], pa.binary()), steps)
         kind, start, end = int(found.kinds[0]), int(found.starts[0]), int(found.ends[0])
-        strings = frozenset(
-            variable
-            for variable, kinds in zip(self._slots, self._kinds, strict=True)
-            if not kinds and self._texts.kinds[variable] == STRING
-        )
         inside = [n for n, (low, high) in enumerate(self._spans) if start <= low and high <= end]
         alone = len(inside) == 1 and self._spans[inside[0]] == (start, end) and self._kinds[inside[0]]
         if alone and len(alone) > 1:
             return None  # kinds differ
         if kind in (MISSING, NULL):
-            return _Value(kind, [b""], [], strings)
+            return _Value(kind, [b""], [], self.strings)
         edges = [start, *(edge for n in inside for edge in self._spans[n]), end]
         literals = [document[low:high] for low, high in zip(edges[::2], edges[1::2], strict=True)]
-        return _Value(kind, literals, [self._slots[n] for n in inside], strings)
+        return _Value(kind, literals, [self._slots[n] for n in inside], self.strings)
+
+    def document(self) -> bytes | None:
+        """The document, if any other has the same fields with values of the same kinds; None where it does not tell."""
+        if not self._make() or any(len(kinds) > 1 for kinds in self._kinds):
+            return None
+        return bytes(self._document)
+
+    @property
+    def strings(self) -> frozenset[int]:
+        """The variables whose strings are looked at."""
+        slots = zip(self._slots, self._kinds, strict=True)
+        return frozenset(variable for variable, kinds in slots if not kinds and self._texts.kinds[variable] == STRING)
 
     def _make(self) -> bool:
         """Put the document together. False where slots may show what is taken for JSON, or a part of a key."""

@@ -20,6 +20,7 @@ from esformat.errors import UsageError
 from esformat.event import Event
 from esformat.format.arrays import TextForm, is_bytes
 from esformat.format.data_block import I64
+from esformat.format.json_fields import FieldCounts, PayloadFields
 from esformat.format.json_values import FOUND
 from esformat.format.schema import DATA_COLUMN
 from esformat.read.answer import Answer
@@ -134,10 +135,7 @@ class Scan(ScanRows, Answer):
         narrowed = self._narrow_to_read()
         if narrowed.nothing:
             return iter(())
-        is_short = self._small is not None or (
-            self._keys is not None and self._span[1] - self._span[0] <= MOST_RUN_ROWS
-        )
-        if is_short or self._query.limit is not None or self._merged or self._are_few(narrowed):
+        if self._is_short(narrowed) or self._merged:
             read = list(dict.fromkeys([*columns, DATA_COLUMN]))
             return (with_found(batch, columns, paths) for batch in self._limited(self._read_batches(read)))
         scan = self.__copy__()
@@ -146,6 +144,24 @@ class Scan(ScanRows, Answer):
         fields = [self._reader.schema.arrow.field(name) for name in columns]
         schema = pa.schema([*fields, *(pa.field(path, FOUND) for path in paths)])
         return scan._gathered(groups, schema, narrowed, Test((), None, held) if held else None)
+
+    def payload_fields(self) -> PayloadFields:
+        """As `Answer.payload_fields`: of payloads that are stored by templates, the templates tell."""
+        check_payload(self.schema)
+        narrowed = self._narrow_to_read()
+        if self._is_short(narrowed):
+            return super().payload_fields()
+        counts = FieldCounts()
+        for group in () if narrowed.nothing else self._groups(self._directed(narrowed), narrowed):
+            rows = self._find(group, narrowed)
+            if rows is not None:
+                rows.blocks.count_fields(counts, rows.places)
+        return counts.found()
+
+    def _is_short(self, narrowed: Narrowed) -> bool:
+        """Whether rows are not read group by group, or not all of them."""
+        is_run = self._keys is not None and self._span[1] - self._span[0] <= MOST_RUN_ROWS
+        return is_run or self._small is not None or self._query.limit is not None or self._are_few(narrowed)
 
     def times(self) -> Iterator[I64]:
         """The times of the events, µs, as arrays in any order: for those who count them by time.

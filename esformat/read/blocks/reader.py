@@ -26,7 +26,7 @@ from esformat.format.metadata import Metadata, Statistics
 from esformat.format.node import DecodeContext
 from esformat.format.postings import IndexRoot, Page, Posting, decode_chunk
 from esformat.format.schema import EventSchema
-from esformat.format.template_paths import ValueTemplates, value_templates
+from esformat.format.template_paths import SampleDocuments, ValueTemplates, sample_documents, value_templates
 from esformat.format.template_search import Places, TemplateTexts
 from esformat.io.source import ClosedSource, Source, explained
 from esformat.read.ask.question import Checks
@@ -222,6 +222,12 @@ class Reader(Opened):
         """What templates say of the values at a path, in blocks that name a dictionary number."""
         return self._tables.get(
             (7, dictionary, place, *steps), lambda: value_templates(self._template_texts(dictionary, place), steps)
+        )
+
+    def documents_in_templates(self, dictionary: int, place: int) -> SampleDocuments:
+        """What templates say of the fields of payloads, in blocks that name a dictionary number."""
+        return self._tables.get(
+            (8, dictionary, place), lambda: sample_documents(self._template_texts(dictionary, place))
         )
 
     def _template_texts(self, dictionary: int, place: int) -> TemplateTexts:

@@ -29,6 +29,7 @@ from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import TextForm, Values, bytes_array, empty_keys, is_bytes, numbers_array, repeated_key
 from esformat.format.bytes_node import BytesNode, check_lengths
 from esformat.format.data_block import I64, TIMESTAMPS_CHUNK, DataBlock, keys_array
+from esformat.format.json_fields import FieldCounts
 from esformat.format.json_values import FOUND, JsonValues, Step
 from esformat.format.layout import MAX_FRAME_BYTES
 from esformat.format.node import Shape, shape_of
@@ -466,6 +467,24 @@ class BlockGroup:
             arrays.append(JsonValues(documents, steps).found())
         arrays += _found_in(waiting)
         return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) if arrays else pa.nulls(0, FOUND)
+
+    def count_fields(self, counts: FieldCounts, places: I64 | None) -> None:
+        """Count the fields of payloads."""
+        place = self._reader.schema.positions[DATA_COLUMN]
+        kind = self._reader.fields[place].type
+        with self._reader.named:
+            for block, low, high, chosen in self._holding(places):
+                context = self._reader.contexts(block.dictionary)[place]
+                node = block.bytes_node(place, context)
+                if isinstance(node, TemplateNode):
+                    known = self._reader.documents_in_templates(block.dictionary, place)
+                    alike = node.count_documents(known, low, high, chosen, context)
+                    if alike is not None:
+                        for document, count in alike:
+                            counts.add_alike(document, count)
+                        continue
+                documents = block.column(place, kind, context)
+                counts.add(documents.slice(low, high - low) if chosen is None else documents.take(pa.array(chosen)))
 
     def _holding(self, places: I64 | None) -> Iterator[tuple[DataBlock, int, int, I64 | None]]:
         """Blocks with rows at `places`: the first of them within the block and the end of the last, and which they are

@@ -80,7 +80,7 @@ def _shape(verb):
 def test_scan_has_the_same_names():
     """What can be asked of a `Scan` can be asked of this one, but for what is about blocks of a segment."""
     public = {name for name in vars(esformat.Scan) if not name.startswith("_")} | {"__iter__", "__arrow_c_stream__"}
-    public -= {"blocks", "in_batches_of", "with_texts", "matching", "times"}
+    public -= {"blocks", "in_batches_of", "with_texts", "matching", "candidates", "times"}
     assert {name for name in public if not hasattr(customerio.Scan, name)} == set()
 
 

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from template_strategies import codes_of, columns_of, stored_columns, text_of, values_of
 
 from esformat.format.codec import Codec, Decompressor, make_compressor
+from esformat.format.json_fields import FieldCounts, count_fields
 from esformat.format.json_values import JsonValues
 from esformat.format.node import DecodeContext
 from esformat.format.packing import encode_ints
 from esformat.format.template_node import TemplateNode
-from esformat.format.template_paths import value_templates
+from esformat.format.template_paths import sample_documents, value_templates
 from esformat.format.template_search import TemplateTexts
 from esformat.format.templates import Kind, Template, TemplateTable, Variable
 
@@ -67,14 +68,19 @@ def rows_of(draw, table):
     return rows
 
 
-def told(table, rows, steps):
-    """The values at a path as templates tell them, of all rows and of every second one; None where they do not."""
+def node_of(table, rows):
+    """A node of some rows, what decodes it, and its templates."""
     codes = encode_ints(codes_of(rows), make_compressor(Codec.NONE))
     stored = b"\x08\0\0\0" + codes + stored_columns(columns_of(table, rows))
     templates = table.compiled()
     context = DecodeContext(PLAIN, PLAIN, templates=templates)
-    node = TemplateNode(memoryview(stored), 0, len(rows), context)
-    known = value_templates(TemplateTexts(templates), steps)
+    return TemplateNode(memoryview(stored), 0, len(rows), context), context, TemplateTexts(templates)
+
+
+def told(table, rows, steps):
+    """The values at a path as templates tell them, of all rows and of every second one; None where they do not."""
+    node, context, texts = node_of(table, rows)
+    known = value_templates(texts, steps)
     found = [node.value_at(known, 0, len(rows), places, context, None) for places in (None, np.arange(0, len(rows), 2))]
     return [None if value is None else as_values(*value) for value in found]
 
@@ -101,3 +107,21 @@ def test_values_of_templates(data):
         assert found.kinds.tolist() == expected.kinds.tolist()
         for form in ("texts", "texts_as_written", "numbers", "booleans"):
             assert getattr(found, form)().to_pylist() == getattr(expected, form)().to_pylist()
+
+
+@examples(2000)
+@given(st.data())
+def test_fields_of_templates(data):
+    """One document of each template has the fields, and kinds of values, that all of its documents have."""
+    table = TemplateTable(VARIABLES, tuple(data.draw(st.lists(templates(), min_size=1, max_size=3))))
+    rows = data.draw(rows_of(table))
+    node, context, texts = node_of(table, rows)
+    known = sample_documents(texts)
+    documents = [text_of(table, row) for row in rows]
+    for places, held in ((None, documents), (np.arange(0, len(rows), 2), documents[::2])):
+        alike = node.count_documents(known, 0, len(rows), places, context)
+        if alike is not None:
+            counts = FieldCounts()
+            for document, count in alike:
+                counts.add_alike(document, count)
+            assert counts.found() == count_fields([pa.array(held, pa.binary())])

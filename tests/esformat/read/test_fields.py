@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import esformat
+from esformat.format.json_fields import count_fields
 from esformat.read.decode import block_group
 
 PATHS = ["$.url", "$.n", "$.user.id", "$.tags[-1]", '$["odd key"]', "$.none"]
@@ -75,6 +76,8 @@ def test_as_of_payloads(tmp_path_factory, data):
                 alone = scan(**options, columns=["timestamp"]).to_table(fields=PATHS)
                 assert alone["timestamp"].equals(whole["timestamp"])
                 expected = esformat.read.payload_columns.with_fields(whole, PATHS)
+                fields = scan(**options).payload_fields()
+                assert fields == count_fields(whole["data"].chunks)
                 for path in PATHS:
                     assert (alone[path].type, alone[path].to_pylist()) == (
                         expected[path].type,
