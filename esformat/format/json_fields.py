@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,14 +50,6 @@ class PayloadFields:
     payloads: int
     no_json: int
     left_out: int
-
-
-def count_fields(columns: Iterable[pa.Array]) -> PayloadFields:
-    """The fields in all documents of the columns, which are of text or binary; null is no document."""
-    counts = FieldCounts()
-    for column in columns:
-        counts.add(column)
-    return counts.found()
 
 
 class FieldCounts:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from esformat.base.notebook import html_events
 from esformat.errors import UsageError
 from esformat.event import Event, to_key
-from esformat.format.json_fields import PayloadFields, count_fields
+from esformat.format.json_fields import FieldCounts, PayloadFields
 from esformat.format.json_values import FOUND
 from esformat.read.ask.question import Checks, Query, conditions_of, make_query
 from esformat.read.payload_columns import Paths, check_payload, parse_paths, typed_fields, with_found
@@ -103,9 +103,17 @@ class Answer(Unpicklable, ABC):
 
         All payloads are read. Raises UsageError where the column data was not asked for.
         """
+        check_payload(self.schema)
+        counts = FieldCounts()
+        self._count_fields(counts)
+        return counts.found()
+
+    def _count_fields(self, counts: FieldCounts) -> None:
+        """Count the fields of all payloads, of which there is a column."""
         schema, batches = self._open()
         payload = check_payload(schema)
-        return count_fields(batch.column(payload) for batch in batches)
+        for batch in batches:
+            counts.add(batch.column(payload))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The events as an Arrow C stream, for DuckDB, Polars, pandas and others."""

@@ -20,7 +20,7 @@ from esformat.errors import UsageError
 from esformat.event import Event
 from esformat.format.arrays import TextForm, is_bytes
 from esformat.format.data_block import I64
-from esformat.format.json_fields import FieldCounts, PayloadFields
+from esformat.format.json_fields import FieldCounts
 from esformat.format.json_values import FOUND
 from esformat.format.schema import DATA_COLUMN
 from esformat.read.answer import Answer
@@ -145,18 +145,16 @@ class Scan(ScanRows, Answer):
         schema = pa.schema([*fields, *(pa.field(path, FOUND) for path in paths)])
         return scan._gathered(groups, schema, narrowed, Test((), None, held) if held else None)
 
-    def payload_fields(self) -> PayloadFields:
-        """As `Answer.payload_fields`: of payloads that are stored by templates, the templates tell."""
-        check_payload(self.schema)
+    def _count_fields(self, counts: FieldCounts) -> None:
+        """Count the fields of all payloads; where these are stored by templates, those tell."""
         narrowed = self._narrow_to_read()
         if self._is_short(narrowed):
-            return super().payload_fields()
-        counts = FieldCounts()
+            super()._count_fields(counts)
+            return
         for group in () if narrowed.nothing else self._groups(self._directed(narrowed), narrowed):
             rows = self._find(group, narrowed)
             if rows is not None:
                 rows.blocks.count_fields(counts, rows.places)
-        return counts.found()
 
     def _is_short(self, narrowed: Narrowed) -> bool:
         """Whether rows are not read group by group, or not all of them."""

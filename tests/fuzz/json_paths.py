@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from esformat.core.json_paths import outline, without_members
-from esformat.format.json_fields import count_fields
+from esformat.format.json_fields import FieldCounts
 from esformat.format.json_values import JsonValues
 
 PATHS: tuple[tuple[str | int, ...], ...] = (("a",), ("a", "b"), ("list", 0), ("list", -1, "é"), (0,), ("\n",), ())
@@ -43,7 +43,9 @@ def one_input(data: bytes) -> None:
     array = pa.array([b'{"a":0}', document, None, b"{"], pa.binary())
     found = JsonValues(array, path)
     text, kind = found.texts()[1].as_py(), int(found.kinds[1])
-    fields = count_fields([array])
+    counts = FieldCounts()
+    counts.add(array)
+    fields = counts.found()
     depth, _, _ = outline(document)
     left = without_members(
         document, np.array([0, len(document)]), b"a", np.array([0, 1]), lengths := np.zeros(1, np.int64)

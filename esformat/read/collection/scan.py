@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from esformat.core.opened import first_of, oldest_first
 from esformat.event import Event
+from esformat.format.json_fields import FieldCounts
 from esformat.format.json_values import FOUND
 from esformat.format.schema import DATA_COLUMN, KEY_COLUMNS, EventSchema
 from esformat.read.answer import Answer
@@ -76,6 +77,15 @@ class CollectionScan(Answer):
         """As `Answer.with_paths`."""
         check_payload(self._schema.arrow)
         return self._read(columns, paths, held)
+
+    def _count_fields(self, counts: FieldCounts) -> None:
+        if self._query.limit is not None:
+            super()._count_fields(counts)
+            return
+        for part in self._parts():
+            scan = part.scan(first_of(self._query, None, (DATA_COLUMN,)))
+            if scan is not None:
+                scan._count_fields(counts)
 
     def count(self) -> int:
         """How many events there are; from the metadata alone where that tells."""

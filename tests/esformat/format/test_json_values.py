@@ -8,11 +8,12 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 from effort import examples
+from field_counts import count_fields
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from esformat import UsageError
-from esformat.format.json_fields import MOST_FIELDS, PayloadField, count_fields
+from esformat.format.json_fields import MOST_FIELDS, PayloadField
 from esformat.format.json_values import JsonValues, parse_path, values_column
 
 names = st.sampled_from(["a", "b", "odd key", "é", '"', "\n", "[*]", "\U0001f600"])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 from effort import examples
+from field_counts import count_fields
 from hypothesis import given
 from hypothesis import strategies as st
 from template_strategies import codes_of, columns_of, stored_columns, text_of, values_of
 
 from esformat.format.codec import Codec, Decompressor, make_compressor
-from esformat.format.json_fields import FieldCounts, count_fields
+from esformat.format.json_fields import FieldCounts
 from esformat.format.json_values import JsonValues
 from esformat.format.node import DecodeContext
 from esformat.format.packing import encode_ints

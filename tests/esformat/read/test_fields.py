@@ -6,11 +6,11 @@ import json
 
 import pytest
 from effort import examples
+from field_counts import count_fields
 from hypothesis import given
 from hypothesis import strategies as st
 
 import esformat
-from esformat.format.json_fields import count_fields
 from esformat.read.decode import block_group
 
 PATHS = ["$.url", "$.n", "$.user.id", "$.tags[-1]", '$["odd key"]', "$.none"]
