@@ -12,7 +12,7 @@ import numpy.typing as npt
 from esformat.core.leaves import BlockSlice
 from esformat.core.opened import Stretch
 from esformat.format.data_block import I64
-from esformat.format.postings import CHUNKED
+from esformat.format.postings import CHUNKED, Posting
 from esformat.read.ask.question import Query
 from esformat.read.blocks.index import Index
 from esformat.read.blocks.reader import Reader
@@ -72,16 +72,25 @@ def _equal(reader: Reader, name: str, value: Any, low: int, high: int) -> Narrow
     posting = index.find(value)
     if posting is None:
         return NOTHING
-    if posting.names_blocks and index.everywhere(value, posting):
-        found = Narrowed(None, None, itself)
-        if len(reader.everywhere) < MANY_CONDITIONS:
-            reader.everywhere[itself] = found
-        return found
+    if _is_everywhere(reader, index, value, posting):
+        return Narrowed(None, None, itself)
     if posting.form & CHUNKED and _are_few_blocks(reader, low, high):
         return Narrowed(None, None, itself)  # their column tells the same for less than the list
     if not posting.names_blocks:
         return _narrowed(index.numbers(value, posting, low, high), None)
     return _narrowed(None, index.numbers(value, posting, *block_span(reader, low, high)), itself)
+
+
+def _is_everywhere(reader: Reader, index: Index, value: Any, posting: Posting) -> bool:
+    """Whether every data block holds a value, which is remembered."""
+    itself = ((index.name, value),)
+    if itself in reader.everywhere:
+        return True
+    if not posting.names_blocks or not index.everywhere(value, posting):
+        return False
+    if len(reader.everywhere) < MANY_CONDITIONS:
+        reader.everywhere[itself] = Narrowed(None, None, itself)
+    return True
 
 
 def _are_few_blocks(reader: Reader, low: int, high: int) -> bool:
@@ -103,7 +112,7 @@ def _one_of(reader: Reader, name: str, values: frozenset[Any], low: int, high: i
             continue
         if not posting.names_blocks:
             rows.append(index.numbers(value, posting, low, high))
-        elif index.everywhere(value, posting):
+        elif _is_everywhere(reader, index, value, posting):
             return UNCONDITIONAL
         else:
             blocks.append(index.numbers(value, posting, *block_span(reader, low, high)))
