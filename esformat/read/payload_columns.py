@@ -53,8 +53,8 @@ def with_fields(table: pa.Table, fields: Iterable[str] | Mapping[str, pa.DataTyp
 
 
 def with_found(batch: pa.RecordBatch, columns: Sequence[str], paths: Paths) -> pa.RecordBatch:
-    """Some columns of a batch with payloads, and for each path one of `FOUND`."""
-    payloads = batch.column(PAYLOAD)
+    """Some columns of a batch, and for each path one of `FOUND`; nothing is found in a batch without payloads."""
+    payloads = batch.column(PAYLOAD) if PAYLOAD in batch.schema.names else pa.nulls(len(batch), pa.binary())
     found = [JsonValues(payloads, steps).found() for steps in paths.values()]
     schema = pa.schema([*map(batch.schema.field, columns), *(pa.field(path, FOUND) for path in paths)])
     return pa.RecordBatch.from_arrays([*map(batch.column, columns), *found], schema=schema)

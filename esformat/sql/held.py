@@ -1,7 +1,7 @@
 """Texts that a condition asks for, so that events which cannot hold them are not put together.
 
-DuckDB looks at all that it is given again, so it does no harm to give it too much; never is it given too little. Of
-payloads that are no UTF-8, which `decode` refuses, some are passed over with the others.
+DuckDB looks at all that it is given again, so it does no harm to give it too much; never is it given too little.
+Payloads that it would end a statement for, as they are no UTF-8 or no JSON, may be passed over with the others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from esformat.format.json_values import texts_around
 from esformat.sql.table import Table, folded
-from esformat.sql.tree import Node, alias_of, arguments, conjuncts, is_table, nodes, root, text_of
+from esformat.sql.tree import Node, alias_of, arguments, conjuncts, is_read_once, is_table, root, text_of
 
 Held = Mapping[str, Sequence[Sequence[bytes]]]
 """By column: of each of these lists, a value holds one text at least."""
@@ -28,10 +28,7 @@ def held_texts(tree: Node, table: Table) -> Held:
     """What the columns of all rows hold that a SELECT over one table is about."""
     node = root(tree)
     source = node["from_table"]
-    if not is_table(source):
-        return {}
-    name = folded(source["table_name"])
-    if sum(folded(each.get("table_name", "")) == name for each in nodes(tree)) > 1:
+    if not is_table(source) or not is_read_once(tree, source["table_name"]):
         return {}
     found: dict[str, list[Sequence[bytes]]] = {}
     columns = _Columns(table, folded(alias_of(source)))
@@ -98,8 +95,8 @@ def _any_of(node: Node, values: Sequence[Node], columns: _Columns) -> tuple[str,
     around: list[tuple[bytes, ...]] = [(text.encode(),) for text in texts]
     if node["class"] == "FUNCTION" and _is_called(node, _OF_JSON):
         node, *path = arguments(node)
-        if len(path) != 1 or text_of(path[0]) is None:
-            return None
+        if len(path) != 1 or (place := text_of(path[0])) is None or "*" in place or ".." in place:
+            return None  # several values make a list
         around = [texts_around(text) for text in texts]
     column = columns.text(node)
     if column is None or not all(around):

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from esformat.sql.table import Table, folded
-from esformat.sql.tree import Node, alias_of, conjuncts, is_table, nodes, quoted, root, select, text_of
+from esformat.sql.tree import Node, alias_of, conjuncts, is_read_once, is_table, quoted, root, select, text_of
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
 Only = tuple[str, Callable[[Ask], list[str] | None]]
@@ -39,8 +39,7 @@ def joined_spaces(
         return None
     ours, other, key = sides
     name = folded(ours["table_name"])
-    named = [node for node in nodes(tree) if folded(node.get("table_name", "")) == name]
-    if len(named) > 1 or not pa.types.is_string(tables[name].schema.field("space").type):
+    if not is_read_once(tree, name) or not pa.types.is_string(tables[name].schema.field("space").type):
         return None
     of_other = select(connection, f"SELECT DISTINCT {quoted(key)} FROM t LIMIT {MOST_SPACES + 1}")  # noqa: S608 - quoted
     of_other["from_table"] = other
@@ -58,8 +57,8 @@ def listed_spaces(tree: Node, table: Table) -> Only | None:
     """The same of a SELECT over one table that lists many spaces; what lists them is taken out of it."""
     node = root(tree)
     name = node["from_table"]["table_name"]
-    once = sum(folded(each.get("table_name", "")) == folded(name) for each in nodes(tree)) == 1
-    if not once or not is_table(node["from_table"]) or not pa.types.is_string(table.schema.field("space").type):
+    once = is_table(node["from_table"]) and is_read_once(tree, name)
+    if not once or not pa.types.is_string(table.schema.field("space").type):
         return None
     of = folded(alias_of(node["from_table"]))
     for each in conjuncts(node["where_clause"]):

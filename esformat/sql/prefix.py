@@ -58,8 +58,10 @@ def beginning(condition: Node) -> Beginning | None:
     """What a condition says of a beginning."""
     if condition["class"] != "FUNCTION" or condition["function_name"] not in _BEGINNINGS:
         return None
-    reference, pattern = arguments(condition)[:2]
-    text = text_of(pattern)
+    given = arguments(condition)
+    if len(given) != 2:  # `column.starts_with('x')` has one
+        return None
+    reference, text = given[0], text_of(given[1])
     if reference["class"] != "COLUMN_REF" or text is None:
         return None
     whole = True

@@ -153,13 +153,13 @@ class Session:
         watch.lines.clear()
         with told(watch):
             for name in known.tables:
-                if name not in desk.tables:
+                if folded(name) not in desk.tables:
                     dataset = self._table(name).dataset(dictionaries=True).watched(watch.of(name))
                     connection.register(name, scanned(dataset))
-                    desk.tables.add(name)
+                    desk.tables.add(folded(name))
             text = known.text
             if known.better is not None:
-                desk.tables.discard(known.better.of)
+                desk.tables.discard(folded(known.better.of))
                 text = _asked(connection, known.better, watch, self._table)
         return Bound(connection, text, None, known.columns, watch, lambda: self._idle.append(desk))
 
@@ -272,7 +272,7 @@ class _Desk(NamedTuple):
     watch: Watch
     """Without the tables and the way to interrupt: what a connection refers to must not refer to it."""
     tables: set[str]
-    """Names that it knows."""
+    """Names that it knows, in small letters."""
     process: int
 
 

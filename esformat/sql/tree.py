@@ -110,6 +110,22 @@ def is_table(node: Node) -> bool:
     )
 
 
+_QUERIES = ("query", "query_table")
+"""Functions that give the rows of tables whose names are text."""
+
+
+def is_read_once(tree: Node, name: str) -> bool:
+    """Whether a SELECT reads a table once, and asks its conditions before all else: then rows that do not fulfil these
+    may be left out of the table.
+    """
+    named = 0
+    for node in nodes(tree):
+        named += folded(node.get("table_name", "")) == folded(name)
+        if folded(node.get("function_name", "")) in _QUERIES:
+            return False
+    return named == 1 and not root(tree).get("sample")
+
+
 def arguments(function: Node) -> list[Node]:
     """The arguments of a function."""
     if "arguments" in function:

@@ -18,7 +18,7 @@ from esformat.read.ask.question import Query
 from esformat.read.collection.schema import fit
 from esformat.read.decode.event_rows import rows_of_batch
 from esformat.read.decode.matched_rows import Held
-from esformat.read.payload_columns import Paths, check_payload
+from esformat.read.payload_columns import Paths, check_payload, with_found
 from esformat.read.scan import Scan, first_rows
 from esformat.read.union import Advance, Key, Stream, stream_bytes, union
 
@@ -83,7 +83,8 @@ class CollectionScan(Answer):
             super()._count_fields(counts)
             return
         for part in self._parts():
-            scan = part.scan(first_of(self._query, None, (DATA_COLUMN,)))
+            has_payloads = DATA_COLUMN in part.schema.arrow.names
+            scan = part.scan(first_of(self._query, None, (DATA_COLUMN,))) if has_payloads else None
             if scan is not None:
                 scan._count_fields(counts)
 
@@ -151,13 +152,19 @@ class CollectionScan(Answer):
         """The same with the values at paths."""
 
         def read() -> Iterator[pa.RecordBatch]:
-            present = [field.name for field in fields if field.name in part.schema.arrow.names]
-            scan = part.scan(first_of(self._query, self._query.limit, (*present, DATA_COLUMN)))
+            known = part.schema.arrow.names
+            present = [field.name for field in fields if field.name in known]
+            read = tuple(name for name in dict.fromkeys([*present, DATA_COLUMN]) if name in known) or ("timestamp",)
+            scan = part.scan(first_of(self._query, self._query.limit, read))
             if scan is None:
                 return
             if share is not None:
                 scan = scan.in_batches_of(share)
-            for batch in scan.with_paths(present, paths, held):
+            if DATA_COLUMN in known:
+                batches = scan.with_paths(present, paths, held)
+            else:
+                batches = (with_found(batch, present, paths) for batch in scan.batches())
+            for batch in batches:
                 yield fit(batch, [*fields, *(pa.field(path, FOUND) for path in paths)])
 
         return read

@@ -454,7 +454,7 @@ class BlockGroup:
         waiting: list[tuple[Decoded, npt.NDArray[np.uint8]]] = []
         for block, low, high, chosen in self._holding(places):
             context = self._reader.contexts(block.dictionary)[place]
-            node = block.bytes_node(place, context)
+            node = block.bytes_node(place, context) if block.has_templates(place) else None
             if isinstance(node, TemplateNode):
                 known = self._reader.values_in_templates(block.dictionary, place, steps)
                 value = node.value_at(known, low, high, chosen, context, frames)
@@ -475,7 +475,7 @@ class BlockGroup:
         with self._reader.named:
             for block, low, high, chosen in self._holding(places):
                 context = self._reader.contexts(block.dictionary)[place]
-                node = block.bytes_node(place, context)
+                node = block.bytes_node(place, context) if block.has_templates(place) else None
                 if isinstance(node, TemplateNode):
                     known = self._reader.documents_in_templates(block.dictionary, place)
                     alike = node.count_documents(known, low, high, chosen, context)

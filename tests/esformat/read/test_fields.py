@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pytest
 from effort import examples
 from field_counts import count_fields
@@ -54,6 +55,40 @@ def test_nothing_else_is_rendered(tmp_path, rendered_whole):
     assert table["$.n"].to_pylist() == table["timestamp"].cast("int64").to_pylist()
     assert table["$.url"].to_pylist()[:6] == ["/0", "/1", "/2", "/3", "/4", "/0"]
     assert rendered_whole == []
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()], ids=str)
+def test_payloads_of_few_values(tmp_path, kind):
+    """They are stored as codes where they are text."""
+    with esformat.create(tmp_path / "x.esdb", schema=pa.schema([pa.field("data", kind)])) as writer:
+        texts = [f'{{"a":{n % 3}}}' for n in range(5000)]
+        writer.add_table(
+            pa.table({"space": ["s"] * 5000, "timestamp": range(5000), "data": pa.array(texts).cast(kind)})
+        )
+    for opened in (esformat.open(tmp_path / "x.esdb"), esformat.open_many([tmp_path / "x.esdb"])):
+        with opened:
+            assert opened.scan().to_table(fields=["$.a"])["$.a"].to_pylist() == [n % 3 for n in range(5000)]
+            assert [field.kinds for field in opened.scan().payload_fields().fields] == [
+                {"object": 5000},
+                {"integer": 5000},
+            ]
+
+
+def test_a_file_without_payloads(tmp_path):
+    """Among others that have some, it has no fields; by itself it is asked in vain."""
+    columns = {"space": [f"s{n % 20}" for n in range(5000)], "timestamp": range(5000), "x": range(5000)}
+    schema = pa.schema([pa.field("x", pa.int64())])
+    with esformat.create(tmp_path / "0.esdb", schema=schema) as writer:
+        writer.add_table(pa.table(columns))
+    with esformat.create(tmp_path / "1.esdb", schema=schema.append(pa.field("data", pa.binary()))) as writer:
+        writer.add_table(pa.table({**columns, "data": [b'{"a":"v%d"}' % n for n in range(5000)]}))
+    with esformat.open_many([tmp_path / "0.esdb", tmp_path / "1.esdb"]) as both:
+        assert both.scan().payload_fields().payloads == 5000
+        for scan in (both.scan(), both.scan(columns=["x"]), both.scan(columns=["data"])):
+            found = scan.to_table(fields=["$.a"])["$.a"]
+            assert (len(found), found.null_count) == (10_000, 5000)
+    with esformat.open(tmp_path / "0.esdb") as alone, pytest.raises(esformat.UsageError, match="which is not there"):
+        alone.scan().to_table(fields=["$.a"])
 
 
 @examples(40)

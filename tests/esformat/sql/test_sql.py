@@ -130,6 +130,39 @@ def test_texts_that_are_asked_for(texts_opened, which, conditions, joined, shown
     same(folder, opened, which, f"SELECT {shown} FROM events e WHERE {joined.join(conditions)}")
 
 
+@pytest.mark.parametrize("which", ["one", "both"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT count(*) = 6000 OR count(*) = 12000 FROM (SELECT * FROM events WHERE msg LIKE '%user%' OR msg IS NULL)",
+        "SELECT count(*), (SELECT count(*) FROM events WHERE msg IS NULL) FROM events WHERE msg LIKE '%user 7 %'",
+        "SELECT count(*) FROM events WHERE decode(data)->>'$[*]' = ' [/cart]'",
+        "SELECT count(*) FROM events WHERE decode(data)->>'$..url' IN (' [/cart]', ' []')",
+        "SELECT count(*) FROM events WHERE msg.starts_with('user 7 ') AND msg.contains('/cart')",
+        "SELECT count(*) FROM events JOIN (SELECT 's3' AS space) USING (space) WHERE msg LIKE '%user 7 %'",
+    ],
+)
+def test_texts_of_other_statements(texts_opened, which, statement):
+    folder, opened = texts_opened
+    same(folder, opened, which, statement)
+
+
+def test_texts_and_all_events(texts_opened):
+    """What is left out for one condition is there for what else a statement, or the next one, asks."""
+    _, opened = texts_opened
+    ask = opened["one"].sql
+    some = "SELECT count(*) FROM events WHERE msg LIKE '%user 7 %'"
+    every = "SELECT count(*) FROM Events WHERE octet_length(data) > 0"
+    (few,) = ask(some).fetchall()[0]
+    assert 0 < few < 200
+    asked = [every, every, some, some, every, some]
+    assert [ask(each).fetchall()[0][0] for each in asked] == [6000, 6000, few, few, 6000, few]
+    for named in ("query_table('events')", "query('FROM events')"):
+        assert ask(some.replace("count(*)", f"count(*), (SELECT count(*) FROM {named})")).fetchall() == [(few, 6000)]
+    sampled = [ask(f"{some} USING SAMPLE 1 ROWS").fetchall()[0][0] for _ in range(5)]
+    assert sum(sampled) < 5
+
+
 @pytest.mark.parametrize(
     ("condition", "most"),
     [("decode(data) LIKE '%/nowhere%'", 0), ("decode(data)->>'$.url' = '/list'", 3000), ("msg LIKE '%user 7 %'", 200)],
