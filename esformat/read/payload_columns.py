@@ -26,16 +26,15 @@ def parse_paths(fields: Iterable[str] | Mapping[str, pa.DataType], schema: pa.Sc
     return {path: parse_path(path) for path in names}
 
 
-def typed_fields(table: pa.Table, fields: Iterable[str] | Mapping[str, pa.DataType]) -> pa.Table:
-    """A table with its columns of `FOUND` as values of one type each; a mapping gives the types.
+def typed_fields(table: pa.Table, paths: Paths, kinds: Mapping[str, pa.DataType]) -> pa.Table:
+    """A table with its columns of paths, which are `FOUND`, as values of one type each; `kinds` chooses some types.
 
     Raises UsageError for a value that a type does not take.
     """
-    kinds = fields if isinstance(fields, Mapping) else {}
-    for place, field in enumerate(table.schema):
-        if field.type == FOUND:
-            values = [JsonValues.of(chunk) for chunk in table.column(place).chunks]
-            table = table.set_column(place, field.name, values_column(values, field.name, kinds.get(field.name)))
+    for path in paths:
+        values = [JsonValues.of(chunk) for chunk in table.column(path).chunks]
+        place = table.schema.get_field_index(path)
+        table = table.set_column(place, path, values_column(values, path, kinds.get(path)))
     return table
 
 

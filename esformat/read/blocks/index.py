@@ -48,7 +48,8 @@ class Index:
             return self._reader.numbers(self.place, value, posting).everywhere
         count = self._reader.root.blocks[-1]
         firsts = [chunk.first for chunk in self._chunk_table(posting)]
-        may_be = len(firsts) > 1 and firsts == list(range(0, count, firsts[1] or count))
+        step = firsts[1] if len(firsts) > 1 else 0
+        may_be = step > 0 and firsts == [step * n for n in range(len(firsts))]
         return may_be and sum(map(len, self._chunks(posting, 0, count))) == count
 
     def numbers(self, value: Any, posting: Posting, low: int, high: int) -> I64:

@@ -118,3 +118,17 @@ def test_as_of_payloads(tmp_path_factory, data):
                         expected[path].type,
                         expected[path].to_pylist(),
                     )
+
+
+def test_a_column_that_looks_like_what_was_found(tmp_path):
+    """A struct of a number and bytes stays what it is."""
+    like = pa.struct([("kind", pa.uint8()), ("text", pa.binary())])
+    with esformat.create(
+        tmp_path / "x.esdb", schema=pa.schema([pa.field("data", pa.binary()), pa.field("x", like)])
+    ) as w:
+        w.add_table(
+            pa.table({"space": ["s"], "timestamp": [1], "data": [b'{"a":7}'], "x": pa.array([(6, b"t")], like)})
+        )
+    with esformat.open(tmp_path / "x.esdb") as segment:
+        table = segment.scan(columns=["x"]).to_table(fields=["$.a"])
+    assert table.to_pylist() == [{"x": {"kind": 6, "text": b"t"}, "$.a": 7}]
