@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -26,6 +26,12 @@ class Answer(parts.Answer):
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The events as record batches of up to some ten thousand rows, in order."""
         return self._open()[1]
+
+    def to_table(self, *, fields: Iterable[str] | Mapping[str, pa.DataType] = ()) -> pa.Table:
+        """As of a file's events; the columns, too, are those of the moment at which it begins to read."""
+        schema, batches = self._open()
+        table = pa.Table.from_batches(batches, schema=schema)
+        return parts.with_fields(table, fields) if fields else table
 
 
 class Closing(ABC):

@@ -74,15 +74,6 @@ class Answer(Unpicklable, ABC):
         """Begin to read: the schema of the batches, and the batches."""
         return self.schema, self.batches()
 
-    def _open_fields(
-        self, fields: Iterable[str] | Mapping[str, pa.DataType]
-    ) -> tuple[pa.Schema, Paths, Iterator[pa.RecordBatch]]:
-        """Begin to read with values in payloads: the schema of the other columns, the paths, and the batches."""
-        schema, batches = self._open()
-        paths = parse_paths(fields, schema)
-        check_payload(schema)
-        return schema, paths, (with_found(batch, schema.names, paths) for batch in batches)
-
     def to_table(self, *, fields: Iterable[str] | Mapping[str, pa.DataType] = ()) -> pa.Table:
         """All events as one table.
 
@@ -92,9 +83,9 @@ class Answer(Unpicklable, ABC):
         type, and where there are no payloads.
         """
         if fields:
-            schema, paths, batches = self._open_fields(fields)
-            schema = pa.schema([*schema, *(pa.field(path, FOUND) for path in paths)])
-            kinds = fields if isinstance(fields, Mapping) else {}
+            paths, kinds = parse_paths(fields, self.schema), fields if isinstance(fields, Mapping) else {}
+            schema = pa.schema([*self.schema, *(pa.field(path, FOUND) for path in paths)])
+            batches = self.with_paths(self.schema.names, paths)
             return typed_fields(pa.Table.from_batches(batches, schema=schema), paths, kinds)
         schema, batches = self._open()
         return pa.Table.from_batches(batches, schema=schema)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import chain, islice
@@ -36,7 +36,7 @@ from esformat.read.decode.few_rows import MOST_FEW, few_rows
 from esformat.read.decode.matched_rows import GATHERED_ROWS, Held, MatchedRows, Matches, Test, completed, filtered
 from esformat.read.decode.run_batches import BatchMaker
 from esformat.read.decode.run_events import run_parts
-from esformat.read.payload_columns import Paths, check_payload, parse_paths, with_found
+from esformat.read.payload_columns import Paths, check_payload, with_found
 from esformat.read.union import Stream, union
 
 BATCH_BLOCKS = 24  # data blocks that are read and decoded together
@@ -144,12 +144,6 @@ class Scan(ScanRows, Answer):
         fields = [self._reader.schema.arrow.field(name) for name in columns]
         schema = pa.schema([*fields, *(pa.field(path, FOUND) for path in paths)])
         return scan._gathered(groups, schema, narrowed, Test((), None, held) if held else None)
-
-    def _open_fields(
-        self, fields: Iterable[str] | Mapping[str, pa.DataType]
-    ) -> tuple[pa.Schema, Paths, Iterator[pa.RecordBatch]]:
-        paths = parse_paths(fields, self.schema)
-        return self.schema, paths, self.with_paths(self.schema.names, paths)
 
     def _count_fields(self, counts: FieldCounts) -> None:
         """Count the fields of all payloads; where these are stored by templates, those tell."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -18,7 +18,7 @@ from esformat.read.ask.question import Query
 from esformat.read.collection.schema import fit
 from esformat.read.decode.event_rows import rows_of_batch
 from esformat.read.decode.matched_rows import Held
-from esformat.read.payload_columns import Paths, check_payload, parse_paths, with_found
+from esformat.read.payload_columns import Paths, check_payload, with_found
 from esformat.read.scan import Scan, first_rows
 from esformat.read.union import Advance, Key, Stream, stream_bytes, union
 
@@ -77,12 +77,6 @@ class CollectionScan(Answer):
         """As `Answer.with_paths`."""
         check_payload(self._schema.arrow)
         return self._read(columns, paths, held)
-
-    def _open_fields(
-        self, fields: Iterable[str] | Mapping[str, pa.DataType]
-    ) -> tuple[pa.Schema, Paths, Iterator[pa.RecordBatch]]:
-        paths = parse_paths(fields, self.schema)
-        return self.schema, paths, self.with_paths(self.schema.names, paths)
 
     def _count_fields(self, counts: FieldCounts) -> None:
         check_payload(self.schema)
