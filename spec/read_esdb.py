@@ -596,9 +596,12 @@ def read_structs(cursor: Cursor, kind: Json, count: int, dictionary: ColumnDicti
 
 # ── Handles, frames, trailer, footer, metadata (§ 2-6, 14-16) ───────────────────────────────────────────────────────
 
-METADATA, DATA, DIRECTORY, DIRECTORY_ROOT, INDEX, INDEX_ROOT, POSTINGS, FILTER, DICTIONARY, FOOTER = range(1, 11)
+METADATA, DATA, DIRECTORY, DIRECTORY_ROOT, INDEX, INDEX_ROOT, POSTINGS, FILTER, DICTIONARY, FOOTER, DIRECTORY_PAGE = (
+    range(1, 12)
+)
 MAGIC = b"\x89ESDB\r\n\x1a"
 HEADER_SIZE, TRAILER_SIZE, FRAME_SIZE = 16, 48, 24
+PAGE_LEAVES = 256  # of each directory page but the last
 MOST_ENTRIES = 131_072  # of a leaf, an index page and the like
 STATISTICS = ("events", "spaces", "runs", "data_blocks", "min_timestamp", "max_timestamp", "indexes")
 
@@ -727,6 +730,29 @@ def read_times(cursor: Cursor, count: int) -> list[tuple[int, int]]:
     return [(low, signed(low + span)) for low, span in zip(lows, spans, strict=True)]
 
 
+class Entry(NamedTuple):
+    """What the root, or a page, says of a leaf; or the root of a page."""
+
+    space: bytes
+    runs: int
+    rows: int
+    blocks: int
+    data_offset: int
+    handle: Handle
+    times: tuple[int, int]
+
+
+def read_entries(cursor: Cursor, count: int) -> list[Entry]:
+    """What is left of a body: so many entries."""
+    require(count <= len(cursor.data), f"{count} entries")
+    spaces = read_texts(cursor, count)
+    counts = (read_counts(cursor, count) for _ in range(4))
+    entries = map(Entry, spaces, *counts, read_handles(cursor, count), read_times(cursor, count))
+    found = list(entries)
+    cursor.end()
+    return found
+
+
 def read_leaf(block: Block, first_offset: int) -> Leaf:
     cursor = Cursor(block.body)
     (blocks,) = cursor.fields("I")
@@ -805,20 +831,36 @@ class File:
     def leaves(self) -> Iterator[Leaf]:
         with inside("directory root"):
             root = self.block((DIRECTORY_ROOT, 0), DIRECTORY_ROOT)
-            require(root.count <= len(self.data), f"{root.count} leaves")
             cursor = Cursor(root.body)
-            spaces = read_texts(cursor, root.count)
-            runs, rows, blocks, data_offsets = (read_counts(cursor, root.count) for _ in range(4))
-            handles, times = read_handles(cursor, root.count), read_times(cursor, root.count)
-            cursor.end()
-        for i, handle in enumerate(handles):
-            with inside(f"directory leaf at byte {handle.offset}"):
-                leaf = read_leaf(self.block(handle, DIRECTORY), data_offsets[i])
+            (leaves,) = cursor.fields("I")
+            entries = read_entries(cursor, root.count)
+        if root.count != leaves:
+            entries = [leaf for page in self.pages(entries, leaves) for leaf in page]
+        for said in entries:
+            with inside(f"directory leaf at byte {said.handle.offset}"):
+                leaf = read_leaf(self.block(said.handle, DIRECTORY), said.data_offset)
                 found = (leaf.keys[0][0], len(leaf.keys), sum(leaf.run_rows), len(leaf.handles))
-                require(found == (spaces[i], runs[i], rows[i], blocks[i]), f"the root says otherwise than {found}")
+                require(found == said[:4], f"the root says otherwise than {found}")
                 span = (min(low for low, _ in leaf.times), max(high for _, high in leaf.times))
-                require(span == times[i], "the root says another time span")
+                require(span == said.times, "the root says another time span")
             yield leaf
+
+    def pages(self, entries: list[Entry], leaves: int) -> Iterator[list[Entry]]:
+        """What each page that the root names says of its leaves."""
+        require(len(entries) == -(-leaves // PAGE_LEAVES), f"{len(entries)} pages of {leaves} leaves")
+        for i, said in enumerate(entries):
+            with inside(f"directory page at byte {said.handle.offset}"):
+                page = self.block(said.handle, DIRECTORY_PAGE)
+                require(page.count == min(PAGE_LEAVES, leaves - PAGE_LEAVES * i), f"{page.count} leaves")
+                found = read_entries(Cursor(page.body), page.count)
+                require(
+                    found[0].space == said.space and found[0].data_offset == said.data_offset, "it begins elsewhere"
+                )
+                sums = tuple(sum(counts) for counts in zip(*(leaf[1:4] for leaf in found), strict=True))
+                require(sums == said[1:4], f"the root says otherwise than {sums}")
+                span = (min(leaf.times[0] for leaf in found), max(leaf.times[1] for leaf in found))
+                require(span == said.times, "the root says another time span")
+            yield found
 
     def data_blocks(self) -> Iterator[Rows]:
         """Every data block, held against its leaf."""

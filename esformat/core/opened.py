@@ -16,8 +16,9 @@ from cython.cimports.cpython.pythread import PyThread_get_thread_ident
 from cython.cimports.cpython.ref import PyObject
 from cython.cimports.esformat.core.blocks import Chunks
 from cython.cimports.esformat.core.caches import Shelf
-from cython.cimports.esformat.core.keys import Keys, to_key
+from cython.cimports.esformat.core.keys import to_key
 from cython.cimports.esformat.core.leaves import Leaf
+from cython.cimports.esformat.core.roots import Root
 
 from esformat.errors import CorruptSegmentError, EsdbError
 
@@ -206,8 +207,8 @@ class Opened:
     """Place of each payload and index column."""
     shown_type = cython.declare(object, visibility="public")  # type: type[str | bytes]
     """What callers see of keys."""
-    first_spaces = cython.declare(Keys, visibility="public")  # type: Any
-    """The first space of each leaf."""
+    root = cython.declare(Root, visibility="public")  # type: Any
+    """Which leaves there are."""
     _leaves: Shelf
     _data: Shelf
     _contexts: dict[Any, Any]
@@ -446,9 +447,9 @@ def find_space(reader: Opened, asked: Any, made: Any, leaves: Any = None) -> Any
     if leaves is not None:
         for number in leaves:
             space._add_runs_of(number)
-    elif reader.first_spaces is not None:
-        reader.first_spaces._places(space.key_bytes, cython.address(first), cython.address(last))
-        for number in range(max(first - 1, 0), last):
+    elif reader.root is not None:
+        reader.root._leaves_of(space.key_bytes, cython.address(first), cython.address(last))
+        for number in range(first, last):
             space._add_runs_of(number)
     if not space.num_events:
         return None

@@ -4,13 +4,13 @@
 The trailer is: u64 opening offset, the footer's handle, u16 major and u16 minor version, u32 zero, u64 xxh3-64 of what
 comes before, u64 magic; `esformat/format/layout.py` writes it. An entry of the footer is: u8 kind, u8 copy, u16
 ordinal, and a handle, which is: u64 offset, u32 length, u32 check; `esformat/format/footer.py` writes them. A root's
-body is: the node of each leaf's first space; in packs one after another, of each leaf: runs, rows, blocks, offset of
-its first data block, its own offset, length and check, smallest timestamp, and how far the largest lies above it;
-`esformat/format/directory.py` writes it.
+body is: u32 leaves of the file; entries, one for each leaf, or where they are fewer, for each page of leaves. A page's
+body is the entries of its leaves. Entries are: the node of each one's first space; in packs one after another, of each:
+runs, rows, blocks, offset of its first data block, its own offset, length and check, smallest timestamp, and how far
+the largest lies above it; `esformat/format/directory.py` writes them.
 """
 
 import array as arrays
-from bisect import bisect_right
 from typing import Any
 
 import cython
@@ -18,7 +18,6 @@ from cython.cimports.cpython import array
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
 from cython.cimports.cpython.object import PyTypeObject
 from cython.cimports.cpython.ref import PyObject
-from cython.cimports.esformat.core.keys import Keys
 from cython.cimports.esformat.core.leaves import Leaf
 from cython.cimports.esformat.core.packs import PackHead, fill_numbers, number_of_bits, read_pack_head, whole_words
 from cython.cimports.libc.string import memcmp
@@ -33,6 +32,8 @@ TRAILER_MAGIC = b"\x1a\n\rBDSE\x89"
 MAJOR_VERSION = 1
 MOST_FILE_ROWS = 1 << 60
 """What sums of the rows of a file may reach."""
+PAGE_LEAVES = 256
+"""What a page of the directory names, but for the last one."""
 
 _LEAST = cython.declare(cython.ulonglong, LEAST_BLOCK_BYTES)
 _MOST = cython.declare(cython.ulonglong, MOST_BLOCK_BYTES)
@@ -46,6 +47,7 @@ _METADATA = cython.declare(cython.int, 1)  # kinds of blocks
 _DIRECTORY_ROOT = cython.declare(cython.int, 4)
 _FILTER = cython.declare(cython.int, 8)
 _DICTIONARY = cython.declare(cython.int, 9)
+_EACH = cython.declare(cython.Py_ssize_t, PAGE_LEAVES)
 _COLUMNS = cython.declare(cython.Py_ssize_t, 9)
 _ROWS = cython.declare(cython.Py_ssize_t, 1)
 _BLOCKS = cython.declare(cython.Py_ssize_t, 2)
@@ -182,16 +184,17 @@ def check_opening(table: dict[Any, Any], start: cython.ulonglong) -> None:
 
 @cython.final
 @cython.cclass
-class Root:
-    """The root, one entry per leaf. Leaf i has rows `rows[i]`…`rows[i + 1]`; `blocks` is of the same kind.
+class Entries:
+    """What the root says of leaves or pages, or a page of leaves. Entry i has rows `rows[i]`…`rows[i + 1]` of the
+    segment; `blocks` is of the same kind.
 
     Its other numbers are read where they stand. Arrays of them, which nobody may change, are made for those who ask.
     """
 
-    first_keys = cython.declare(Keys, visibility="readonly")  # type: Any
-    """The first space of each leaf."""
-    rows = cython.declare(array.array, visibility="readonly")  # type: Any
-    blocks = cython.declare(array.array, visibility="readonly")  # type: Any
+    first_keys: Any
+    """The first space of each."""
+    rows: Any
+    blocks: Any
     _count: cython.Py_ssize_t
     _body: object
     _offset: Any
@@ -202,19 +205,30 @@ class Root:
     _highs: array.array
 
     def __init__(
-        self, body: Any, count: cython.Py_ssize_t, offset: Any, plain: Any, framed: Any, made: Any, name: Any = None
+        self,
+        body: Any,
+        at: cython.Py_ssize_t,
+        count: cython.Py_ssize_t,
+        first_row: cython.longlong,
+        first_block: cython.longlong,
+        offset: Any,
+        plain: Any,
+        framed: Any,
+        made: Any,
+        name: Any = None,
     ) -> None:
-        """body, count: of a block whose checksum was verified. offset, name: of the block and the file, for messages.
+        """body: of a block whose checksum was verified; `count` entries begin at byte `at` of it, and end with it.
 
+        first_row, first_block: at which they begin. offset, name: of the block and the file, for messages.
         plain, framed: decompressors without and with a dictionary. made: the class of handles, named tuples.
-        Raises CorruptSegmentError where the root contradicts itself, UnsupportedVersionError.
+        Raises CorruptSegmentError where they contradict themselves, UnsupportedVersionError.
         """
         view: cython.const[cython.uchar][::1] = body
         size: cython.Py_ssize_t = view.shape[0]
         self._body, self._count, self._offset, self._name, self._made = body, count, offset, name, made
-        if count > size + 1:  # more leaves than a root of that size can name
+        if not 0 <= count <= size:  # more than a block of that size can name
             raise CorruptSegmentError("the directory root's count is out of bounds", path=name, offset=offset)
-        self.first_keys, at = read_keys(body, 0, count, plain, framed)
+        self.first_keys, at = read_keys(body, at, count, plain, framed)
         self._heads = PyBytes_FromStringAndSize(cython.NULL, _COLUMNS * cython.sizeof(PackHead))
         self._decoded = [None] * _COLUMNS
         place: cython.Py_ssize_t = at
@@ -229,7 +243,7 @@ class Root:
                 self._decoded[column] = self._numbers(column, plain)
         if place != size:
             raise self._contradiction()
-        self.rows, self.blocks = self._sums(_ROWS, plain), self._sums(_BLOCKS, plain)
+        self.rows, self.blocks = self._sums(_ROWS, first_row, plain), self._sums(_BLOCKS, first_block, plain)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -247,13 +261,13 @@ class Root:
         return made
 
     @cython.cfunc
-    def _sums(self, column: cython.Py_ssize_t, plain: object) -> array.array:
-        """The sums of the counts of a column, from 0 on. Raises CorruptSegmentError."""
+    def _sums(self, column: cython.Py_ssize_t, first: cython.longlong, plain: object) -> array.array:
+        """The sums of the counts of a column, from `first` on. Raises CorruptSegmentError."""
         made: array.array = array.clone(_LONGS, self._count + 1, False)
         view: cython.const[cython.uchar][::1] = self._body
         sums: cython.p_longlong = made.data.as_longlongs
         data: cython.p_const_uchar = cython.address(view[0])
-        sums[0] = 0
+        sums[0] = first
         fill_numbers(self._body, data, self._head(column), self._count, plain, 0, sums + 1, self._count)
         i: cython.Py_ssize_t
         for i in range(1, self._count + 1):
@@ -272,47 +286,39 @@ class Root:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _number(
-        self, data: cython.p_const_uchar, column: cython.Py_ssize_t, leaf: cython.Py_ssize_t
+        self, data: cython.p_const_uchar, column: cython.Py_ssize_t, entry: cython.Py_ssize_t
     ) -> cython.longlong:
-        """What a column says of one leaf, modulo 2^64. The caller bounds both."""
+        """What a column says of one entry, modulo 2^64. The caller bounds both."""
         decoded: array.array = self._decoded[column]
         if decoded is not None:
-            return decoded.data.as_longlongs[leaf]
+            return decoded.data.as_longlongs[entry]
         head: cython.pointer(PackHead) = self._head(column)
         if head.bits:
             whole: cython.Py_ssize_t = whole_words(head.end - head.stored_at, head.bits)
-            return number_of_bits(data + head.stored_at, whole, head.bits, head.base, leaf)
+            return number_of_bits(data + head.stored_at, whole, head.bits, head.base, entry)
         number: cython.ulonglong = 0
         k: cython.Py_ssize_t
         for k in range(head.width):  # raw planes, and behind them the others, which are as raw
-            number |= cython.cast(cython.ulonglong, data[head.raw_at + k * self._count + leaf]) << (8 * k)
+            number |= cython.cast(cython.ulonglong, data[head.raw_at + k * self._count + entry]) << (8 * k)
         return cython.cast(cython.longlong, number + cython.cast(cython.ulonglong, head.base))
 
     @cython.cfunc
     def _contradiction(self) -> Any:
         return CorruptSegmentError("the directory root contradicts itself", path=self._name, offset=self._offset)
 
-    def __len__(self) -> int:
-        return self._count
-
-    @property
-    def first_spaces(self) -> list[bytes]:
-        """The first space of each leaf."""
-        return self.first_keys.as_list()
-
     @property
     def data_offsets(self) -> Any:
-        """Where the first data block of each leaf lies: an array of int64."""
+        """Where the first data block of each lies: an array of int64."""
         return self._column(_DATA_OFFSET)
 
     @property
     def min_timestamps(self) -> Any:
-        """The earliest timestamp of each leaf, µs: an array of int64."""
+        """The earliest timestamp of each, µs: an array of int64."""
         return self._column(_LOW)
 
     @property
     def max_timestamps(self) -> Any:
-        """The latest timestamp of each leaf, µs: an array of int64. Raises CorruptSegmentError."""
+        """The latest timestamp of each, µs: an array of int64. Raises CorruptSegmentError."""
         if self._highs is not None:
             return self._highs
         highs: array.array = array.copy(self._column(_SPAN))
@@ -328,46 +334,326 @@ class Root:
         self._highs = highs
         return highs
 
-    def place(self, leaf: cython.Py_ssize_t) -> tuple[Any, int]:
-        """The handle of a leaf, and where the first of its data blocks lies. Raises CorruptSegmentError, IndexError."""
-        if not 0 <= leaf < self._count:
-            raise IndexError("there is no such leaf")
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _entry_of(self, row: cython.longlong) -> cython.Py_ssize_t:
+        """The entry with a row of the segment; -1 or the number of entries where no entry has it."""
+        rows: cython.p_longlong = self.rows.data.as_longlongs
+        low: cython.Py_ssize_t = 0
+        high: cython.Py_ssize_t = self._count + 1
+        middle: cython.Py_ssize_t
+        while low < high:
+            middle = low + (high - low) // 2
+            if rows[middle] <= row:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _holders(
+        self, key: bytes, first: cython.pointer(cython.Py_ssize_t), last: cython.pointer(cython.Py_ssize_t)
+    ) -> cython.void:
+        """The entries [first, last) that can hold a space: usually one."""
+        self.first_keys._places(key, first, last)
+        first[0] = max(first[0] - 1, 0)
+
+    @cython.cfunc
+    def _place(self, entry: cython.Py_ssize_t) -> Any:
+        """The handle of a leaf or page, and where the first of its data blocks lies; the caller bounds the number.
+
+        Raises CorruptSegmentError.
+        """
         view: cython.const[cython.uchar][::1] = self._body
         data: cython.p_const_uchar = cython.address(view[0])
-        data_offset: cython.longlong = self._number(data, _DATA_OFFSET, leaf)
-        offset: cython.longlong = self._number(data, _OFFSET, leaf)
-        length: cython.longlong = self._number(data, _LENGTH, leaf)
+        data_offset: cython.longlong = self._number(data, _DATA_OFFSET, entry)
+        offset: cython.longlong = self._number(data, _OFFSET, entry)
+        length: cython.longlong = self._number(data, _LENGTH, entry)
         if data_offset < 1 or offset < 1:
             raise self._contradiction()
         if not LEAST_BLOCK_BYTES <= length <= MOST_BLOCK_BYTES:
             check_block_length(length, offset, self._name)
-        return _handle(self._made, offset, length, self._number(data, _CHECK, leaf)), data_offset
+        return _handle(self._made, offset, length, self._number(data, _CHECK, entry)), data_offset
+
+    @cython.cfunc
+    def _times(self, entry: cython.Py_ssize_t) -> Any:
+        """The earliest and the latest timestamp; the caller bounds the number. Raises CorruptSegmentError."""
+        view: cython.const[cython.uchar][::1] = self._body
+        data: cython.p_const_uchar = cython.address(view[0])
+        low: cython.longlong = self._number(data, _LOW, entry)
+        span: cython.longlong = self._number(data, _SPAN, entry)
+        high: cython.longlong = cython.cast(  # modulo 2^64, as it was written
+            cython.longlong, cython.cast(cython.ulonglong, low) + cython.cast(cython.ulonglong, span)
+        )
+        if high < low:
+            raise self._contradiction()
+        return low, high
+
+
+@cython.final
+@cython.cclass
+class Root:
+    """The leaves of a segment: of few the directory's root tells, of many the pages that it names.
+
+    A page is read when a leaf of it is first asked for, and kept. What tells of all leaves reads all pages.
+    """
+
+    events: int
+    """The rows of all leaves."""
+    data_blocks: int
+    """The data blocks of all leaves."""
+    _pages: list[Any]  # what each page says, None where it was not read yet; without pages the root itself
+    _top: Entries
+    _count: cython.Py_ssize_t
+    _paged: cython.bint
+    _read: Any
+    _of_all: dict[Any, Any]
+
+    def __init__(
+        self,
+        body: Any,
+        count: cython.Py_ssize_t,
+        offset: Any,
+        plain: Any,
+        framed: Any,
+        made: Any,
+        name: Any = None,
+        read: Any = None,
+    ) -> None:
+        """body, count: of a block whose checksum was verified. offset, name: of the block and the file, for messages.
+
+        plain, framed: decompressors without and with a dictionary. made: the class of handles, named tuples.
+        read: gives pages of a list of what `page_place` says of them. Raises CorruptSegmentError where the root
+        contradicts itself, UnsupportedVersionError.
+        """
+        view: cython.const[cython.uchar][::1] = body
+        if view.shape[0] < 4:
+            raise CorruptSegmentError("the directory root is cut short", path=name, offset=offset)
+        self._count = _u32(cython.address(view[0]))
+        self._top = top = Entries(body, 4, count, 0, 0, offset, plain, framed, made, name)
+        self._paged, self._read, self._of_all = count != self._count, read, {}
+        if self._paged and count != (self._count + _EACH - 1) // _EACH:
+            raise top._contradiction()
+        self._pages = [None] * count if self._paged else [top]
+        self.events, self.data_blocks = top.rows.data.as_longlongs[count], top.blocks.data.as_longlongs[count]
+
+    def __len__(self) -> int:
+        return self._count
+
+    @cython.cfunc
+    def _page(self, number: cython.Py_ssize_t) -> Entries:
+        """What names the leaves from `number` times the leaves of a page on, read if need be; the caller bounds it."""
+        page: Entries = self._pages[number]
+        return self._read_pages(number, number + 1) if page is None else page
+
+    @cython.cfunc
+    def _read_pages(self, first: cython.Py_ssize_t, last: cython.Py_ssize_t) -> Entries:
+        """Read pages [first, last); gives the first. Raises CorruptSegmentError, also where the root says otherwise."""
+        top: Entries = self._top
+        page: Entries
+        number: cython.Py_ssize_t
+        read: list[Any] = self._read([self.page_place(number) for number in range(first, last)])
+        rows: cython.p_longlong = top.rows.data.as_longlongs
+        blocks: cython.p_longlong = top.blocks.data.as_longlongs
+        for number in range(first, last):
+            page = read[number - first]
+            if (
+                page._count != min(_EACH, self._count - _EACH * number)
+                or page.rows.data.as_longlongs[0] != rows[number]
+                or page.rows.data.as_longlongs[page._count] != rows[number + 1]
+                or page.blocks.data.as_longlongs[0] != blocks[number]
+                or page.blocks.data.as_longlongs[page._count] != blocks[number + 1]
+                or page.first_keys[0] != top.first_keys[number]
+            ):
+                raise CorruptSegmentError("a directory page and the root disagree", path=top._name, offset=page._offset)
+            self._pages[number] = page
+        return self._pages[first]
+
+    @cython.cfunc
+    def _of_leaf(self, leaf: cython.Py_ssize_t, entry: cython.pointer(cython.Py_ssize_t)) -> Entries:
+        """What names a leaf, and its place there. Raises IndexError, CorruptSegmentError."""
+        if not 0 <= leaf < self._count:
+            raise IndexError("there is no such leaf")
+        number: cython.Py_ssize_t = leaf // _EACH if self._paged else 0
+        entry[0] = leaf - _EACH * number
+        return self._page(number)
+
+    @property
+    def page_count(self) -> int:
+        """How many pages there are; 0 where the root itself names the leaves."""
+        return len(self._pages) if self._paged else 0
+
+    def page_place(self, number: cython.Py_ssize_t) -> Any:
+        """The handle of a page, and the rows and blocks that come before it. Raises CorruptSegmentError, IndexError."""
+        if not 0 <= number < len(self._pages) or not self._paged:
+            raise IndexError("there is no such page")
+        top: Entries = self._top
+        return top._place(number)[0], top.rows.data.as_longlongs[number], top.blocks.data.as_longlongs[number]
+
+    # ------------------------------------------------------------ one leaf
+
+    def place(self, leaf: cython.Py_ssize_t) -> tuple[Any, int]:
+        """The handle of a leaf, and where the first of its data blocks lies. Raises CorruptSegmentError, IndexError."""
+        entry = cython.declare(cython.Py_ssize_t)
+        return self._of_leaf(leaf, cython.address(entry))._place(entry)
 
     def handle(self, leaf: cython.Py_ssize_t) -> Any:
         """Where a leaf lies. Raises CorruptSegmentError, IndexError."""
         return self.place(leaf)[0]
+
+    def rows_of(self, leaf: cython.Py_ssize_t) -> tuple[int, int]:
+        """The rows [first, last) of a leaf. Raises CorruptSegmentError, IndexError."""
+        entry = cython.declare(cython.Py_ssize_t)
+        page: Entries = self._of_leaf(leaf, cython.address(entry))
+        return page.rows.data.as_longlongs[entry], page.rows.data.as_longlongs[entry + 1]
+
+    def blocks_of(self, leaf: cython.Py_ssize_t) -> tuple[int, int]:
+        """The data blocks [first, last) of a leaf. Raises CorruptSegmentError, IndexError."""
+        entry = cython.declare(cython.Py_ssize_t)
+        page: Entries = self._of_leaf(leaf, cython.address(entry))
+        return page.blocks.data.as_longlongs[entry], page.blocks.data.as_longlongs[entry + 1]
+
+    def times_of(self, leaf: cython.Py_ssize_t) -> tuple[int, int]:
+        """The earliest and the latest timestamp of a leaf, µs. Raises CorruptSegmentError, IndexError."""
+        entry = cython.declare(cython.Py_ssize_t)
+        return self._of_leaf(leaf, cython.address(entry))._times(entry)
+
+    def first_space_of(self, leaf: cython.Py_ssize_t) -> bytes:
+        """The first space of a leaf. Raises CorruptSegmentError, IndexError."""
+        entry = cython.declare(cython.Py_ssize_t)
+        page: Entries = self._of_leaf(leaf, cython.address(entry))
+        return page.first_keys[entry]
 
     def describes(self, number: cython.Py_ssize_t, leaf: Leaf) -> bool:
         """Whether a leaf has the rows and blocks that the root says, and the first space, where its keys are decoded.
 
         Times are for checkers.
         """
-        if not 0 <= number < self._count:
-            raise IndexError("there is no such leaf")
+        entry = cython.declare(cython.Py_ssize_t)
+        page: Entries = self._of_leaf(number, cython.address(entry))
         return (
-            leaf.last_row == self.rows.data.as_longlongs[number + 1]
-            and leaf.first_block + leaf.block_count == self.blocks.data.as_longlongs[number + 1]
-            and (leaf.spaces is None or leaf.spaces[0] == self.first_keys[number])
+            leaf.last_row == page.rows.data.as_longlongs[entry + 1]
+            and leaf.first_block + leaf.block_count == page.blocks.data.as_longlongs[entry + 1]
+            and (leaf.spaces is None or leaf.spaces[0] == page.first_keys[entry])
         )
 
-    def leaves_of(self, space: bytes) -> Any:
-        """The leaves that can hold a space: usually one."""
-        return self.first_keys.holders_of(space)
+    # ------------------------------------------------------------ leaves that hold something
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def _leaves_of(
+        self, space: bytes, first: cython.pointer(cython.Py_ssize_t), last: cython.pointer(cython.Py_ssize_t)
+    ) -> cython.int:
+        """The leaves [first, last) that can hold a space. Raises CorruptSegmentError."""
+        top: Entries = self._top
+        page: Entries
+        top._holders(space, first, last)
+        if not self._paged or first[0] == last[0]:
+            return 0
+        beyond = cython.declare(cython.Py_ssize_t)
+        number: cython.Py_ssize_t = first[0]
+        final: cython.Py_ssize_t = last[0] - 1
+        page = self._page(number)
+        page._holders(space, first, cython.address(beyond))
+        first[0] += _EACH * number
+        if number != final:
+            page = self._page(final)
+            page._holders(space, last, cython.address(beyond))
+        last[0] = _EACH * final + beyond
+        return 0
+
+    def leaves_of(self, space: bytes) -> range:
+        """The leaves that can hold a space: usually one. Raises CorruptSegmentError."""
+        first = cython.declare(cython.Py_ssize_t)
+        last = cython.declare(cython.Py_ssize_t)
+        self._leaves_of(space, cython.address(first), cython.address(last))
+        return range(first, last)
+
+    def has_pages_for(self, space: bytes) -> bool:
+        """Whether no page has to be read to tell which leaves can hold a space."""
+        first = cython.declare(cython.Py_ssize_t)
+        last = cython.declare(cython.Py_ssize_t)
+        top: Entries = self._top
+        top._holders(space, cython.address(first), cython.address(last))
+        return not self._paged or first == last or None not in (self._pages[first], self._pages[last - 1])
 
     def leaves_before(self, space: bytes) -> int:
-        """How many leaves begin with a smaller space."""
-        return self.first_keys.places_of(space)[0]
+        """How many leaves begin with a smaller space. Raises CorruptSegmentError."""
+        top: Entries = self._top
+        before: int = top.first_keys.places_of(space)[0]
+        if not self._paged or not before:
+            return before
+        return PAGE_LEAVES * (before - 1) + self._page(before - 1).first_keys.places_of(space)[0]
 
-    def leaf_of_row(self, row: int) -> int:
-        """The leaf that covers a row of the segment."""
-        return bisect_right(self.rows, row) - 1
+    def leaf_of_row(self, row: cython.longlong) -> int:
+        """The leaf that covers a row of the segment; -1 or the number of leaves where none does.
+
+        Raises CorruptSegmentError.
+        """
+        top: Entries = self._top
+        number: cython.Py_ssize_t = top._entry_of(row)
+        if not self._paged:
+            return number
+        if not 0 <= number < len(self._pages):
+            return -1 if number < 0 else self._count
+        return _EACH * number + self._page(number)._entry_of(row)
+
+    # ------------------------------------------------------------ all leaves
+
+    def _read_all(self) -> None:
+        first: cython.Py_ssize_t = 0
+        last: cython.Py_ssize_t
+        while first < len(self._pages):
+            last = first
+            while last < len(self._pages) and last < first + 64 and self._pages[last] is None:
+                last += 1
+            if last > first:
+                self._read_pages(first, last)
+            first = max(last, first + 1)
+
+    def _of_each(self, name: str, edges: cython.bint = False) -> Any:
+        """Numbers of all leaves, one after another; of edges the last of a page is the first of the next."""
+        found: Any = self._of_all.get(name)
+        if found is None:
+            self._read_all()
+            if not self._paged:
+                return getattr(self._top, name)
+            found = arrays.array("q")
+            for page in self._pages:
+                if edges and len(found):
+                    found.pop()
+                found.extend(getattr(page, name))
+            self._of_all[name] = found
+        return found
+
+    @property
+    def rows(self) -> Any:
+        """Leaf i has rows [rows[i], rows[i + 1]): an array of int64, which nobody may change."""
+        return self._of_each("rows", True)
+
+    @property
+    def blocks(self) -> Any:
+        """Leaf i has data blocks [blocks[i], blocks[i + 1]): an array of int64, which nobody may change."""
+        return self._of_each("blocks", True)
+
+    @property
+    def first_spaces(self) -> list[bytes]:
+        """The first space of each leaf."""
+        self._read_all()
+        return [key for page in self._pages for key in page.first_keys.as_list()]
+
+    @property
+    def data_offsets(self) -> Any:
+        """Where the first data block of each leaf lies: an array of int64, which nobody may change."""
+        return self._of_each("data_offsets")
+
+    @property
+    def min_timestamps(self) -> Any:
+        """The earliest timestamp of each leaf, µs: an array of int64, which nobody may change."""
+        return self._of_each("min_timestamps")
+
+    @property
+    def max_timestamps(self) -> Any:
+        """The latest timestamp of each leaf, µs, in the same way. Raises CorruptSegmentError."""
+        return self._of_each("max_timestamps")

@@ -1,14 +1,15 @@
 """The directory: which rows belong to which space and grouping, and where the data blocks with those rows lie.
 
-It has two levels. A leaf covers a group of data blocks that follow each other in the file: its runs
-(space, grouping, rows) and, for each block, rows, length, check and time span. The root names every leaf's first space,
-its rows and its place; it is read when a segment is opened. A run that crosses from one leaf's blocks
-into the next's appears in both.
+A leaf covers a group of data blocks that follow each other in the file: its runs (space, grouping, rows) and, for each
+block, rows, length, check and time span. The root names every leaf's first space, its rows and its place; it is read
+when a segment is opened. Where there are many leaves, it names pages that tell that of 256 leaves each. A run that
+crosses from one leaf's blocks into the next's appears in both.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.core.leaves import MOST_BLOCKS, Leaf
-from esformat.core.roots import Root
+from esformat.core.roots import PAGE_LEAVES, Entries, Root
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Codec, make_compressor
 from esformat.format.data_block import Runs, encode_runs_of_keys
@@ -26,23 +27,26 @@ from esformat.format.layout import BlockHandle, BlockKind
 from esformat.format.node import DecodeContext, EncodeContext
 from esformat.format.packing import encode_ints
 
+_ROOT = struct.Struct(
+    "<I"  # leaves of the file
+)
 _LEAF = struct.Struct(
     "<I"  # data blocks that the leaf covers
 )
 LEAF_RUNS = 256  # a leaf ends at the block with which it holds so many runs …
 LEAF_BLOCKS = MOST_BLOCKS  # … or so many blocks
-GROWTH_LEAVES = 1024  # after so many leaves of one size the next ones may hold twice the runs
-MAX_LEAF_RUNS = 4096
+MOST_ROOT_LEAVES = 512  # of more leaves pages tell, and the root of the pages
 
 _RAW = make_compressor(Codec.NONE)
 
 I64 = npt.NDArray[np.int64]
+ReadPages = Callable[[Sequence[tuple[BlockHandle, int, int]]], list[Entries]]
+"""Gives pages by the handle of each, and the rows and blocks that come before it."""
 
 
-def leaf_is_full(leaves_before: int, run_count: int, block_count: int) -> bool:
-    """Whether a leaf with so many runs and blocks ends here. Leaves grow with the file so that the root stays small."""
-    limit = min(LEAF_RUNS << min(leaves_before // GROWTH_LEAVES, 8), MAX_LEAF_RUNS)
-    return run_count >= limit or block_count >= LEAF_BLOCKS
+def leaf_is_full(run_count: int, block_count: int) -> bool:
+    """Whether a leaf with so many runs and blocks ends here."""
+    return run_count >= LEAF_RUNS or block_count >= LEAF_BLOCKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,7 @@ def block_handle(leaf: Leaf, block: int) -> BlockHandle:
 
 @dataclass(frozen=True, slots=True)
 class LeafEntry:
-    """One leaf as the root describes it."""
+    """One leaf, or one page, as the root describes it."""
 
     first_space: bytes
     runs: int
@@ -129,9 +133,40 @@ class LeafEntry:
     max_timestamp: int
 
 
-def encode_root(entries: list[LeafEntry], context: EncodeContext) -> bytes:
-    """The framed root of the directory."""
-    body = b"".join(
+def encode_root(entries: Sequence[LeafEntry], leaves: int, context: EncodeContext) -> bytes:
+    """The framed root of the directory of so many leaves. entries: the leaves, or the pages that tell of them."""
+    body = _ROOT.pack(leaves) + _encode_entries(entries, context)
+    return encode_block(BlockKind.DIRECTORY_ROOT, body, count=len(entries))
+
+
+def encode_page(leaves: Sequence[LeafEntry], context: EncodeContext) -> bytes:
+    """A framed page that tells of some leaves."""
+    return encode_block(BlockKind.DIRECTORY_PAGE, _encode_entries(leaves, context), count=len(leaves))
+
+
+def pages_of(leaves: Sequence[LeafEntry]) -> list[Sequence[LeafEntry]]:
+    """The leaves that each page tells of; none where the root can."""
+    if len(leaves) <= MOST_ROOT_LEAVES:
+        return []
+    return [leaves[first : first + PAGE_LEAVES] for first in range(0, len(leaves), PAGE_LEAVES)]
+
+
+def entry_of_page(leaves: Sequence[LeafEntry], handle: BlockHandle) -> LeafEntry:
+    """What the root says of a page."""
+    return LeafEntry(
+        first_space=leaves[0].first_space,
+        runs=sum(leaf.runs for leaf in leaves),
+        rows=sum(leaf.rows for leaf in leaves),
+        blocks=sum(leaf.blocks for leaf in leaves),
+        data_offset=leaves[0].data_offset,
+        handle=handle,
+        min_timestamp=min(leaf.min_timestamp for leaf in leaves),
+        max_timestamp=max(leaf.max_timestamp for leaf in leaves),
+    )
+
+
+def _encode_entries(entries: Sequence[LeafEntry], context: EncodeContext) -> bytes:
+    return b"".join(
         [
             encode_texts(pa.array([entry.first_space for entry in entries], pa.binary()), context),
             _column([entry.runs for entry in entries]),
@@ -145,12 +180,20 @@ def encode_root(entries: list[LeafEntry], context: EncodeContext) -> bytes:
             _column(_lengths([(entry.min_timestamp, entry.max_timestamp) for entry in entries])),
         ]
     )
-    return encode_block(BlockKind.DIRECTORY_ROOT, body, count=len(entries))
 
 
-def open_root(block: Block, context: DecodeContext, name: str | None = None) -> Root:
+def open_root(block: Block, context: DecodeContext, read: ReadPages | None = None, name: str | None = None) -> Root:
     """The root whose checksum was verified.
 
-    `name`: the file's, for messages. Raises CorruptSegmentError where it contradicts itself.
+    read: gives pages. name: the file's, for messages. Raises CorruptSegmentError where the root
+    contradicts itself.
     """
-    return Root(block.body, block.count, block.offset, context.plain, context.framed, BlockHandle, name)
+    return Root(block.body, block.count, block.offset, context.plain, context.framed, BlockHandle, name, read)
+
+
+def open_page(
+    block: Block, first_row: int, first_block: int, context: DecodeContext, name: str | None = None
+) -> Entries:
+    """A page whose checksum was verified, and what comes before its leaves. Raises as `open_root`."""
+    plain, framed = context.plain, context.framed
+    return Entries(block.body, 0, block.count, first_row, first_block, block.offset, plain, framed, BlockHandle, name)

@@ -42,6 +42,7 @@ class BlockKind(enum.IntEnum):
     FILTER = 8
     DICTIONARY = 9
     FOOTER = 10
+    DIRECTORY_PAGE = 11
 
 
 _HEADER = struct.Struct(

@@ -87,6 +87,9 @@ def _data(reader: Reader) -> Iterator[Part]:
         yield Part("data", "", size, root.blocks[last] - root.blocks[first], facts)
     if handles:
         yield Part("directory", "leaves", sum(handle.length for handle in handles), len(handles))
+    pages = [root.page_place(n)[0] for n in range(root.page_count)]
+    if pages:
+        yield Part("directory", "pages", sum(page.length for page in pages), len(pages))
 
 
 def _indexes(reader: Reader) -> Iterator[Part]:
@@ -137,7 +140,7 @@ def _columns(reader: Reader, data_bytes: int) -> list[ColumnBytes]:
     """How the bytes of data blocks fall to columns, by some of the blocks, which lie evenly apart."""
     names = {KEYS_CHUNK: ("space, grouping", ""), TIMESTAMPS_CHUNK: ("timestamp", "timestamp[us]")}
     names |= {FIRST_COLUMN_CHUNK + n: (each.name, str(each.type)) for n, each in enumerate(reader.fields)}
-    count = reader.root.blocks[-1]
+    count = reader.root.data_blocks
     chosen = range(0, count, -(-count // SAMPLE_BLOCKS) or 1)
     sums = dict.fromkeys(names, 0)
     leaf_number = 0

@@ -61,8 +61,8 @@ def scan_rows(
     Raises UsageError where the segment has no such rows or columns, at once.
     """
     reader = _reader(segment)
-    if not 0 <= first <= last <= reader.root.rows[-1]:
-        raise UsageError(f"there are no rows [{first}, {last}) among {reader.root.rows[-1]}", path=segment.path)
+    if not 0 <= first <= last <= reader.root.events:
+        raise UsageError(f"there are no rows [{first}, {last}) among {reader.root.events}", path=segment.path)
     names = reader.schema.arrow.names
     unknown = [name for name in columns or () if name not in names]
     if unknown:
@@ -114,12 +114,13 @@ def candidate_rows(segment: Segment, bounds: Bounds = UNBOUNDED) -> list[RowPiec
     low = MIN_TIMESTAMP if times.low is None else times.low
     high = MAX_TIMESTAMP + 1 if times.high is None else times.high
     root = reader.root
-    rows, data_offsets, earliest, latest = root.rows, root.data_offsets, root.min_timestamps, root.max_timestamps
     pieces = []
     for leaf, first, last in _runs_of_spaces(segment, bounds.get("space")):
-        if earliest[leaf] < high and latest[leaf] >= low:
-            stored = root.handle(leaf).offset - data_offsets[leaf]
-            part = (last - first) / (rows[leaf + 1] - rows[leaf])
+        earliest, latest = root.times_of(leaf)
+        if earliest < high and latest >= low:
+            handle, data_offset = root.place(leaf)
+            stored, (begin, end) = handle.offset - data_offset, root.rows_of(leaf)
+            part = (last - first) / (end - begin)
             pieces.append(RowPiece(first, last, max(1, int(stored * part * share))))
     return pieces
 
@@ -127,7 +128,7 @@ def candidate_rows(segment: Segment, bounds: Bounds = UNBOUNDED) -> list[RowPiec
 def _share(reader: Reader, bounds: Bounds) -> float:
     """Which part of the data blocks the indexes leave to be read, at most; 0 where they know of no event."""
     share = 1.0
-    blocks = max(1, reader.root.blocks[-1])
+    blocks = max(1, reader.root.data_blocks)
     for name in reader.schema.indexes:
         domain = bounds.get(name)
         if domain is not None and domain.listed is not None:
@@ -157,9 +158,9 @@ def _runs_of_spaces(segment: Segment, spaces: Domain | None) -> Iterator[tuple[i
     root = reader.root
     if spaces is None or spaces.listed is None:
         begin = 0 if spaces is None or spaces.low is None else root.leaves_of(spaces.low).start
-        end = len(root) if spaces is None or spaces.high is None else bisect_left(root.first_spaces, spaces.high)
+        end = len(root) if spaces is None or spaces.high is None else root.leaves_before(spaces.high)
         for number in range(begin, end):
-            first, last = root.rows[number], root.rows[number + 1]
+            first, last = root.rows_of(number)
             if spaces is not None and number in (begin, end - 1):  # the others lie in the range as a whole
                 leaf = reader.leaf(number)
                 held = leaf.spaces.as_list()

@@ -190,7 +190,7 @@ class Scan(ScanRows, Answer):
         found: set[int] = set()
         for stretch in () if narrowed.nothing else self._stretches():
             found.update(part.number for part in slices(self._reader, query, stretch, narrowed))
-        return found, self._reader.root.blocks[-1]
+        return found, self._reader.root.data_blocks
 
     # ------------------------------------------------------------ events
 

@@ -94,6 +94,8 @@ def announce_space(segment: Segment, space: str | bytes, *, wait: bool) -> bool:
     wait: read the directory first where that is not at hand; else nothing is read. Raises as `Segment.find`.
     """
     reader, key = segment._reader, to_key(space)
+    if not wait and not reader.root.has_pages_for(key):
+        return False
     if not wait and any(reader.known_leaf(number) is None for number in reader.root.leaves_of(key)):
         return False
     found = segment.find(space)
@@ -236,11 +238,13 @@ class Segment(Opened[Scan, Space]):
             if kind == BlockKind.INDEX_ROOT:
                 for page in reader.index_root(ordinal).handles:
                     add(BlockKind.INDEX, page.length)
+        for number in range(reader.root.page_count):
+            add(BlockKind.DIRECTORY_PAGE, reader.root.page_place(number)[0].length)
         for number in range(len(reader.root)):
-            handle = reader.root.handle(number)
+            handle, data_offset = reader.root.place(number)
             add(BlockKind.DIRECTORY, handle.length)
-            blocks = reader.root.blocks[number + 1] - reader.root.blocks[number]
-            add(BlockKind.DATA, handle.offset - reader.root.data_offsets[number], blocks)
+            first, last = reader.root.blocks_of(number)
+            add(BlockKind.DATA, handle.offset - data_offset, last - first)
         return {kind.name.lower(): {"count": count, "bytes": size} for kind, (count, size) in facts.items() if count}
 
     def dataset(self, *, dictionaries: bool = False) -> EventDataset:
@@ -308,9 +312,9 @@ class Segment(Opened[Scan, Space]):
         current: bytes | None = None
         count = 0
         first = reader.root.leaves_of(prefix).start if prefix else 0
-        first_spaces = reader.root.first_spaces
+        first_space_of = reader.root.first_space_of
         for number in leaves_ahead(reader, range(first, len(reader.root))):
-            if prefix and first_spaces[number] > prefix and not first_spaces[number].startswith(prefix):
+            if prefix and (space := first_space_of(number)) > prefix and not space.startswith(prefix):
                 break
             leaf = reader.leaf(number)
             for run, key in enumerate(leaf.spaces):
@@ -347,15 +351,16 @@ class Segment(Opened[Scan, Space]):
 
     def _scan(self, query: Query, grouping: bytes | None) -> Scan:
         reader = self._reader
-        rows = reader.root.rows
+        root = reader.root
 
         def stretches() -> Iterator[Stretch]:
-            numbers: Sequence[int] = range(len(reader.root))
+            numbers: Sequence[int] = range(len(root))
             if query.timed:
-                low, high = reader.root.min_timestamps, reader.root.max_timestamps
-                numbers = [number for number in numbers if not query.misses(low[number], high[number])]
+                numbers = [number for number in numbers if not query.misses(*root.times_of(number))]
             if grouping is None:
-                yield from (Stretch(number, rows[number], rows[number + 1], -1) for number in numbers)
+                for number in numbers:
+                    first, last = root.rows_of(number)
+                    yield Stretch(number, first, last, -1)
                 return
             for number in leaves_ahead(reader, numbers):
                 leaf = reader.leaf(number)
@@ -363,4 +368,4 @@ class Segment(Opened[Scan, Space]):
                     if key == grouping:
                         yield Stretch(number, leaf.run_rows[run], leaf.run_rows[run + 1], -1)
 
-        return Scan(reader, query, stretches, span=(0, rows[-1]), whole=grouping is None)
+        return Scan(reader, query, stretches, span=(0, root.events), whole=grouping is None)

@@ -63,7 +63,7 @@ def select(
     query = Query(
         start=None if times.low is None or times.low <= MIN_TIMESTAMP else times.low,
         end=None if times.high is None or times.high > MAX_TIMESTAMP else times.high,
-        limit=reader.root.rows[-1] if lazily else None,
+        limit=reader.root.events if lazily else None,
         columns=tuple(columns),
         conditions=tuple((name, next(iter(values)) if len(values) == 1 else values) for name, values in indexed),
     )
@@ -77,7 +77,7 @@ def select(
             leaves = leaves_with(reader, listed)
             span = (leaves[0].first, leaves[-1].last) if leaves else (0, 0)
             return Scan(reader, query, lambda: leaves, span=span, listed=listed, threads=threads)
-    first, last = (0, reader.root.rows[-1]) if rows is None else rows
+    first, last = (0, reader.root.events) if rows is None else rows
 
     def stretches() -> Iterator[Stretch]:
         for stretch in _stretches(reader, query, spaces, groupings):
@@ -111,7 +111,7 @@ def _rows_of_many(reader: Reader, query: Query, spaces: Domain | None) -> I64 | 
     root, keys = reader.root, sorted(spaces.listed)
     begins, ends = [], []
     for number in _leaves(root, spaces, keys):
-        if query.misses(root.min_timestamps[number], root.max_timestamps[number]):
+        if query.timed and query.misses(*root.times_of(number)):
             continue
         leaf = reader.leaf(number)
         edges = leaf.run_rows
@@ -130,12 +130,12 @@ def _stretches(reader: Reader, query: Query, spaces: Domain | None, groupings: D
     """Rows whose space and grouping are within bounds, in leaves whose times are."""
     root = reader.root
     keys = None if spaces is None or spaces.listed is None else sorted(spaces.listed)
-    earliest, latest, rows = root.min_timestamps, root.max_timestamps, root.rows
     for number in _leaves(root, spaces, keys):
-        if query.misses(earliest[number], latest[number]):
+        if query.timed and query.misses(*root.times_of(number)):
             continue
         if spaces is None and groupings is None:
-            yield Stretch(number, rows[number], rows[number + 1], -1)
+            first, last = root.rows_of(number)
+            yield Stretch(number, first, last, -1)
             continue
         leaf = reader.leaf(number)
         for first, last in _runs(leaf, spaces, keys):

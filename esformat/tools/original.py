@@ -146,15 +146,17 @@ class OpenOriginal:
     def leaf_entry(self, number: int) -> LeafEntry:
         """What the root says of a leaf."""
         root, leaf = self.reader.root, self.reader.leaf(number)
+        handle, data_offset = root.place(number)
+        earliest, latest = root.times_of(number)
         return LeafEntry(
-            first_space=root.first_spaces[number],
+            first_space=root.first_space_of(number),
             runs=len(leaf.spaces),
-            rows=root.rows[number + 1] - root.rows[number],
+            rows=leaf.last_row - leaf.first_row,
             blocks=leaf.block_count,
-            data_offset=root.data_offsets[number],
-            handle=root.handle(number),
-            min_timestamp=root.min_timestamps[number],
-            max_timestamp=root.max_timestamps[number],
+            data_offset=data_offset,
+            handle=handle,
+            min_timestamp=earliest,
+            max_timestamp=latest,
         )
 
     def stored_leaf(self, number: int) -> Iterator[bytes]:
@@ -205,12 +207,12 @@ class OpenOriginal:
     @property
     def block_count(self) -> int:
         """Data blocks."""
-        return int(self.reader.root.blocks[-1])
+        return int(self.reader.root.data_blocks)
 
     @property
     def row_count(self) -> int:
         """Events."""
-        return int(self.reader.root.rows[-1])
+        return int(self.reader.root.events)
 
 
 def leaf_blocks(leaf: Leaf) -> Iterator[BlockRef]:

@@ -45,9 +45,8 @@ class KeptLeaf:
     @property
     def stored_bytes(self) -> int:
         """Bytes of the original that it stands for."""
-        root = self.original.reader.root
-        size: int = root.handle(self.number).end - root.data_offsets[self.number]
-        return size
+        handle, data_offset = self.original.reader.root.place(self.number)
+        return int(handle.end - data_offset)
 
     def blocks(self) -> Iterator[Kept]:
         """Its blocks."""
@@ -103,9 +102,9 @@ def rows_in(stretches: Sequence[tuple[int, int]]) -> Selection:
 
     def select(original: Original) -> Iterator[AnyKept]:
         assert isinstance(original, OpenOriginal)
-        rows = original.reader.root.rows
-        for number in range(len(original.reader.root)):
-            span = rows[number], rows[number + 1]
+        root = original.reader.root
+        for number in range(len(root)):
+            span = root.rows_of(number)
             inside = overlaps(*span)
             if inside == [span]:
                 yield KeptLeaf(original, number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
@@ -175,7 +175,7 @@ def _starts(original: OpenOriginal, first: int, last: int) -> Iterator[tuple[int
     root = original.reader.root
     before = 0
     last_space = None
-    for number in range(bisect_right(root.rows, first) - 1, bisect_left(root.rows, last)):
+    for number in range(root.leaf_of_row(first), root.leaf_of_row(last - 1) + 1):
         leaf = original.reader.leaf(number)
         bytes_before = np.interp(leaf.run_rows, leaf.block_rows, leaf.block_offsets) - leaf.block_offsets[0] + before
         for space, row, at in zip(leaf.spaces, leaf.run_rows, bytes_before.tolist(), strict=False):  # the end is no run
@@ -201,7 +201,8 @@ def _first_row(original: OpenOriginal, space: bytes) -> int:
         run = leaf.runs_of(space)[0]
         if run < len(leaf.spaces):
             return int(leaf.run_rows[run])
-    return int(root.rows[root.leaves_of(space).stop])
+    after = root.leaves_of(space).stop
+    return int(root.rows_of(after)[0]) if after < len(root) else original.row_count
 
 
 def _by_times(times: Sequence[int | dt.datetime]) -> Iterator[Selection]:

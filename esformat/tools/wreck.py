@@ -20,7 +20,7 @@ from esformat.format.metadata import Metadata
 from esformat.format.node import DecodeContext
 from esformat.io.source import Source
 from esformat.tools.verification.blocks import BAD_BYTES, Blocks
-from esformat.tools.verification.directory import RootEntry, read_root
+from esformat.tools.verification.directory import RootEntry, read_page, read_root
 from esformat.tools.verification.opening import Opening, read_metadata
 from esformat.tools.verification.report import Findings
 
@@ -158,7 +158,7 @@ def _regions(opening: Opening, walk: _Walk, own: DecodeContext) -> tuple[list[Re
     root = None if handle is None else walk.find(handle, BlockKind.DIRECTORY_ROOT)
     if handle is not None and root is not None:
         try:
-            entries = read_root(root, own, walk.source.size)
+            entries = _leaves_of(walk, *read_root(root, own, walk.source.size), own)
         except BAD_BYTES:
             entries = None
         if entries is not None:
@@ -173,6 +173,19 @@ def _regions(opening: Opening, walk: _Walk, own: DecodeContext) -> tuple[list[Re
         start = each.handle.offset - leaf.block_offsets[-1]
         regions.append(Region(start, each.handle.offset, leaf.last_row, _expected(leaf, start)))
     return regions, False
+
+
+def _leaves_of(walk: _Walk, entries: list[RootEntry], sizes: list[int], own: DecodeContext) -> list[RootEntry] | None:
+    """What the root, or the pages that it names, say of leaves; None where a page is lost. Raises BAD_BYTES."""
+    if not sizes:
+        return entries
+    leaves = []
+    for entry, size in zip(entries, sizes, strict=True):
+        page = walk.find(entry.handle, BlockKind.DIRECTORY_PAGE)
+        if page is None:
+            return None
+        leaves += read_page(page, entry, size, own)
+    return leaves
 
 
 def _region(walk: _Walk, entry: RootEntry, own: DecodeContext, *, in_place: bool) -> Region:

@@ -1,6 +1,7 @@
 """Lays out a segment: data blocks and directory leaves as they come, then indexes, filter, and what opening needs.
 
-    header, metadata, dictionary | (data blocks, leaf)* | indexes, filter | dictionary, roots, metadata, footer, trailer
+    header, metadata, dictionary | (data blocks, leaf)* | indexes, filter, directory pages |
+    dictionary, roots, metadata, footer, trailer
 
 It writes to anything with `write` and knows nothing of files, threads or the order of arrival.
 """
@@ -19,7 +20,16 @@ from esformat.format.bloom_filter import build_filter, hash_keys
 from esformat.format.codec import make_compressor
 from esformat.format.data_block import Runs, key_bytes
 from esformat.format.dictionary import ColumnDictionary, dictionary_context, encode_dictionary
-from esformat.format.directory import BlockSpan, LeafEntry, encode_leaf, encode_root, leaf_is_full
+from esformat.format.directory import (
+    BlockSpan,
+    LeafEntry,
+    encode_leaf,
+    encode_page,
+    encode_root,
+    entry_of_page,
+    leaf_is_full,
+    pages_of,
+)
 from esformat.format.footer import Key, encode_footer
 from esformat.format.frame import encode_block, handle_of
 from esformat.format.layout import BlockHandle, BlockKind, Trailer, encode_header
@@ -119,7 +129,7 @@ class SegmentBuilder:
         self._blocks.append(replace(block, stored=b""))  # a leaf's worth of blocks can be larger than memory
         self._leaf_runs += len(block.runs.rows) - block.continues
         self._leaf_key_bytes += block.runs.spaces.nbytes + block.runs.groupings.nbytes
-        full = leaf_is_full(len(self._leaves), self._leaf_runs, len(self._blocks))
+        full = leaf_is_full(self._leaf_runs, len(self._blocks))
         if full or self._leaf_key_bytes > LEAF_KEY_BYTES:
             self._end_leaf()
 
@@ -202,14 +212,17 @@ class SegmentBuilder:
             self._table[BlockKind.FILTER, page, 0] = self._write(encode_filter_page(body))
         large = [(key, root) for key, root in self._index_roots if len(root) > OPENING_ROOT_BYTES]
         small = [(key, root) for key, root in self._index_roots if len(root) <= OPENING_ROOT_BYTES]
-        for key, root in large:
-            self._table[key] = self._write(root)
+        for key, index_root in large:
+            self._table[key] = self._write(index_root)
+        pages = pages_of(self._leaves)
+        entries = [entry_of_page(page, self._write(encode_page(page, self._context))) for page in pages]
         statistics = self._statistics()
         opening = self._offset
         self._write_dictionaries(copy=0)
-        for key, root in small:
-            self._table[key] = self._write(root)
-        self._table[BlockKind.DIRECTORY_ROOT, 0, 0] = self._write(encode_root(self._leaves, self._context))
+        for key, index_root in small:
+            self._table[key] = self._write(index_root)
+        root = encode_root(entries or self._leaves, len(self._leaves), self._context)
+        self._table[BlockKind.DIRECTORY_ROOT, 0, 0] = self._write(root)
         complete = replace(self._metadata, statistics=statistics)
         self._table[BlockKind.METADATA, 0, 0] = self._write(complete.encode())
         footer = self._write(encode_footer(self._table))

@@ -42,7 +42,7 @@ def folder(tmp_path_factory):
             "type": [("page", "cart")[i % 2] for i in n],
         }
     )
-    with cut_small(Pieces(block_rows=32, leaf_blocks=4, leaf_runs=16, growth_leaves=1000)):
+    with cut_small(Pieces(block_rows=32, leaf_blocks=4, leaf_runs=16)):
         for name, part in {"a": table.slice(0, 1300), "b": table.slice(1300)}.items():
             with esformat.create(path / f"{name}.esdb", indexes=["type"]) as writer:
                 writer.add_table(part)

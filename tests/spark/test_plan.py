@@ -98,7 +98,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plan")
     table = click_table(3000)
     other = pa.array([space.replace("customer", "visitor") for space in table["space"].to_pylist()])
-    with cut_small(Pieces(block_rows=32, leaf_blocks=4, leaf_runs=16, growth_leaves=1000)):
+    with cut_small(Pieces(block_rows=32, leaf_blocks=4, leaf_runs=16)):
         write_clicks(folder / "a.esdb", table)
         write_clicks(folder / "b.esdb", table.set_column(0, "space", other))
     return folder

@@ -132,7 +132,7 @@ def test_indexes(name):
 
 
 def test_what_the_files_show():
-    """The golden files reach what they are there for: forms of posting lists, leaves, dictionaries, filter pages."""
+    """The golden files reach what they are there for: forms of posting lists, leaves, dictionaries, pages."""
     postings = read_esdb.File(_path("postings").read_bytes())
     forms = {name: {form for _, _, form, _ in postings.postings(i)} for i, name in enumerate(postings.names)}
     assert forms["often"] == {2}
@@ -141,7 +141,9 @@ def test_what_the_files_show():
     crossing = [leaf.keys[-1] for leaf in postings.leaves()]
     assert len(set(crossing)) < len(crossing), "no run goes on from leaf to leaf"
     many = read_esdb.File(_path("many-spaces").read_bytes())
-    assert sum(kind == read_esdb.FILTER for kind, _, _ in many.entries) == 2
+    assert sum(kind == read_esdb.FILTER for kind, _, _ in many.entries) == 3
+    assert many.block((read_esdb.DIRECTORY_ROOT, 0), read_esdb.DIRECTORY_ROOT).count == 3  # pages
+    assert len(list(many.leaves())) == 547
     clicks = read_esdb.File(_path("zstd-dictionary").read_bytes())
     assert any(column.zstd for column in clicks.dictionaries[1].values())
     assert any(column.values for column in clicks.dictionaries[1].values())

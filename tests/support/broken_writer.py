@@ -126,7 +126,7 @@ def _leaf(change):
 def _root(**change):
     def breaks(patch):
         def make(encode):
-            return lambda entries, context: encode([*entries[:-1], replace(entries[-1], **change)], context)
+            return lambda entries, *rest: encode([*entries[:-1], replace(entries[-1], **change)], *rest)
 
         _wrap(patch, builder, "encode_root", make)
 

@@ -42,7 +42,7 @@ PLACES = {
     "index_chunk_rows": [(index_runs, "CHUNK_ROWS")],
     "leaf_runs": [(directory, "LEAF_RUNS")],
     "leaf_blocks": [(directory, "LEAF_BLOCKS")],
-    "growth_leaves": [(directory, "GROWTH_LEAVES")],
+    "root_leaves": [(directory, "MOST_ROOT_LEAVES")],
     "chunk_entries": [(index_builder, "CHUNK_ENTRIES")],
     "page_values": [(postings, "PAGE_VALUES")],
     "page_bytes": [(postings, "PAGE_BYTES")],
@@ -88,7 +88,7 @@ class Pieces:
     index_chunk_rows: int | None = None
     leaf_runs: int | None = None
     leaf_blocks: int | None = None
-    growth_leaves: int | None = None
+    root_leaves: int | None = None
     chunk_entries: int | None = None
     page_values: int | None = None
     page_bytes: int | None = None

@@ -46,7 +46,7 @@ class Index:
         """Whether every data block holds the value. The first to ask of a long list that may say so reads all of it."""
         if not posting.form & CHUNKED:
             return self._reader.numbers(self.place, value, posting).everywhere
-        count = self._reader.root.blocks[-1]
+        count = self._reader.root.data_blocks
         firsts = [chunk.first for chunk in self._chunk_table(posting)]
         step = firsts[1] if len(firsts) > 1 else 0
         may_be = step > 0 and firsts == [step * n for n in range(len(firsts))]

@@ -161,8 +161,8 @@ def _int64(numbers: npt.NDArray[np.integer] | None) -> I64 | None:
 def block_span(reader: Reader, low: int, high: int) -> tuple[int, int]:
     """Data blocks [first, last) that hold rows [low, high) of the segment."""
     root = reader.root
-    if high - low == root.rows[-1]:
-        return 0, root.blocks[-1]
+    if high - low == root.events:
+        return 0, root.data_blocks
     first, last = root.leaf_of_row(low), root.leaf_of_row(high - 1)
     leaf = reader.leaf(first, keys=False)
     begin = leaf.first_block + leaf.block_of(low)
@@ -192,12 +192,12 @@ def touched(reader: Reader, stretches: Iterable[Stretch], narrowed: Narrowed) ->
     if narrowed.rows is None and narrowed.blocks is None:
         return stretches
     rows, blocks = (None if some is None else some.data for some in (narrowed.rows, narrowed.blocks))
-    edges = reader.root.blocks
+    blocks_of = reader.root.blocks_of
     return (
         stretch
         for stretch in stretches
         if (rows is None or _any_within(rows, stretch.first, stretch.last))
-        and (blocks is None or _any_within(blocks, edges[stretch.leaf], edges[stretch.leaf + 1]))
+        and (blocks is None or _any_within(blocks, *blocks_of(stretch.leaf)))
     )
 
 

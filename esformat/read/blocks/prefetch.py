@@ -154,12 +154,12 @@ def _leaf(reader: Reader, number: int) -> Range | None:
 
 def _stretch(reader: Reader, stretch: Stretch) -> Range:
     root, leaf = reader.root, reader.known_leaf(stretch.leaf)
-    handle = root.handle(stretch.leaf)
+    handle, data_offset = root.place(stretch.leaf)
     if leaf is not None:
         first, last = leaf.block_of(stretch.first), leaf.block_of(stretch.last - 1)
         return leaf.block_offsets[first], leaf.block_offsets[last + 1]
-    if (stretch.first, stretch.last) == (root.rows[stretch.leaf], root.rows[stretch.leaf + 1]):
-        return root.data_offsets[stretch.leaf], handle.end
+    if (stretch.first, stretch.last) == root.rows_of(stretch.leaf):
+        return data_offset, handle.end
     return handle.offset, handle.end
 
 

@@ -30,6 +30,7 @@ from esformat.format.template_paths import SampleDocuments, ValueTemplates, samp
 from esformat.format.template_search import Places, TemplateTexts
 from esformat.io.source import ClosedSource, Source, explained
 from esformat.read.ask.question import Checks
+from esformat.read.blocks.directory_pages import DirectoryPages
 
 OPENING_BYTES = 32 << 10
 """Read from the end of a file at once: for most files it holds all that opening needs."""
@@ -153,9 +154,9 @@ class Reader(Opened):
         self.shown_type = bytes if self.schema.binary_keys else str
         self.checks = Checks(self.name, self.schema)
         self._asked: set[Hashable] = set()
-        self.root = open_root(tail.block(self.table[_ROOT, 0, 0], _ROOT), self.own(), self.name)
-        self.first_spaces = self.root.first_keys
-        if self.root.rows[-1] != self.statistics.events or self.root.blocks[-1] != self.statistics.data_blocks:
+        self._pages = DirectoryPages(source)
+        self.root = open_root(tail.block(self.table[_ROOT, 0, 0], _ROOT), self.own(), self._pages.read, self.name)
+        if self.root.events != self.statistics.events or self.root.data_blocks != self.statistics.data_blocks:
             raise CorruptSegmentError("the directory and the statistics disagree about the number of events")
         self._opening = tail  # with small blocks that the opening read brought along, as they are stored
         self.frames = Cache(budgets.frames)
@@ -169,6 +170,7 @@ class Reader(Opened):
     def close(self) -> None:
         """Let go of the source; reads that are under way end well, later ones raise ClosedError."""
         self.source, self.announce = ClosedSource(self.source), None
+        self._pages.source = self.source
         for number, columns in list(self._dictionaries.items()):
             body = self._dictionary_bodies.pop(number, None)
             if body is not None:
@@ -283,7 +285,8 @@ class Reader(Opened):
         handle, data_offset = root.place(number)
         block = self.read(handle, _LEAF)
         with self.named:
-            leaf = open_leaf(block, root.rows[number], root.blocks[number], data_offset, own, keys=keys)
+            first_row, first_block = root.rows_of(number)[0], root.blocks_of(number)[0]
+            leaf = open_leaf(block, first_row, first_block, data_offset, own, keys=keys)
             self._check_leaf(number, leaf, block.offset)
         return leaf
 
@@ -330,7 +333,7 @@ class Reader(Opened):
         def make() -> Numbers:
             with self.named:
                 numbers = decode_chunk(memoryview(posting.stored), self.own())
-            return Numbers(numbers, posting.names_blocks and len(numbers) == self.root.blocks[-1])
+            return Numbers(numbers, posting.names_blocks and len(numbers) == self.root.data_blocks)
 
         return self._tables.get((4, place, value), make)
 

@@ -69,7 +69,7 @@ class CollectionEvents:
         read = blocks = 0
         for member in self._members.all:
             reader = self._members.segment(member.number)._reader
-            blocks += reader.root.blocks[-1]
+            blocks += reader.root.data_blocks
             narrowed = self._narrowed(bounds, member)
             if not admits_nothing(narrowed):
                 read += len(select(reader, narrowed, ["timestamp"]).blocks()[0])

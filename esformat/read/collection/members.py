@@ -39,7 +39,7 @@ class Member:
         """The root names every block and its checksum: another file has another."""
         self.schema = reader.schema
         self.statistics = reader.statistics
-        self.first_space: bytes = reader.root.first_spaces[0] if len(reader.root) else b""
+        self.first_space: bytes = reader.root.first_space_of(0) if len(reader.root) else b""
         self.last_space: bytes | None = None
         """None: not asked for yet."""
 

@@ -21,7 +21,8 @@ BAD_BYTES = (EsdbError, ValueError, ArithmeticError, LookupError, MemoryError, s
 
 CHILDREN = {
     BlockKind.FOOTER: set(BlockKind),
-    BlockKind.DIRECTORY_ROOT: {BlockKind.DIRECTORY, BlockKind.DATA},
+    BlockKind.DIRECTORY_ROOT: {BlockKind.DIRECTORY_PAGE, BlockKind.DIRECTORY, BlockKind.DATA},
+    BlockKind.DIRECTORY_PAGE: {BlockKind.DIRECTORY, BlockKind.DATA},
     BlockKind.DIRECTORY: {BlockKind.DATA},
     BlockKind.INDEX_ROOT: {BlockKind.INDEX, BlockKind.POSTINGS},
     BlockKind.INDEX: {BlockKind.POSTINGS},
@@ -36,6 +37,7 @@ LOSSES = {
     BlockKind.DATA: "the events in it are lost",
     BlockKind.DIRECTORY: "the events of the data blocks before it are not found, but still there",
     BlockKind.DIRECTORY_ROOT: "the file does not open, but its events are still there",
+    BlockKind.DIRECTORY_PAGE: "the events of the leaves that it names are not found, but still there",
     BlockKind.INDEX: "scans by these values of the index fail",
     BlockKind.INDEX_ROOT: "scans by this index fail",
     BlockKind.POSTINGS: "scans by a value of an index fail",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
@@ -10,7 +11,14 @@ from esformat.format.layout import BlockKind
 from esformat.format.schema import EventSchema
 from esformat.tools.verification.blocks import BAD_BYTES, Blocks
 from esformat.tools.verification.data import DataCheck, Key
-from esformat.tools.verification.directory import LeafContents, RootEntry, expected_blocks, read_leaf, read_root
+from esformat.tools.verification.directory import (
+    LeafContents,
+    RootEntry,
+    expected_blocks,
+    read_leaf,
+    read_page,
+    read_root,
+)
 from esformat.tools.verification.filters import FilterCheck
 from esformat.tools.verification.indexes import IndexCheck
 from esformat.tools.verification.loose import Loose
@@ -45,9 +53,10 @@ class Contents:
         roots = self._opening.handles(BlockKind.DIRECTORY_ROOT)
         block = self._blocks.read(roots[0], BlockKind.DIRECTORY_ROOT)
         entries: list[RootEntry] | None = None
+        pages: list[int] = []
         if block is not None:
             try:
-                entries = read_root(block, self._opening.own, self._blocks.end)
+                entries, pages = read_root(block, self._opening.own, self._blocks.end)
             except BAD_BYTES as error:
                 self._blocks.lose(BlockKind.DIRECTORY_ROOT, error, block.offset)
         if entries is None:
@@ -58,7 +67,7 @@ class Contents:
         row_count = sum(entry.rows for entry in entries)
         block_count = sum(entry.blocks for entry in entries)
         self._open_indexes(row_count, block_count)
-        for entry in entries:
+        for entry in self._leaves_of(entries, pages) if pages else entries:
             self._check_leaf(entry)
         for index in self._indexes.values():
             index.compare()
@@ -100,6 +109,21 @@ class Contents:
                 index.add_column(columns[place], first_row, block)
 
     # ------------------------------------------------------------ directory and data
+
+    def _leaves_of(self, entries: list[RootEntry], sizes: list[int]) -> Iterator[RootEntry]:
+        """What pages say of their leaves."""
+        for entry, leaves in zip(entries, sizes, strict=True):
+            block = self._blocks.read(entry.handle, BlockKind.DIRECTORY_PAGE)
+            if block is not None:
+                try:
+                    yield from read_page(block, entry, leaves, self._opening.own)
+                    continue
+                except BAD_BYTES as error:
+                    self._blocks.lose(BlockKind.DIRECTORY_PAGE, error, entry.handle.offset)
+            self._whole_directory = False
+            self._lose_rows(
+                entry.first_row, entry.first_row + entry.rows, entry.first_block, entry.first_block + entry.blocks
+            )
 
     def _check_leaf(self, entry: RootEntry) -> None:
         block = self._blocks.read(entry.handle, BlockKind.DIRECTORY)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from esformat.core.roots import PAGE_LEAVES
 from esformat.errors import CorruptSegmentError
 from esformat.format.directory import LEAF_BLOCKS
 from esformat.format.frame import Block
@@ -15,12 +16,13 @@ from esformat.format.node import DecodeContext
 from esformat.tools.verification.data import Expected, Key
 from esformat.tools.verification.parts import I64, Parts, within
 
+_ROOT = struct.Struct("<I")  # leaves of the file
 _LEAF = struct.Struct("<I")  # data blocks
 
 
 @dataclass(frozen=True, slots=True)
 class RootEntry:
-    """What the root says of a leaf. Rows and blocks are numbered as in the whole file."""
+    """What the root or a page says of a leaf, or the root of a page. Rows and blocks: as in the whole file."""
 
     first_space: bytes
     runs: int
@@ -34,10 +36,40 @@ class RootEntry:
     max_timestamp: int
 
 
-def read_root(block: Block, context: DecodeContext, file_size: int) -> list[RootEntry]:
-    """Decode the root. Raises CorruptSegmentError."""
+def read_root(block: Block, context: DecodeContext, file_size: int) -> tuple[list[RootEntry], list[int]]:
+    """Decode the root: what it says, and of how many leaves each page tells; of none where it tells of the leaves.
+
+    Raises CorruptSegmentError.
+    """
     count = within(0, block.count, file_size, "the number of leaves")
     parts = Parts(block.body, context)
+    (leaves,) = parts.fields(_ROOT)
+    if count not in (leaves, -(-leaves // PAGE_LEAVES)):
+        raise CorruptSegmentError(f"the directory root names {count} pages of {leaves} leaves")
+    entries = _read_entries(parts, count, 0, 0)
+    sizes = [min(PAGE_LEAVES, leaves - before) for before in range(0, leaves, PAGE_LEAVES)]
+    return entries, [] if count == leaves else sizes
+
+
+def read_page(block: Block, entry: RootEntry, leaves: int, context: DecodeContext) -> list[RootEntry]:
+    """Decode a page of so many leaves and hold it against the root. Raises CorruptSegmentError."""
+    if block.count != leaves:
+        raise CorruptSegmentError(f"a directory page tells of {block.count} leaves instead of {leaves}")
+    found = _read_entries(Parts(block.body, context), leaves, entry.first_row, entry.first_block)
+    sums = [sum(getattr(each, name) for each in found) for name in ("runs", "rows", "blocks")]
+    begins = found[0].first_space, found[0].data_offset
+    times = min(each.min_timestamp for each in found), max(each.max_timestamp for each in found)
+    if (sums, begins, times) != (
+        [entry.runs, entry.rows, entry.blocks],
+        (entry.first_space, entry.data_offset),
+        (entry.min_timestamp, entry.max_timestamp),
+    ):
+        raise CorruptSegmentError("a directory page is not what the root says")
+    return found
+
+
+def _read_entries(parts: Parts, count: int, first_row: int, first_block: int) -> list[RootEntry]:
+    """What is left of a body: so many entries."""
     spaces = parts.keys(count)
     runs, rows, blocks = (parts.counts(count, least=1).tolist() for _ in range(3))
     data_offsets = parts.counts(count, least=HEADER_BYTES).tolist()
@@ -47,7 +79,6 @@ def read_root(block: Block, context: DecodeContext, file_size: int) -> list[Root
     if any(a > b for a, b in pairwise(spaces)):
         raise CorruptSegmentError("the leaves of the directory do not ascend")
     entries = []
-    first_row = first_block = 0
     for fields in zip(spaces, runs, rows, blocks, data_offsets, handles, low.tolist(), high.tolist(), strict=True):
         space, run_count, row_count, block_count, *rest = fields
         entries.append(RootEntry(space, run_count, row_count, block_count, first_row, first_block, *rest))

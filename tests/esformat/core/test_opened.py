@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import struct
-from array import array
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +18,6 @@ from hypothesis import strategies as st
 import esformat
 from esformat.core.blocks import Chunks
 from esformat.core.caches import Shelf
-from esformat.core.keys import Keys
 from esformat.core.leaves import Leaf
 from esformat.core.opened import (
     KnownParts,
@@ -35,9 +33,9 @@ from esformat.core.opened import (
 )
 from esformat.format.codec import Codec, Decompressor, make_compressor
 from esformat.format.data_block import Runs
-from esformat.format.directory import BlockSpan, encode_leaf, open_leaf
+from esformat.format.directory import BlockSpan, LeafEntry, encode_leaf, encode_root, open_leaf, open_root
 from esformat.format.frame import decode_block, encode_block
-from esformat.format.layout import BlockKind
+from esformat.format.layout import BlockHandle, BlockKind
 from esformat.format.node import DecodeContext, EncodeContext
 
 MOST = (1 << 63) - 1
@@ -269,8 +267,10 @@ def test_leaves_of_a_space(spaces, asked):
     cut = len(spaces) // 2
     parts = [part for part in ((keys[:cut], counts[:cut]), (keys[cut:], counts[cut:])) if part[0]]
     reader.leaves = [leaf_of(*parts[0]), *(leaf_of(*part, sum(parts[0][1])) for part in parts[1:])]
-    edges = [0, *itertools.accumulate(len(part[0][0][0]) for part in parts)]
-    reader.first_spaces = Keys(array("q", edges), b"".join(part[0][0][0] for part in parts))
+    handle = BlockHandle(99, 30, 0)
+    entries = [LeafEntry(part[0][0][0], len(part[0]), sum(part[1]), 1, 16, handle, 0, 9) for part in parts]
+    stored = encode_root(entries, len(entries), WRITE)
+    reader.root = open_root(decode_block(stored, BlockKind.DIRECTORY_ROOT, None, 0), READ)
     found = find_space(reader, asked, SpaceRows)
     model = [(bytes([n]), count) for n, (key, count) in enumerate(zip(spaces, counts, strict=True)) if key == asked]
     assert (found and found._groupings) == (model or None)

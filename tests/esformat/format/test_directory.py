@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, groupby, pairwise
 from typing import Any
@@ -29,10 +30,13 @@ from esformat.format.directory import (
     LeafEntry,
     block_handle,
     encode_leaf,
+    encode_page,
     encode_root,
-    leaf_is_full,
+    entry_of_page,
     open_leaf,
+    open_page,
     open_root,
+    pages_of,
 )
 from esformat.format.encoding import encode_node
 from esformat.format.frame import decode_block, encode_block
@@ -170,6 +174,23 @@ def test_a_block_that_a_leaf_does_not_have(number):
         leaf_of_blocks([block], [2], [5]).open_data_block(number, memoryview(block), checksum64, DataBlock, 0)
 
 
+def root_of(entries: list[LeafEntry], pages: list[Sequence[LeafEntry]] | None = None, name: str | None = None) -> Root:
+    """The root of some leaves as a reader opens it, or of pages of them; each page can be read once."""
+    stored = [encode_page(page, WRITE) for page in pages or ()]
+    named = [entry_of_page(page, BlockHandle(9 + n, 24, 0)) for n, page in enumerate(pages or ())]
+
+    def read(places: Sequence[tuple[BlockHandle, int, int]]) -> list[Any]:
+        found = []
+        for handle, row, block in places:
+            page = decode_block(stored[handle.offset - 9], BlockKind.DIRECTORY_PAGE, None, 9)
+            stored[handle.offset - 9] = b""
+            found.append(open_page(page, row, block, READ, name))
+        return found
+
+    top = encode_root(named or entries, len(entries), WRITE)
+    return open_root(decode_block(top, BlockKind.DIRECTORY_ROOT, None, 77), READ, read, name)
+
+
 @examples(100)
 @given(st.data())
 def test_root_comes_back(data):
@@ -182,7 +203,16 @@ def test_root_comes_back(data):
         low, high = data.draw(spans)
         handle = BlockHandle(data.draw(numbers), 23 + data.draw(numbers), data.draw(st.integers(0, CHECK)))
         entries.append(LeafEntry(space, *data.draw(st.tuples(*[numbers] * 4)), handle, low, high))
-    root = open_root(decode_block(encode_root(entries, WRITE), BlockKind.DIRECTORY_ROOT, None, 0), READ)
+    paged = count > 1 and data.draw(st.booleans())
+    if paged and data.draw(st.booleans()):  # several pages, of which the first ones are alike in all but their numbers
+        again = data.draw(st.integers(256, 600))
+        alike = [replace(entries[0], handle=BlockHandle(16 + 30 * n, 30, n)) for n in range(again)]
+        entries = [*alike, *entries[1:]]
+        firsts, count = [entry.first_space for entry in entries], len(entries)
+    pages = [entries[first : first + 256] for first in range(0, count, 256)] if paged else None
+    if data.draw(st.booleans()):
+        _check_leaves(root_of(entries, pages), entries)
+    root = root_of(entries, pages)
 
     assert len(root) == count
     assert root.first_spaces == firsts
@@ -194,12 +224,81 @@ def test_root_comes_back(data):
     assert list(zip(root.min_timestamps, root.max_timestamps, strict=True)) == [
         (e.min_timestamp, e.max_timestamp) for e in entries
     ]
+    _check_leaves(root, entries)
+
+
+def _check_leaves(root: Root, entries: list[LeafEntry]) -> None:
+    """Ask a root about one leaf after another, in no order, as questions about spaces do."""
+    firsts = [entry.first_space for entry in entries]
     for space in {*firsts, b"", b"a", b"\xff\xff\xff"}:
-        last_before = max((n for n, first in enumerate(firsts) if first < space), default=0)
+        before = [n for n, first in enumerate(firsts) if first < space]
         named = [n for n, first in enumerate(firsts) if first == space]
-        assert set(root.leaves_of(space)) >= ({last_before, *named} if count and space >= firsts[0] else set())
-    for number in range(count):
-        assert root.leaf_of_row(root.rows[number]) == root.leaf_of_row(root.rows[number + 1] - 1) == number
+        assert list(root.leaves_of(space)) == [*before[-1:], *named]
+        assert root.leaves_before(space) == len(before)
+        assert root.has_pages_for(space)
+    rows = list(accumulate((entry.rows for entry in entries), initial=0))
+    blocks = list(accumulate((entry.blocks for entry in entries), initial=0))
+    assert (root.events, root.data_blocks) == (rows[-1], blocks[-1])
+    for number in sorted(range(len(entries)), key=lambda n: n * 7919 % 1009):
+        entry = entries[number]
+        assert root.rows_of(number) == (rows[number], rows[number + 1])
+        assert root.blocks_of(number) == (blocks[number], blocks[number + 1])
+        assert root.times_of(number) == (entry.min_timestamp, entry.max_timestamp)
+        assert root.first_space_of(number) == entry.first_space
+        assert root.leaf_of_row(rows[number]) == root.leaf_of_row(rows[number + 1] - 1) == number
+    assert (root.leaf_of_row(-1), root.leaf_of_row(rows[-1])) == (-1, len(entries))
+
+
+LEAVES = [LeafEntry(b"%03d" % n, 2, 3, 1, 16 + 99 * n, BlockHandle(90 + 99 * n, 25, n), n, n + 5) for n in range(600)]
+
+
+def test_pages_are_read_when_they_are_needed():
+    """One for a leaf, two where a space may be in both, all for what tells of all; none again."""
+    assert pages_of(LEAVES[:512]) == []
+    assert [len(page) for page in pages_of(LEAVES)] == [256, 256, 88]
+    root = root_of(LEAVES, pages_of(LEAVES))
+    assert (len(root), root.page_count, root.has_pages_for(b"300")) == (600, 3, False)
+    assert root.leaves_of(b"300") == range(299, 301)
+    assert (root.has_pages_for(b"300"), root.has_pages_for(b"512"), root.has_pages_for(b"513")) == (True, False, False)
+    assert root.leaves_of(b"512") == range(511, 513)
+    assert (root.has_pages_for(b"513"), root.has_pages_for(b"1"), root.has_pages_for(b"")) == (True, False, True)
+    assert root.leaves_of(b"") == range(0)
+    assert root.rows_of(599) == (1797, 1800)
+    assert list(root.rows) == list(range(0, 1801, 3))
+    assert [root.page_place(n)[1:] for n in range(3)] == [(0, 0), (768, 256), (1536, 512)]
+    for number in (-1, 3):
+        with pytest.raises(IndexError):
+            root.page_place(number)
+    with pytest.raises(IndexError):
+        root_of(LEAVES[:2]).page_place(0)
+
+
+@pytest.mark.parametrize("change", [
+    {"first_space": b"255"}, {"rows": 4}, {"blocks": 2}, {"min_timestamp": 900}, {"handle": BlockHandle(0, 25, 1)},
+])  # fmt: skip
+def test_pages_that_the_root_does_not_describe(change):
+    """The root holds each page's first space, leaves, rows and blocks; the rest contradicts itself."""
+    pages = pages_of(LEAVES)
+    wrong = [*pages[:1], [replace(pages[1][0], **change), *pages[1][1:]], *pages[2:]]
+    top = encode_root([entry_of_page(page, BlockHandle(9, 24, 0)) for page in pages], 600, WRITE)
+
+    def read(places: Sequence[tuple[BlockHandle, int, int]]) -> list[Any]:
+        ((_, row, block),) = places
+        page = decode_block(encode_page(wrong[block // 256], WRITE), BlockKind.DIRECTORY_PAGE, None, 55)
+        return [open_page(page, row, block, READ, "a file")]
+
+    root = open_root(decode_block(top, BlockKind.DIRECTORY_ROOT, None, 77), READ, read, "a file")
+    assert root.rows_of(0) == (0, 3)
+    with pytest.raises(CorruptSegmentError) as caught:
+        assert root.place(256) + root.times_of(256)
+    assert (caught.value.offset, caught.value.path) == (55, "a file")
+
+
+@pytest.mark.parametrize(("pages", "leaves"), [(3, 512), (3, 769), (3, 2), (1, 257), (1, 0), (2, 1), (3, 1 << 31)])
+def test_as_many_pages_as_leaves_take(pages, leaves):
+    """A root names all its leaves, or as many pages as tell of them."""
+    with pytest.raises(CorruptSegmentError):
+        open_root(decode_block(encode_root(LEAVES[:pages], leaves, WRITE), BlockKind.DIRECTORY_ROOT, None, 77), READ)
 
 
 @examples(60)
@@ -216,12 +315,6 @@ def test_first_and_later_looks_for_a_space_agree(keys, data):
     expected = [run for run, space in enumerate(spaces) if space == wanted]
     for _ in range(4):
         assert list(range(*leaf.runs_of(wanted))) == expected
-
-
-LEAVES = [
-    (0, 255, 255, False), (0, 256, 1, True), (0, 1, 256, True), (1023, 256, 1, True), (1024, 256, 1, False),
-    (1024, 512, 1, True), (10**6, 4095, 1, False), (10**6, 4096, 1, True), (10**6, 1, 256, True),
-]  # fmt: skip
 
 
 @examples(150)
@@ -298,12 +391,6 @@ def test_slices_outside(first, last):
         BlockSlice(leaf, 1, 12, 13, None, -1)
 
 
-@pytest.mark.parametrize(("before", "runs", "blocks", "full"), LEAVES)
-def test_leaves_grow_with_the_file(before, runs, blocks, full):
-    """After each 1,024 leaves the next may hold twice the runs, up to 4,096; 256 blocks are always the most."""
-    assert leaf_is_full(before, runs, blocks) == full
-
-
 KEYS = [(b"a", b""), (b"a", b"web"), (b"b", b"")]
 BLOCKS = [BlockSpan(4, 100, 1, -5, 5), BlockSpan(3, 90, 2, 0, 70000)]
 ENTRIES = [
@@ -338,12 +425,13 @@ def asked(root: Root) -> Root:
 
 def test_damaged_root():
     """The same for the root, and for what is read of it later."""
-    body = bytes(decode_block(encode_root(ENTRIES, WRITE), BlockKind.DIRECTORY_ROOT, None, 0).body)
+    body = bytes(decode_block(encode_root(ENTRIES, 2, WRITE), BlockKind.DIRECTORY_ROOT, None, 0).body)
 
     def read(damaged: bytes, count: int = 2) -> Root:
         stored = encode_block(BlockKind.DIRECTORY_ROOT, damaged, count=count)
-        return asked(open_root(decode_block(stored, BlockKind.DIRECTORY_ROOT, None, 0), READ))
+        return asked(open_root(decode_block(stored, BlockKind.DIRECTORY_ROOT, None, 0), READ, lambda p: pages * len(p)))
 
+    pages = [open_page(decode_block(encode_page(LEAVES[:256], WRITE), BlockKind.DIRECTORY_PAGE, None, 0), 0, 0, READ)]
     assert_refused_or_read(body, read)
     for count in (0, 1, 3, (1 << 32) - 1):
         with pytest.raises(CorruptSegmentError):
@@ -353,7 +441,7 @@ def test_damaged_root():
 @pytest.mark.parametrize("number", [-1, 2])
 def test_a_leaf_that_a_root_does_not_have(number):
     """A mistake of the caller, whatever the bytes."""
-    root = open_root(decode_block(encode_root(ENTRIES, WRITE), BlockKind.DIRECTORY_ROOT, None, 0), READ)
+    root = open_root(decode_block(encode_root(ENTRIES, 2, WRITE), BlockKind.DIRECTORY_ROOT, None, 0), READ)
     with pytest.raises(IndexError):
         root.place(number)
     leaf = leaf_of(encode_leaf(runs_of(KEYS, [3, 2, 2]), BLOCKS, WRITE))
@@ -369,7 +457,9 @@ def test_a_root_whose_numbers_are_compressed():
     columns += [[0] * 300, [9] * 300]
     packs = [encode_planes(np.array(column, np.int64), WRITE.plain) for column in columns]
     assert any(pack[3] == Codec.ZSTD for pack in packs)
-    body = encode_node(pa.array([entry.first_space for entry in entries], pa.binary()), WRITE) + b"".join(packs)
+    body = b"".join(
+        [b"\x2c\1\0\0", encode_node(pa.array([e.first_space for e in entries], pa.binary()), WRITE), *packs]
+    )
     stored = encode_block(BlockKind.DIRECTORY_ROOT, body, count=300)
     root = asked(open_root(decode_block(stored, BlockKind.DIRECTORY_ROOT, None, 0), READ))
     assert [root.place(n) for n in range(300)] == [(entry.handle, entry.data_offset) for entry in entries]
@@ -418,7 +508,6 @@ WRONG_ROOTS = [
 @pytest.mark.parametrize(("entry", "ask"), [c[1:] for c in WRONG_ROOTS], ids=[c[0] for c in WRONG_ROOTS])
 def test_roots_that_contradict_themselves(entry, ask):
     """The error says where, also where it comes with a later question."""
-    stored = encode_root([entry], WRITE)
     with pytest.raises(CorruptSegmentError) as caught:
-        ask(open_root(decode_block(stored, BlockKind.DIRECTORY_ROOT, None, 77), READ, "a file"))
+        ask(root_of([entry], name="a file"))
     assert (caught.value.offset in (77, 206), caught.value.path) == (True, "a file")

@@ -45,7 +45,7 @@ BOUNDS = {
 def segment(tmp_path_factory):
     """3,000 clicks in many leaves and blocks."""
     path = tmp_path_factory.mktemp("rows") / "clicks.esdb"
-    with cut_small(Pieces(block_rows=32, leaf_blocks=4, leaf_runs=16, growth_leaves=1000)):
+    with cut_small(Pieces(block_rows=32, leaf_blocks=4, leaf_runs=16)):
         write_clicks(path, click_table(3000))
         with esformat.open(path) as segment:
             yield segment

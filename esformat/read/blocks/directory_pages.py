@@ -1,0 +1,48 @@
+"""Pages of the directory, read for the root that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from esformat.core.opened import NamedErrors
+from esformat.core.roots import Entries
+from esformat.errors import EsdbError
+from esformat.format.codec import Decompressor
+from esformat.format.directory import open_page
+from esformat.format.frame import decode_block
+from esformat.format.layout import BlockHandle, BlockKind
+from esformat.format.node import DecodeContext
+from esformat.io.source import Source, explained
+
+
+class DirectoryPages:
+    """Reads pages of one file. The root holds it, and it nothing that holds the root."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def read(self, places: Sequence[tuple[BlockHandle, int, int]]) -> list[Entries]:
+        """Pages, of which each handle comes with the rows and blocks before it; with one read where they are adjacent.
+
+        Raises CorruptSegmentError, ChecksumMismatchError, ClosedError.
+        """
+        handles = [handle for handle, _, _ in places]
+        adjacent = all(one.end == two.offset for one, two in pairwise(handles))
+        source, plain = self.source, Decompressor()
+        own = DecodeContext(plain, plain)
+        pages = []
+        try:
+            for stretch in [handles] if adjacent else [[handle] for handle in handles]:
+                start = stretch[0].offset
+                stored = memoryview(source.read_at(start, stretch[-1].end - start))
+                for handle in stretch:
+                    framed = stored[handle.offset - start : handle.end - start]
+                    pages.append(decode_block(framed, BlockKind.DIRECTORY_PAGE, handle.check, handle.offset))
+        except EsdbError as error:
+            raise explained(error, source) from None
+        with NamedErrors(source.name):
+            return [
+                open_page(block, first_row, first_block, own, source.name)
+                for block, (_, first_row, first_block) in zip(pages, places, strict=True)
+            ]

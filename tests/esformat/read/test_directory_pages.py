@@ -1,0 +1,152 @@
+"""Files with so many leaves that pages of the directory tell of them: all verbs, and what a damaged page costs."""
+
+from __future__ import annotations
+
+import random
+
+import make_damaged
+import pytest
+from small_pieces import Pieces, cut_small
+
+import esformat
+from esformat.format.layout import BlockKind
+from esformat.read.anatomy import anatomy
+from esformat.read.ask.bounds import Domain
+from esformat.read.row_range import EVENTS as ROWS_OF_RUN
+from esformat.read.row_range import candidate_rows, runs_of_rows, scan_rows
+from esformat.tools import erase, merge, repair, split
+from esformat.tools.verification.check import verify
+
+PIECES = Pieces(block_rows=2, leaf_runs=1, leaf_blocks=1)
+"""Each block of two rows has a leaf of its own."""
+EVENTS = 1_300
+LONG = "s0400"
+"""A space of 600 events: its leaves begin in one page, fill the next, and end in a third."""
+
+
+def rows_of() -> list[tuple[str, int, str]]:
+    """Spaces, times and types, in the order of the file."""
+    names = [f"s{n % 350:04}" for n in range(EVENTS - 600)]
+    times = random.Random(3).sample(range(10_000), EVENTS)
+    rows = zip([*names, *[LONG] * 300, *[LONG] * 300], times, strict=True)
+    return sorted((space, time, "rare" if time % 97 == 0 else "usual") for space, time in rows)
+
+
+ROWS = rows_of()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """The file; read with the same small pieces."""
+    path = tmp_path_factory.mktemp("pages") / "pages.esdb"
+    shuffled = random.Random(5).sample(ROWS, len(ROWS))
+    with cut_small(PIECES):
+        with esformat.create(path, indexes=["type"]) as writer:
+            for space, time, kind in shuffled:
+                writer.add(space, b"%d" % time, timestamp=time, indexes={"type": kind})
+        yield path
+
+
+@pytest.fixture
+def segment(path):
+    """The file, opened anew: no page was read yet."""
+    with esformat.open(path) as segment:
+        assert (len(segment._reader.root), segment._reader.root.page_count) == (650, 3)
+        yield segment
+
+
+def found(events):
+    """What is told of events."""
+    return [(e.space, e.timestamp, e.indexes["type"]) for e in events]
+
+
+def of(space):
+    """The rows of a space."""
+    return [row for row in ROWS if row[0] == space]
+
+
+@pytest.mark.parametrize("space", ["s0000", "s0127", "s0128", "s0200", "s0349", LONG])
+def test_a_space(segment, space):
+    """Forward, backward, the newest, by time, and by an index; also where nothing else was asked before."""
+    scans = segment.find(space)
+    assert found(scans.scan()) == of(space)
+    assert found(scans.scan(reverse=True, limit=3)) == of(space)[::-1][:3]
+    assert found(scans.scan(start=2_000, end=7_000)) == [row for row in of(space) if 2_000 <= row[1] < 7_000]
+    assert found(scans.scan_index("type", "rare")) == [row for row in of(space) if row[2] == "rare"]
+
+
+@pytest.mark.parametrize("space", ["", "a", "s0127x", "s9999", "zz"])
+def test_spaces_that_are_not_there(segment, space):
+    """Whatever page they would be in."""
+    assert segment.find(space) is None
+    assert not segment.may_contain(space)
+
+
+def test_the_whole_file(segment):
+    """Every verb that goes through all leaves."""
+    assert found(segment.scan()) == ROWS
+    assert found(segment.scan(reverse=True, limit=5)) == ROWS[::-1][:5]
+    assert found(segment.scan(start=500, end=900)) == [row for row in ROWS if 500 <= row[1] < 900]
+    assert found(segment.scan_index("type", "rare")) == [row for row in ROWS if row[2] == "rare"]
+    assert segment.spaces(prefix="s03") == {s: len(of(s)) for s, _, _ in ROWS if s.startswith("s03")}
+    facts = segment.info()["blocks"]
+    assert (facts["directory_page"]["count"], facts["directory"]["count"], facts["data"]["count"]) == (3, 650, 650)
+    parts = [part for part in anatomy(segment.path).parts if part.kind == "directory"]
+    assert [(part.name, part.blocks) for part in parts] == [("leaves", 650), ("pages", 3), ("root", 1)]
+
+
+def test_rows_between(segment):
+    """What engines ask for: rows, spaces between bounds, and where events can be."""
+    expected = [row[:2] for row in ROWS[333:1111]]
+    batches = scan_rows(segment, 333, 1111, columns=["space", "timestamp"]).batches()
+    assert [(r["space"], round(r["timestamp"].timestamp() * 1e6)) for b in batches for r in b.to_pylist()] == expected
+    bounds = {"space": Domain(None, b"s0100", b"s0300")}
+    held = [row for row in ROWS if "s0100" <= row[0] < "s0300"]
+    assert sum(piece.last - piece.first for piece in candidate_rows(segment, bounds)) == len(held)
+    assert sum(sum(batch[ROWS_OF_RUN].to_pylist()) for batch in runs_of_rows(segment, 0, EVENTS, bounds)) == len(held)
+
+
+def test_in_a_store(path, s3, bucket):
+    """One request more for the first space of a page; all pages with one, where all are needed."""
+    s3.client.upload_file(str(path), bucket, "pages.esdb")
+    with esformat.open(f"s3://{bucket}/pages.esdb") as segment:
+        for space, requests_made in (("s0002", 2), ("s0010", 1), ("s0349", 2)):  # with the page, without
+            with s3.recorded() as requests:
+                assert found(segment.find(space).scan()) == of(space)
+            assert len(requests) == requests_made
+    with esformat.open(f"s3://{bucket}/pages.esdb") as segment:
+        with s3.recorded() as requests:
+            assert len(segment._reader.root.rows) == 651
+        assert len(requests) == 1
+        assert found(segment.scan()) == ROWS
+
+
+def test_by_the_tools(path, tmp_path):
+    """Split, merged and erased; what is left is checked by them."""
+    parts = split(path, tmp_path / "parts", spaces=["s0010", "s0200", LONG])
+    merge(parts, tmp_path / "merged.esdb")
+    assert (tmp_path / "merged.esdb").read_bytes() == path.read_bytes()
+    assert erase(path, tmp_path / "less.esdb", ["s0128", LONG]).ok
+    with esformat.open(tmp_path / "less.esdb") as less:
+        assert found(less.scan()) == [row for row in ROWS if row[0] not in ("s0128", LONG)]
+
+
+def test_a_damaged_page(path, tmp_path):
+    """Its leaves are not found, those of others are; the check says what, and repair gives all events."""
+    assert verify(path).ok
+    stored = bytearray(path.read_bytes())
+    page = make_damaged.blocks_of(bytes(stored), BlockKind.DIRECTORY_PAGE)[1]
+    stored[page.offset + 30] ^= 1
+    damaged = tmp_path / "damaged.esdb"
+    damaged.write_bytes(stored)
+    with esformat.open(damaged) as segment:
+        assert found(segment.find("s0000").scan()) == of("s0000")
+        for ask in (lambda: segment.find(LONG), lambda: list(segment.scan())):
+            with pytest.raises(esformat.ChecksumMismatchError, match=r"damaged\.esdb.*at byte"):
+                ask()
+    report = verify(damaged)
+    assert [problem.offset for problem in report.problems] == [page.offset]
+    assert "the leaves that it names" in str(report.problems[0])
+    assert repair(damaged, tmp_path / "saved.esdb").saved_events == EVENTS
+    with esformat.open(tmp_path / "saved.esdb") as segment:
+        assert found(segment.scan()) == ROWS
