@@ -181,6 +181,35 @@ def read_keys(body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, plain:
     return keys, end
 
 
+# ------------------------------------------------------------ the filter of spaces
+
+SALTS = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
+"""Those of Parquet's Bloom filters."""
+
+
+def add_to_filter(
+    words: cython.uint[::1],
+    hashes: cython.const[cython.ulonglong][::1],
+    buckets: cython.ulonglong,
+    first: cython.Py_ssize_t,
+) -> None:
+    """Set the bits of hashes in those of a filter's buckets that begin with bucket `first`: `words`, eight for each."""
+    salts = cython.declare(cython.uint[8], SALTS)
+    held: cython.Py_ssize_t = words.shape[0] // 8
+    i: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    low: cython.uint
+    if not 0 < buckets <= 0xFFFF_FFFF:
+        raise ValueError("a filter has no such number of buckets")
+    with cython.nogil:
+        for i in range(hashes.shape[0]):
+            place: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, ((hashes[i] >> 32) * buckets) >> 32) - first
+            if 0 <= place < held:
+                low = cython.cast(cython.uint, hashes[i])
+                for k in range(8):
+                    words[8 * place + k] |= cython.cast(cython.uint, 1) << ((low * salts[k]) >> 27)
+
+
 # ------------------------------------------------------------ keys of rows
 
 # of more rows the interpreter's lock is let go of: to get it back may take longer than what is done with few

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
+from esformat.core.keys import SALTS, add_to_filter
 from esformat.errors import CorruptSegmentError
 from esformat.format.checksum import checksum64
 from esformat.format.frame import Block
 
-SALTS = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
 BUCKET_BYTES = 32
 BITS_PER_SPACE = 10  # about 1 in 100 absent spaces is not recognised as absent
 PAGE_BUCKETS = 2048  # 64 KiB
@@ -46,18 +46,11 @@ def build_filter(hashes: Iterable[U64], space_count: int) -> Iterator[bytes]:
     buckets = bucket_count(space_count)
     step = PAGES_AT_ONCE * PAGE_BUCKETS
     for first in range(0, buckets, step):
-        words = np.zeros((min(step, buckets - first), 8), dtype="<u4")
+        words = np.zeros(8 * min(step, buckets - first), np.uint32)
         for chunk in hashes:
-            places = (((chunk >> np.uint64(32)) * np.uint64(buckets)) >> np.uint64(32)).astype(np.int64) - first
-            if buckets > step:
-                mine = (places >= 0) & (places < step)
-                chunk, places = chunk[mine], places[mine]
-            low = chunk.astype(np.uint32)
-            for i, salt in enumerate(SALTS):
-                bits = np.uint32(1) << ((low * np.uint32(salt)) >> np.uint32(27))
-                np.bitwise_or.at(words[:, i], places, bits)
-        for at in range(0, len(words), PAGE_BUCKETS):
-            yield words[at : at + PAGE_BUCKETS].tobytes()
+            add_to_filter(words, chunk, buckets, first)
+        for at in range(0, len(words), 8 * PAGE_BUCKETS):
+            yield words[at : at + 8 * PAGE_BUCKETS].astype("<u4", copy=False).tobytes()
 
 
 def page_of(hashed: int, buckets: int) -> int:

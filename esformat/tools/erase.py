@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 from esformat.errors import SpaceNotFoundError, UsageError
 from esformat.format.dictionary import ColumnDictionary
 from esformat.format.metadata import Statistics, check_properties
-from esformat.io.location import Options, Target, located, source_of
+from esformat.io.location import Options, Target, located
 from esformat.read.segment import Segment, open_segment
 from esformat.tools.new_segment import (
     Progress,
@@ -115,8 +117,13 @@ def erase(
             plan, copied = plan_anew([original], metadata, [selection], [dictionaries]), [False]
         else:
             plan, copied = plan_assembly([original], metadata, [dictionaries])
-        with published(out, overwrite=overwrite) as publication:
+        with (
+            ThreadPoolExecutor(1, thread_name_prefix="esformat-search") as pool,
+            published(out, overwrite=overwrite) as publication,
+        ):
             made = make_segment(publication, [original], [selection], plan, copied, progress=progress)
+            publication.file.flush()
+            searched = pool.submit(_stored_matches, os.dup(publication.file.fileno()), list(counts))  # beside the sync
         before = original.metadata.statistics
         assert before is not None
     with open_segment(out) as after:
@@ -130,7 +137,7 @@ def erase(
             encoded_anew=encoded_anew,
             copied_blocks=made.copied_blocks,
             encoded_blocks=made.encoded_blocks,
-            stored_matches=_stored_matches(out, list(counts)),
+            stored_matches=searched.result(),
             checks=tuple(_checks(after, counts, before, erased)),
         )
 
@@ -201,17 +208,20 @@ def _named(spaces: Sequence[Key]) -> str:
     return ", ".join(repr(space) for space in spaces[:3]) + more
 
 
-def _stored_matches(path: Target, spaces: Sequence[Key]) -> dict[Key, int]:
-    """How often the keys' bytes stand in a file as it is stored; keys of less than 4 bytes stand everywhere."""
+def _stored_matches(descriptor: int, spaces: Sequence[Key]) -> dict[Key, int]:
+    """How often the keys' bytes stand in a file as it is stored; keys of less than 4 bytes stand everywhere.
+
+    Closes the descriptor.
+    """
     keys = {space: key for space in spaces if len(key := _key_bytes(space)) >= LEAST_SEARCHED_BYTES}
     counts: dict[Key, int] = dict.fromkeys(keys, 0)
     overlap = max(map(len, keys.values()), default=0)
-    source = source_of(path)
-    for at in range(0, source.size if keys else 0, SEARCH_BYTES):
-        piece = source.read_at(at, min(SEARCH_BYTES + overlap, source.size - at))
-        for space, key in keys.items():
-            place = piece.find(key)
-            while 0 <= place < SEARCH_BYTES:
-                counts[space] += 1
-                place = piece.find(key, place + 1)
+    with open(descriptor, "rb", buffering=0) as file:
+        for at in range(0, os.fstat(descriptor).st_size if keys else 0, SEARCH_BYTES):
+            piece = os.pread(file.fileno(), SEARCH_BYTES + overlap, at)
+            for space, key in keys.items():
+                place = piece.find(key)
+                while 0 <= place < SEARCH_BYTES:
+                    counts[space] += 1
+                    place = piece.find(key, place + 1)
     return counts

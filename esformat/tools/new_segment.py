@@ -15,6 +15,7 @@ from esformat.io.publish import Publication, naming
 from esformat.io.remote import RemoteSource
 from esformat.io.store import StoredAt
 from esformat.io.upload import Upload
+from esformat.io.write_behind import write_behind
 from esformat.read.blocks.reader import Reader
 from esformat.read.segment import Segment, open_segment
 from esformat.tools.assembly import Assembly, AssemblyPlan
@@ -118,7 +119,8 @@ def make_segment(
     places = [place for place, field in enumerate(fields) if field.indexed and field.name in built]
     with (
         closing(ColumnIndexes(places, publication.spill_directory)) as indexes,
-        Assembly(publication.file, plan, originals, indexes) as assembly,
+        write_behind(publication.file) as sink,
+        Assembly(sink, plan, originals, indexes) as assembly,
     ):
         for piece in sweep(originals, [counted(selection) for selection in selections], copied):
             assembly.add(piece)

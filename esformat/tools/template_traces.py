@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.format.arrays import bytes_of, validity_of
@@ -131,7 +132,7 @@ class _Left:
             return
         if self.foreign:
             codes = node.codes if rows is None else node.codes[rows]
-            found = set((np.unique(codes[codes > 0]) - 1).tolist())
+            found = {code - 1 for code in _distinct(codes) if code}
             if not found <= self._kept:
                 self._kept |= found
                 self._used -= found
@@ -139,7 +140,7 @@ class _Left:
         for variable, values in node.enumerated({variable for variable, _ in self.values}, context):
             if rows is not None:
                 values = values[np.isin(node.that_show(variable).nonzero()[0], rows)]
-            self.values -= {(variable, value) for value in np.unique(values).tolist()}
+            self.values -= {(variable, value) for value in _distinct(values)}
 
     def _foreign(self) -> set[int]:
         """The templates that are not kept and say something that no kept one does, or perhaps: what has a NUL could
@@ -153,6 +154,11 @@ class _Left:
             if number not in self._kept
             and any(b"\0" in literal or literal not in said for literal in template.literals)
         }
+
+
+def _distinct(numbers: npt.NDArray[np.integer]) -> list[int]:
+    """The different ones of numbers from 0 on, none of them large."""
+    return np.flatnonzero(np.bincount(numbers)).tolist()
 
 
 def without_templates(

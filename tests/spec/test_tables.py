@@ -11,6 +11,7 @@ import pytest
 import read_esdb
 from spec_document import TEXT, fixed_fields, numbers, struct_format, tables
 
+from esformat.core import keys
 from esformat.core import templates as core_templates
 from esformat.format import bloom_filter as space_filter
 from esformat.format import (
@@ -182,8 +183,8 @@ def test_numbers_in_the_text():
     """Numbers that stand in sentences are the code's, too."""
     assert f"{space_filter.PAGE_BUCKETS:,} buckets" in TEXT
     assert f"⌈{space_filter.BITS_PER_SPACE} · spaces / {8 * space_filter.BUCKET_BYTES}⌉" in TEXT
-    assert " ".join(f"{salt:08x}" for salt in space_filter.SALTS) in TEXT
-    assert space_filter.SALTS == read_esdb.SALTS
+    assert " ".join(f"{salt:08x}" for salt in keys.SALTS) in TEXT
+    assert keys.SALTS == read_esdb.SALTS
     assert f"up to {directory_module.LEAF_BLOCKS} data blocks" in TEXT
     assert f"at most {codec.MAX_WINDOW_BYTES >> 20} MiB" in TEXT
     assert f"1…{node.MAX_FRAME_ROWS}" in TEXT

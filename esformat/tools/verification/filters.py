@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from esformat.core.keys import SALTS
 from esformat.errors import CorruptSegmentError
-from esformat.format.bloom_filter import BUCKET_BYTES, PAGE_BUCKETS, SALTS, U64, bucket_count, hash_keys
+from esformat.format.bloom_filter import BUCKET_BYTES, PAGE_BUCKETS, U64, bucket_count, hash_keys
 from esformat.format.layout import BlockHandle, BlockKind
 from esformat.tools.verification.blocks import Blocks
 

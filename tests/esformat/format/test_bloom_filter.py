@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
 import esformat
+from esformat.core.keys import SALTS
 from esformat.errors import CorruptSegmentError
 from esformat.format import bloom_filter as space_filter
-from esformat.format.bloom_filter import SALTS, bucket_count, build_filter, hash_keys, page_may_contain, page_of
+from esformat.format.bloom_filter import bucket_count, build_filter, hash_keys, page_may_contain, page_of
 from esformat.format.checksum import checksum64
 from esformat.format.frame import Block, decode_block
 from esformat.format.layout import BlockKind
