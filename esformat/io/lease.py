@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from esformat.errors import ClosedError, UsageError
@@ -26,7 +27,7 @@ LEASE_SECONDS = 600
 _RENEWAL_SECONDS = LEASE_SECONDS / 10
 _ATTEMPTS = 5  # of jobs that begin at the same moment, all see each other, and step back
 _LONGEST_PAUSE = 0.5
-_NAME = re.compile(r"_lease-[0-9a-f]{16}")
+_NAME = re.compile(r"_([a-z]+)-[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +47,20 @@ class Lease:
 
 
 @contextmanager
-def owned(folder: CommitFolder, job: str) -> Iterator[Lease]:
+def owned(folder: CommitFolder, job: str, *, kind: str = "lease", wait_seconds: float = 0.0) -> Iterator[Lease]:
     """Own a place, which is made where it is absent, until the block ends. job: what others are told.
 
+    kind: leases of another one do not count. wait_seconds: how long to wait for another job to end.
     Raises UsageError where another job works on it.
     """
-    with all_owned([folder], job) as (lease,):
+    with all_owned([folder], job, kind=kind, wait_seconds=wait_seconds) as (lease,):
         yield lease
 
 
 @contextmanager
-def all_owned(folders: Sequence[CommitFolder], job: str) -> Iterator[list[Lease]]:
+def all_owned(
+    folders: Sequence[CommitFolder], job: str, *, kind: str = "lease", wait_seconds: float = 0.0
+) -> Iterator[list[Lease]]:
     """The same for several places: all of them, or none."""
     leases: list[Lease] = []
     ended = threading.Event()
@@ -64,7 +68,7 @@ def all_owned(folders: Sequence[CommitFolder], job: str) -> Iterator[list[Lease]
     try:
         for folder in folders:
             folder.make()
-            leases.append(_taken(folder, job))
+            leases.append(_taken(folder, job, kind, wait_seconds))
         renewal.start()
         yield leases
     finally:
@@ -75,14 +79,15 @@ def all_owned(folders: Sequence[CommitFolder], job: str) -> Iterator[list[Lease]
             lease.folder.remove([lease.name])
 
 
-def _taken(folder: CommitFolder, job: str) -> Lease:
+def _taken(folder: CommitFolder, job: str, kind: str, wait_seconds: float) -> Lease:
     holder: dict[str, Any] = {}
-    for attempt in range(_ATTEMPTS):
-        if attempt:
-            time.sleep(
-                _LONGEST_PAUSE * secrets.randbelow(1000) / 1000
-            )  # or two that see each other would go on doing so
-        lease = Lease(folder, f"_lease-{secrets.token_hex(8)}")
+    end = time.monotonic() + wait_seconds
+    for attempt in count():
+        if attempt >= _ATTEMPTS and time.monotonic() > end:
+            break
+        if attempt:  # two that see each other would go on doing so
+            time.sleep(_LONGEST_PAUSE * secrets.randbelow(1000) / 1000)
+        lease = Lease(folder, f"_{kind}-{secrets.token_hex(8)}")
         _put(lease, job)
         others = _others(lease)
         if not others:
@@ -112,8 +117,9 @@ def _renew(leases: Sequence[Lease], job: str, ended: threading.Event) -> None:
 def _others(lease: Lease) -> list[dict[str, Any]]:
     """Who else has a lease there; those of jobs that are gone are removed."""
     found = []
+    kind = lease.name.rpartition("-")[0]
     for name in lease.folder.names():
-        if _NAME.fullmatch(name) and name != lease.name:
+        if _NAME.fullmatch(name) and name.rpartition("-")[0] == kind and name != lease.name:
             holder = _holder(lease.folder, name)
             if holder is not None and _lives(holder):
                 found.append(holder)

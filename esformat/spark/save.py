@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from pyspark.sql.types import StructType
 from esformat.errors import UsageError
 from esformat.io.commit_folder import CommitFolder
 from esformat.io.commits import Write
+from esformat.io.lease import owned
 from esformat.io.location import SUFFIX, folder_at
 from esformat.spark.columns_there import columns_there
 from esformat.spark.directories import shared_out
@@ -25,6 +27,9 @@ from esformat.spark.options import WriteOptions
 from esformat.spark.portions import portions
 from esformat.spark.types import arrow_schema, unify_schemas
 from esformat.write.writer import create
+
+OVERWRITE_SECONDS = 60
+"""How long an overwrite waits for the end of another one, which takes a listing and some renames."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +152,16 @@ class SegmentWriter(DataSourceArrowWriter):
         """Publish what the tasks wrote; an overwrite hides what was there in the same moment."""
         results = [message for message in messages if isinstance(message, TaskResult)]
         segments = [segment for result in results for segment in result.segments]
+        with self._alone():
+            self._publish(segments)
+
+    def _alone(self) -> AbstractContextManager[object]:
+        """Of two overwrites that end together the second must see, and remove, what the first one wrote."""
+        if not self._overwrite:
+            return nullcontext()
+        return owned(self._write.folder, "overwrite", kind="overwrite", wait_seconds=OVERWRITE_SECONDS)
+
+    def _publish(self, segments: list[StagedSegment]) -> None:
         there = list(listed_below(self._write.folder))
         removed = there if self._overwrite else []
         if not segments and (self._overwrite or not there):  # an empty one keeps the columns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -20,7 +21,10 @@ from pyspark.sql import functions as fn
 
 import esformat
 import esformat.spark
+from esformat.spark import save
+from esformat.spark.options import WriteOptions
 from esformat.spark.source import EsdbDataSource
+from esformat.spark.types import spark_schema
 from tests.spark.test_read import rows, rows_of
 
 ROLES = {"space": "user", "timestamp": "at", "grouping": "app", "indexes": "type,country"}
@@ -155,6 +159,30 @@ def test_overwrite_is_atomic_for_readers(spark, tmp_path):
         done.set()
         reader.join()
     assert seen == {(1, 3)}
+
+
+def test_two_overwrites_that_end_together(tmp_path, monkeypatch):
+    """One of them is left, whichever came last: not the events of both."""
+    both = threading.Barrier(2, timeout=0.5)
+    real = save.listed_below
+
+    def listed(folder):
+        found = list(real(folder))
+        with contextlib.suppress(threading.BrokenBarrierError):  # the other one waits for its turn
+            both.wait()
+        return found
+
+    monkeypatch.setattr(save, "listed_below", listed)
+    clicks = click_table(5000)
+    schema, options = spark_schema(clicks.schema), WriteOptions(str(tmp_path))
+    writers = [save.SegmentWriter(options, schema, overwrite=True) for _ in range(2)]
+    written = [writer.write(iter(clicks.slice(0, n + 1).to_batches())) for n, writer in enumerate(writers)]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda writer, result: writer.commit([result]), writers, written))
+    (name,) = [path.name for path in tmp_path.iterdir() if path.name.startswith("part-")]
+    assert sorted(left(tmp_path)) == sorted([name])
+    with esformat.open(tmp_path / name) as segment:
+        assert segment.num_events in (1, 2)
 
 
 # ------------------------------------------------------------ tasks that die
