@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
-from esformat.core.roots import check_opening, read_entries
+from esformat.core.footers import check_opening, read_entries
 from esformat.format.frame import Block, encode_block
 from esformat.format.layout import BlockHandle, BlockKind
 

@@ -9,14 +9,14 @@ import enum
 import struct
 from typing import NamedTuple, Self
 
-from esformat.core import blocks, bytes_nodes, leaves, roots
+from esformat.core import blocks, bytes_nodes, footers, leaves
 from esformat.errors import CorruptSegmentError
 from esformat.format.checksum import checksum64
 
 HEADER_MAGIC = b"\x89ESDB\r\n\x1a"  # like PNG's: shows text-mode and 7-bit damage at the first byte
-TRAILER_MAGIC = roots.TRAILER_MAGIC
+TRAILER_MAGIC = footers.TRAILER_MAGIC
 BLOCK_MAGIC = b"ESBK"
-MAJOR_VERSION = roots.MAJOR_VERSION
+MAJOR_VERSION = footers.MAJOR_VERSION
 MINOR_VERSION = 0
 
 MAX_BLOCK_BYTES = blocks.MOST_BLOCK_BYTES
@@ -67,7 +67,7 @@ def check_header(buf: bytes) -> None:
     magic, major, _minor, reserved = _HEADER.unpack_from(buf)
     if magic != HEADER_MAGIC:
         raise CorruptSegmentError("not an .esdb file: its first 8 bytes are not the format's magic", offset=0)
-    roots.check_version(major)
+    footers.check_version(major)
     if reserved:
         raise CorruptSegmentError(f"reserved header field is {reserved}, not 0", offset=12)
 
@@ -131,4 +131,4 @@ class Trailer(NamedTuple):
 
         Raises CorruptSegmentError (not the end of a segment, damaged) or UnsupportedVersionError.
         """
-        return cls(*roots.read_trailer(buf, file_size, checksum64, BlockHandle))
+        return cls(*footers.read_trailer(buf, file_size, checksum64, BlockHandle))

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from esformat.core.caches import Budgets, Cache
+from esformat.core.footers import read_trailer
 from esformat.core.leaves import BlockSlice, Leaf, open_data_blocks
 from esformat.core.opened import Opened
-from esformat.core.roots import read_trailer
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.format.checksum import checksum64
 from esformat.format.codec import Decompressor
