@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 from esformat.core.opened import NamedErrors
 from esformat.core.roots import Entries
@@ -19,8 +20,10 @@ from esformat.io.source import Source, explained
 class DirectoryPages:
     """Reads pages of one file. The root holds it, and it nothing that holds the root."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, threads: Any) -> None:
+        """threads: of each thread, as attribute `own`, what it decodes with, where it did that before."""
         self.source = source
+        self._threads = threads
 
     def read(self, places: Sequence[tuple[BlockHandle, int, int]]) -> list[Entries]:
         """Pages, of which each handle comes with the rows and blocks before it; with one read where they are adjacent.
@@ -29,9 +32,7 @@ class DirectoryPages:
         """
         handles = [handle for handle, _, _ in places]
         adjacent = all(one.end == two.offset for one, two in pairwise(handles))
-        source, plain = self.source, Decompressor()
-        own = DecodeContext(plain, plain)
-        pages = []
+        source, pages = self.source, []
         try:
             for stretch in [handles] if adjacent else [[handle] for handle in handles]:
                 start = stretch[0].offset
@@ -41,6 +42,10 @@ class DirectoryPages:
                     pages.append(decode_block(framed, BlockKind.DIRECTORY_PAGE, handle.check, handle.offset))
         except EsdbError as error:
             raise explained(error, source) from None
+        own = getattr(self._threads, "own", None)
+        if own is None:
+            plain = Decompressor()
+            own = DecodeContext(plain, plain)
         with NamedErrors(source.name):
             return [
                 open_page(block, first_row, first_block, own, source.name)

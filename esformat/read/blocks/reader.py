@@ -154,7 +154,7 @@ class Reader(Opened):
         self.shown_type = bytes if self.schema.binary_keys else str
         self.checks = Checks(self.name, self.schema)
         self._asked: set[Hashable] = set()
-        self._pages = DirectoryPages(source)
+        self._pages = DirectoryPages(source, _threads)
         self.root = open_root(tail.block(self.table[_ROOT, 0, 0], _ROOT), self.own(), self._pages.read, self.name)
         if self.root.events != self.statistics.events or self.root.data_blocks != self.statistics.data_blocks:
             raise CorruptSegmentError("the directory and the statistics disagree about the number of events")
