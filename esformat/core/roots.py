@@ -313,6 +313,8 @@ class Root:
         page: Entries
         number: cython.Py_ssize_t
         read: list[Any] = self._read([self.page_place(number) for number in range(first, last)])
+        if len(read) != last - first:
+            raise ValueError("other pages were asked for")
         rows: cython.p_longlong = top.rows.data.as_longlongs
         blocks: cython.p_longlong = top.blocks.data.as_longlongs
         for number in range(first, last):
@@ -381,6 +383,8 @@ class Root:
     def first_space_of(self, leaf: cython.Py_ssize_t) -> bytes:
         """The first space of a leaf. Raises CorruptSegmentError, IndexError."""
         entry = cython.declare(cython.Py_ssize_t)
+        if self._paged and 0 <= leaf < self._count and leaf % _EACH == 0:  # as the root says
+            return self._top.first_keys[leaf // _EACH]
         page: Entries = self._of_leaf(leaf, cython.address(entry))
         return page.first_keys[entry]
 

@@ -258,6 +258,8 @@ def test_pages_are_read_when_they_are_needed():
     assert [len(page) for page in pages_of(LEAVES)] == [256, 256, 88]
     root = root_of(LEAVES, pages_of(LEAVES))
     assert (len(root), root.page_count, root.has_pages_for(b"300")) == (600, 3, False)
+    assert [root.first_space_of(leaf) for leaf in (0, 256, 512)] == [b"000", b"256", b"512"]
+    assert not root.has_pages_for(b"300")
     assert root.leaves_of(b"300") == range(299, 301)
     assert (root.has_pages_for(b"300"), root.has_pages_for(b"512"), root.has_pages_for(b"513")) == (True, False, False)
     assert root.leaves_of(b"512") == range(511, 513)
@@ -292,6 +294,14 @@ def test_pages_that_the_root_does_not_describe(change):
     with pytest.raises(CorruptSegmentError) as caught:
         assert root.place(256) + root.times_of(256)
     assert (caught.value.offset, caught.value.path) == (55, "a file")
+
+
+def test_other_pages_than_were_asked_for():
+    """A mistake of the caller, whatever the bytes."""
+    top = encode_root([entry_of_page(page, BlockHandle(9, 24, 0)) for page in pages_of(LEAVES)], 600, WRITE)
+    root = open_root(decode_block(top, BlockKind.DIRECTORY_ROOT, None, 77), READ, lambda _: [])
+    with pytest.raises(ValueError, match="other pages"):
+        root.rows_of(0)
 
 
 @pytest.mark.parametrize(("pages", "leaves"), [(3, 512), (3, 769), (3, 2), (1, 257), (1, 0), (2, 1), (3, 1 << 31)])
