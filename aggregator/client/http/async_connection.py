@@ -60,7 +60,9 @@ class AsyncConnection:
     async def _open(
         self, call: Call, retry: Retry | None, wait: Callable[[float], Awaitable[bool]], *, stream: bool = False
     ) -> tuple[httpx.Response, int]:
-        attempts = Attempts(retry or self.options.retry, repeatable=call.repeatable, servers=len(self._turn))
+        attempts = Attempts(
+            retry or self.options.retry, repeatable=call.repeatable, stores=call.stores, servers=len(self._turn)
+        )
         while True:
             base = self._turn.base
             try:

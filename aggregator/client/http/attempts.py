@@ -9,16 +9,24 @@ from collections.abc import Callable
 
 import httpx
 
-from aggregator.client.http.errors import TruncatedAnswerError, UnavailableError
+from aggregator.client.http.errors import (
+    AccessDeniedError,
+    BodyTooLargeError,
+    TruncatedAnswerError,
+    UnavailableError,
+)
 from aggregator.client.http.retry import Retry
 from aggregator.errors import OverloadedError, ReadOnlyError
 from esformat import EsdbError
 
 ELSEWHERE = (UnavailableError, ReadOnlyError)
 """What another server of the same catalog may do: this one is gone, or stops, or was fenced off, or only follows."""
+_AT_THE_DOOR = (BodyTooLargeError, AccessDeniedError, ReadOnlyError)
+"""What a server says before it looks at a batch: it tells nothing of attempts before."""
 QUIET_S = 1.0
 """After so long without an answer somebody is told that a call is tried again and again."""
 _log = logging.getLogger("aggregator.client")
+_STATUSES: dict[type[EsdbError], int] = {OverloadedError: 429, ReadOnlyError: 503, BodyTooLargeError: 413}
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
@@ -26,10 +34,17 @@ class Attempts:
     """Counts them. A failure is told to `wait_s`, which says how long to wait, or raises what the caller shall see."""
 
     def __init__(
-        self, retry: Retry, *, repeatable: bool, servers: int = 1, clock: Callable[[], float] = time.monotonic
+        self,
+        retry: Retry,
+        *,
+        repeatable: bool,
+        stores: bool = False,
+        servers: int = 1,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """servers: that are asked in turn. Between the attempts of one round nothing is waited."""
+        """stores: the call appends events. servers: that are asked in turn; in one round nothing is waited between."""
         self._retry, self._repeatable, self._servers, self._clock = retry, repeatable, servers, clock
+        self._at_the_door = _AT_THE_DOOR if stores else ()
         self._began = clock()
         self._made = 0
         self._maybe_stored = False
@@ -48,7 +63,7 @@ class Attempts:
             if error.maybe_stored and not self._repeatable:
                 raise error
         elif self._servers == 1 or not isinstance(error, ELSEWHERE):
-            raise error
+            raise self.given_up(error) if isinstance(error, self._at_the_door) else error
         wait = self._retry.wait_s(self._made, self._clock() - self._began, retry_after_s)
         if wait is None:
             raise self.given_up(error)
@@ -59,11 +74,9 @@ class Attempts:
 
     def given_up(self, error: EsdbError) -> EsdbError:
         """What to raise where no attempt follows."""
-        if self._made <= 1 or (isinstance(error, OverloadedError | ReadOnlyError) and not self._maybe_stored):
+        if self._made <= 1 or (not isinstance(error, UnavailableError) and not self._maybe_stored):
             return error
-        status = (
-            error.status if isinstance(error, UnavailableError) else 503 if isinstance(error, ReadOnlyError) else 429
-        )
+        status = getattr(error, "status", _STATUSES.get(type(error)))
         took = f"{self._made} attempts in {self._clock() - self._began:.1f} s"
         return UnavailableError(
             f"{error.message} ({took})",

@@ -51,6 +51,11 @@ class Call:
     repeatable: bool = True
     wait_s: float = 0.0
 
+    @property
+    def stores(self) -> bool:
+        """Whether it appends events under a key."""
+        return "idempotency-key" in self.headers
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:

@@ -175,7 +175,9 @@ class Connection:
     def _open(
         self, call: Call, retry: Retry | None, wait: Callable[[float], bool], *, stream: bool = False
     ) -> tuple[httpx.Response, int]:
-        attempts = Attempts(retry or self.options.retry, repeatable=call.repeatable, servers=len(self._turn))
+        attempts = Attempts(
+            retry or self.options.retry, repeatable=call.repeatable, stores=call.stores, servers=len(self._turn)
+        )
         while True:
             base = self._turn.base
             try:
