@@ -13,6 +13,7 @@ import pytest
 from breaking_proxy import BreakingProxy, Fate
 
 import aggregator
+from aggregator import SequenceConflictError
 from aggregator.client import AsyncClient, BodyTooLargeError, Client, Retry, UnavailableError, WriteFailedError
 from aggregator.client.http.attempts import Attempts
 from aggregator.client.http.errors import error_of
@@ -97,3 +98,21 @@ def test_what_is_said_at_the_door(status):
             attempts.wait_s(error_of(status, {}, b"", subject="/"))
         if stores:
             assert (caught.value.maybe_stored, caught.value.status) == (True, status)
+
+
+def test_the_key_of_what_failed_is_good_for_long(tmp_path):
+    """However many batches went since: the server remembers 64 of a producer, so nobody else goes on with this one."""
+    with roomy_and_small(tmp_path) as (topic, roomy, small), Client([roomy, small]) as client:
+        writer = client.topic("t").writer(linger_s=60)
+        for row in ROWS:
+            writer.add_row(row)
+        with pytest.raises(WriteFailedError) as caught:
+            writer.flush()
+        for n in range(70):
+            writer.add("later", timestamp=n)
+            writer.flush()
+        writer.close()
+        assert repeated(roomy, caught.value.unsent[0]).duplicate
+        with pytest.raises(SequenceConflictError):
+            client.topic("t").append(ROWS[:1], producer=caught.value.unsent[0].producer, sequence=0)
+        assert topic.scan().count() == 170

@@ -25,15 +25,15 @@ class Lanes:
 
     @contextmanager
     def borrow(self) -> Iterator[tuple[str, int]]:
-        """A producer and a sequence that nobody else uses, ever."""
+        """A producer and a sequence that nobody else uses, ever. A lane whose call failed has no other after it: the
+        server knows the last batch of a producer however much later it is sent again.
+        """
         with self._lock:
             if self._free:
                 producer, sequence = self._free.pop()
             else:
                 producer, sequence = f"{self._name}-{self._made}", 0
                 self._made += 1
-        try:
-            yield producer, sequence
-        finally:
-            with self._lock:
-                self._free.append((producer, sequence + 1))
+        yield producer, sequence
+        with self._lock:
+            self._free.append((producer, sequence + 1))
