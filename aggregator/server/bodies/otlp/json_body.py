@@ -31,11 +31,18 @@ _UINT64, _UINT32, _INT32, _INT64 = (0, 2**64), (0, 2**32), (-(2**31), 2**31), (-
 def records_in(found: Any, names: Container[str]) -> Iterator[TAGS_AND_RECORD]:
     """Each record of a parsed request with the tags of its stream. Raises ValueError, TypeError, InvalidEventError."""
     for resource in _list(found, "resourceLogs", "resource_logs"):
-        attributes = _list(_object(resource, "resource"), "attributes", "attributes")
-        tags, rest = split(_pairs(attributes, 0), names)
+        whole = _object(resource, "resource")
+        tags, rest = split(_pairs(_list(whole, "attributes", "attributes"), 0), names)
         for scope in _list(resource, "scopeLogs", "scope_logs"):
             lib = _object(scope, "scope")
-            about = {"scope": _text(lib, "name", "name"), "scope_version": _text(lib, "version", "version")}
+            about: dict[str, Any] = {
+                "scope": _text(lib, "name", "name"),
+                "scope_version": _text(lib, "version", "version"),
+                "scope_schema_url": _text(scope, "schemaUrl", "schema_url"),
+                "scope_dropped_attributes_count": _dropped(lib),
+                "resource_schema_url": _text(resource, "schemaUrl", "schema_url"),
+                "resource_dropped_attributes_count": _dropped(whole),
+            }
             common = {name: value for name, value in about.items() if value}
             shared = ("scope.", dict(_pairs(_list(lib, "attributes", "attributes"), 0))), ("resource.", rest)
             for record in _list(scope, "logRecords", "log_records"):
@@ -44,10 +51,10 @@ def records_in(found: Any, names: Container[str]) -> Iterator[TAGS_AND_RECORD]:
                 yield tags, made
 
 
-def _record(record: Any, common: Mapping[str, str]) -> dict[str, Any]:
+def _record(record: Any, common: Mapping[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {**common, "msg": _message(_object(record, "body"))}
     seen = _number(record, "observedTimeUnixNano", "observed_time_unix_nano", _UINT64)
-    add_times(made, _number(record, "timeUnixNano", "time_unix_nano", _UINT64) or seen)
+    add_times(made, _number(record, "timeUnixNano", "time_unix_nano", _UINT64), seen)
     add_severity(made, _text(record, "severityText", "severity_text"), _severity(record))
     for name, camel in (("trace_id", "traceId"), ("span_id", "spanId")):
         if given := _text(record, camel, name):
@@ -56,7 +63,7 @@ def _record(record: Any, common: Mapping[str, str]) -> dict[str, Any]:
         made["trace_flags"] = flags
     if event := _text(record, "eventName", "event_name"):
         made["event_name"] = event
-    if dropped := _number(record, "droppedAttributesCount", "dropped_attributes_count", _UINT32):
+    if dropped := _dropped(record):
         made["dropped_attributes_count"] = dropped
     add_attributes(made, _pairs(_list(record, "attributes", "attributes"), 0))
     return made
@@ -172,6 +179,10 @@ def _text(parent: Any, camel: str, snake: str) -> str:
 def _number(parent: Any, camel: str, snake: str, span: tuple[int, int]) -> int:
     found = _member(parent, camel, snake)
     return 0 if found is None else _integer(found, span)
+
+
+def _dropped(parent: Any) -> int:
+    return _number(parent, "droppedAttributesCount", "dropped_attributes_count", _UINT32)
 
 
 def _severity(record: Any) -> int:

@@ -77,7 +77,14 @@ def _records(request: ExportLogsServiceRequest, names: Container[str]) -> Iterat
     for resource in request.resource_logs:
         tags, rest = split(_pairs(resource.resource.attributes), names)
         for scope in resource.scope_logs:
-            about = {"scope": scope.scope.name, "scope_version": scope.scope.version}
+            about: dict[str, Any] = {
+                "scope": scope.scope.name,
+                "scope_version": scope.scope.version,
+                "scope_schema_url": scope.schema_url,
+                "scope_dropped_attributes_count": scope.scope.dropped_attributes_count,
+                "resource_schema_url": resource.schema_url,
+                "resource_dropped_attributes_count": resource.resource.dropped_attributes_count,
+            }
             common = {name: value for name, value in about.items() if value}
             shared = ("scope.", dict(_pairs(scope.scope.attributes))), ("resource.", rest)
             for record in scope.log_records:
@@ -86,9 +93,9 @@ def _records(request: ExportLogsServiceRequest, names: Container[str]) -> Iterat
                 yield tags, made
 
 
-def _record(record: LogRecord, common: Mapping[str, str]) -> dict[str, Any]:
+def _record(record: LogRecord, common: Mapping[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {**common, "msg": _message(record.body)}
-    add_times(made, record.time_unix_nano or record.observed_time_unix_nano)
+    add_times(made, record.time_unix_nano, record.observed_time_unix_nano)
     add_severity(made, record.severity_text, int(record.severity_number))
     if record.trace_id:
         made["trace_id"] = record.trace_id.hex()

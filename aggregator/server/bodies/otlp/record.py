@@ -17,12 +17,16 @@ DEEPEST = 64
 _SEVERITIES = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")  # four numbers each, from 1
 
 
-def add_times(made: dict[str, Any], nanos: int) -> None:
-    """The time of a record, and all of its digits where microseconds lose some."""
-    if nanos:
-        made["ts"] = nanos // 1000
-        if nanos % 1000:
-            made["ts_ns"] = nanos
+def add_times(made: dict[str, Any], nanos: int, seen: int = 0) -> None:
+    """The time of a record, else the one at which it was seen, with all digits where microseconds lose some; the latter
+    as well, where they differ.
+    """
+    if ts := nanos or seen:
+        made["ts"] = ts // 1000
+        if ts % 1000:
+            made["ts_ns"] = ts
+    if seen not in (0, ts):
+        made["observed_time_unix_nano"] = seen
 
 
 def add_severity(made: dict[str, Any], text: str, number: int) -> None:
