@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from waiting import until
 
+import aggregator
 import esformat
 
 DROP_FROM_BOUNDS, PAST_MODES, PAST_MODES_OF_READING = 24, 1, 2  # prctl(2), capabilities(7)
@@ -79,3 +81,39 @@ def test_a_log_that_may_not_be_read(folder):
     assert "logs/a.log is not collected: permission denied" in told
     assert "1 line" in told
     assert "1 file not read" in told
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    """A catalog with a segment and a batch in the log; its modes are given back."""
+    with aggregator.open(tmp_path / "data", sealing="thread") as opened:
+        topic = opened.create_topic("t", roll={"rows": 100})
+        topic.append([{"space": "a", "timestamp": n} for n in range(100)])
+        until(topic.segments)
+        topic.append([{"space": "b", "timestamp": 1}])
+    yield tmp_path / "data"
+    for place in ("segments", "segments/000000"):
+        (tmp_path / "data" / place).chmod(0o700)
+
+
+@pytest.mark.parametrize("closed", ["segments", "segments/000000"])
+def test_a_manifest_is_rebuilt_from_all_segments_or_not(catalog, closed):
+    """One was made without those that may not be read, as if there were none."""
+    before = (catalog / "manifest.sqlite").read_bytes()
+    (catalog / closed).chmod(0)
+    status, told = run(catalog.parent, "aggregator", "rebuild-manifest", "data")
+    assert status == 1
+    assert f"data/{closed}: permission denied; run as a user who may" in told
+    assert told.count("\n") == 1
+    assert (catalog / "manifest.sqlite").read_bytes() == before
+
+
+def test_a_missing_manifest_beside_segments_that_may_not_be_read(catalog):
+    """A new catalog was begun in their directory where the facts were missing, too."""
+    for name in ("manifest.sqlite", "catalog.facts"):
+        (catalog / name).unlink()
+    (catalog / "segments/000000").chmod(0)
+    status, told = run(catalog.parent, "aggregator", "init", "data")
+    assert status == 1
+    assert "data/segments/000000: permission denied; run as a user who may" in told
+    assert not (catalog / "manifest.sqlite").exists()

@@ -18,7 +18,7 @@ import pyarrow as pa
 from aggregator.base.merge import numbers
 from aggregator.errors import CorruptLogError
 from aggregator.model import RECORD_INDEX, ProducerEntry, QuarantinedBatch
-from aggregator.storage.files.layout import PARTIAL, Layout, make_directory, replaced
+from aggregator.storage.files.layout import PARTIAL, Layout, entries, make_directory, replaced
 from aggregator.storage.segments.file import PROPERTY, file_checksum
 from aggregator.storage.state.tombstones import Hidden, hidden_rows
 
@@ -39,11 +39,11 @@ def batch_path(layout: Layout, number: int) -> Path:
 def batch_files(layout: Layout) -> dict[int, Path]:
     """The files of quarantined batches that are there, by number; what a crash left half written is deleted."""
     found = {}
-    for path in layout.quarantine.glob(f"*{SUFFIX}*"):
-        stem = path.name.partition(SUFFIX)[0]
-        if path.name.endswith(PARTIAL):
+    for path in entries(layout.quarantine):
+        stem, suffix, _ = path.name.partition(SUFFIX)
+        if suffix and path.name.endswith(PARTIAL):
             path.unlink()
-        elif stem.isdecimal() and path == batch_path(layout, int(stem)):
+        elif suffix and stem.isdecimal() and path == batch_path(layout, int(stem)):
             found[int(stem)] = path
     return found
 

@@ -96,10 +96,16 @@ def segment_number(path: Path) -> int | None:
 
 
 def segment_files(layout: Layout) -> dict[int, Path]:
-    """Segment files that are there, by number."""
-    found = {}
-    for path in layout.segments.glob("*/*.esdb"):
-        number = segment_number(path)
-        if number is not None:
-            found[number] = path
-    return found
+    """Segment files that are there, by number. Raises PermissionError."""
+    paths = [path for folder in entries(layout.segments) for path in entries(folder)]
+    return {number: path for path in paths if (number := segment_number(path)) is not None}
+
+
+def entries(directory: Path) -> list[Path]:
+    """What lies in a directory; nothing where there is none. Raises PermissionError: `Path.glob` passes over what may
+    not be read.
+    """
+    try:
+        return list(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
