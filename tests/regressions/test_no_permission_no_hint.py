@@ -117,3 +117,13 @@ def test_a_missing_manifest_beside_segments_that_may_not_be_read(catalog):
     assert status == 1
     assert "data/segments/000000: permission denied; run as a user who may" in told
     assert not (catalog / "manifest.sqlite").exists()
+
+
+@pytest.mark.parametrize("command", [("stats", "data"), ("scan", "data", "t"), ("query", "data", "SELECT COUNT")])
+def test_a_manifest_that_may_not_be_read(catalog, command):
+    """Who reads is told what who writes is: it was 'unable to open database file', and no word about what to do."""
+    (catalog / "manifest.sqlite").chmod(0)
+    status, told = run(catalog.parent, "aggregator", *command)
+    assert status == 1
+    assert "data/manifest.sqlite: permission denied; run as a user who may, or allow it with chmod or chown" in told
+    assert told.count("\n") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -52,10 +53,12 @@ def errors_of(path: Path) -> Iterator[None]:
 def open_database(path: Path, *, read_only: bool) -> sqlite3.Connection:
     """A connection to the manifest. A writer's is made where it is absent, migrated and checked.
 
-    Raises CorruptManifestError, UnknownVersionError, ManifestFailedError, FileNotFoundError (read_only).
+    Raises CorruptManifestError, UnknownVersionError, ManifestFailedError, OSError.
     """
-    if read_only and not path.exists():
-        raise FileNotFoundError(str(path))
+    if read_only and not os.access(path, os.R_OK):  # SQLite does not say why it cannot open it
+        if not path.exists():
+            raise FileNotFoundError(str(path))
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     if not read_only:
         os.close(create_file(path, os.O_RDWR))  # what SQLite keeps beside it has its mode
     with errors_of(path):
