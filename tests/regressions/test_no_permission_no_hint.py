@@ -127,3 +127,13 @@ def test_a_manifest_that_may_not_be_read(catalog, command):
     assert status == 1
     assert "data/manifest.sqlite: permission denied; run as a user who may, or allow it with chmod or chown" in told
     assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("mode", [0, 0o444])
+def test_a_manifest_of_a_mode_that_serves_nobody(catalog, mode):
+    """`rebuild-manifest` made the new one with the mode of the old one, and could not write it."""
+    (catalog / "manifest.sqlite").chmod(mode)
+    assert run(catalog.parent, "aggregator", "rebuild-manifest", "data")[0] == 0
+    assert (catalog / "manifest.sqlite").stat().st_mode & 0o777 == mode | 0o600
+    with aggregator.open(catalog) as opened:
+        assert opened.topic("t").scan().count() == 101

@@ -43,11 +43,12 @@ def directory_mode(file_mode: int) -> int:
 
 
 def file_mode_in(directory: Path) -> int:
-    """The mode of new files in a directory: that of the catalog it belongs to."""
+    """The mode of new files in a directory: that of the catalog it belongs to, and no less than its owner needs."""
     place = os.fspath(directory)
     for _ in range(_DEPTH):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            return stat.S_IMODE(os.stat(f"{place}/{MANIFEST}").st_mode) & 0o666  # noqa: PTH116 - many in each opening
+            mode = os.stat(f"{place}/{MANIFEST}").st_mode  # noqa: PTH116 - many in each opening
+            return stat.S_IMODE(mode) & 0o666 | PRIVATE
         place = os.path.dirname(place) or "."  # noqa: PTH120
     return PRIVATE
 
