@@ -137,3 +137,12 @@ def test_a_manifest_of_a_mode_that_serves_nobody(catalog, mode):
     assert (catalog / "manifest.sqlite").stat().st_mode & 0o777 == mode | 0o600
     with aggregator.open(catalog) as opened:
         assert opened.topic("t").scan().count() == 101
+
+
+@pytest.mark.parametrize("verb", ["verify", "promote", "rebuild-manifest"])
+def test_a_catalog_that_may_not_be_entered(folder, verb):
+    """Verbs that work on directories called it a wrong usage."""
+    status, told = run(folder, "aggregator", verb, "closed")
+    assert status == 1
+    assert "permission denied; run as a user who may, or allow it with chmod or chown" in told
+    assert told.count("\n") == 1

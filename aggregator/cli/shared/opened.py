@@ -63,7 +63,7 @@ def catalog_or_server(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-catalog_argument = click.argument("catalog", type=_Directory())
+catalog_argument = click.argument("catalog", type=_Directory(readable=False))
 topic_argument = click.argument("topic")
 optional_topic = click.argument("topic", required=False)
 DURABILITY = "fsync"
