@@ -309,7 +309,8 @@ def promote(path: AnyPath) -> dict[str, Any]:
 
     Each partition goes on 2^32 record indexes behind the last that was copied: the server may have given some of those
     since. Nothing keeps the server from going on: stop it before, or its later events are in no copy.
-    Raises InvalidRequestError (it follows nobody, or is not whole), CatalogLockedError (the follower runs), OSError.
+    Raises CatalogNotFoundError, InvalidRequestError (it follows nobody, or is not whole), CatalogLockedError (the
+    follower runs), OSError.
     """
     from aggregator.engine.recovery.promote import promote as promote_follower  # here: few programs need it
 

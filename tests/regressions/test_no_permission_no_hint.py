@@ -146,3 +146,9 @@ def test_a_catalog_that_may_not_be_entered(folder, verb):
     assert status == 1
     assert "permission denied; run as a user who may, or allow it with chmod or chown" in told
     assert told.count("\n") == 1
+
+
+def test_promoting_what_is_not_there(folder):
+    """It was a lock file that was missing."""
+    status, told = run(folder, "aggregator", "promote", "nothing")
+    assert (status, told) == (2, f"aggregator: {folder}/nothing: no catalog found; name the directory of a follower\n")

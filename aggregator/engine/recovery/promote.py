@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable
 
 from aggregator.engine.recovery.replay import adopt_definitions
-from aggregator.errors import InvalidRequestError
+from aggregator.errors import CatalogNotFoundError, InvalidRequestError
 from aggregator.storage.files.following import Following, read_following
 from aggregator.storage.files.layout import Layout, segment_files
 from aggregator.storage.files.lock import WriterLock
@@ -25,9 +25,11 @@ PASSED_OVER = 1 << 32
 def promote(layout: Layout, clock: Callable[[], int]) -> Following:
     """Make a follower's directory an ordinary catalog; gives how far it had come. Interrupted, it can be done again.
 
-    Raises InvalidRequestError (it follows nobody, is not whole, or its catalog has a store), CatalogLockedError (the
-    follower runs), OSError.
+    Raises CatalogNotFoundError, InvalidRequestError (it follows nobody, is not whole, or its catalog has a store),
+    CatalogLockedError (the follower runs), OSError.
     """
+    if not layout.root.is_dir():
+        raise CatalogNotFoundError("no catalog found", path=str(layout.root), hint="name the directory of a follower")
     lock = WriterLock(layout.writer_lock)
     try:
         note = read_following(layout.following)
