@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     )
     from esformat.format.unix_time import FIRST_US, LAST_US, UNIX_UNITS, from_integers, from_text, is_number, to_nanos
     from esformat.io.handles import Handles, SharedFile
-    from esformat.io.publish import sync_directory
+    from esformat.io.publish import naming, sync_directory
     from esformat.read.anatomy import anatomy
     from esformat.read.answer import Answer, Unpicklable
     from esformat.read.ask.bounds import Bounds, admits_nothing, span_of_times
@@ -72,7 +72,7 @@ else:
             "esformat.format.json_text": "as_text",
             "esformat.core.json_paths": "has_odd_numbers",
             "esformat.format.json_values": "JsonValues texts_around",
-            "esformat.io.publish": "sync_directory",
+            "esformat.io.publish": "naming sync_directory",
             "esformat.base.late": "import_late",
             "esformat.write.messages": "message_writer",
             "esformat.base.launch": "hide_pandas launch",
@@ -145,6 +145,7 @@ __all__ = [
     "lazily",
     "make_schema",
     "message_writer",
+    "naming",
     "near_history",
     "normalise_type",
     "now_s",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from aggregator.storage.files.modes import MANIFEST, create_directory, create_file
-from esformat.parts import sync_directory
+from esformat.parts import naming, sync_directory
 
 PARTIAL = ".partial"
 """How names of files end that are being written; at opening they are removed."""
@@ -31,7 +31,10 @@ def replaced(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     partial = partial_of(path)
     partial.unlink(missing_ok=True)  # of a crash
     try:
-        with os.fdopen(create_file(partial, os.O_WRONLY, mode), "wb") as file:
+        with (
+            naming(str(path), "it stays as it was"),
+            os.fdopen(create_file(partial, os.O_WRONLY, mode), "wb") as file,
+        ):
             yield file
             file.flush()
             os.fsync(file.fileno())

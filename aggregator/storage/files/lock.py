@@ -24,6 +24,7 @@ from aggregator.base.forked import leave_when_forked
 from aggregator.errors import CatalogLockedError
 from aggregator.storage.files.layout import same_file
 from aggregator.storage.files.modes import create_file
+from esformat.parts import naming
 
 _ALL = 2**64 - 1
 _ADDRESS = re.compile(r"https?://[A-Za-z0-9.:%_\[\]-]{1,270}")
@@ -45,7 +46,8 @@ class WriterLock:
         self._holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
         leave_when_forked(self)
         try:
-            self._sign()
+            with naming(str(path), "make room first"):
+                self._sign()
         except BaseException:
             self.release()
             raise

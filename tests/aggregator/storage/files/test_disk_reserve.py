@@ -218,3 +218,18 @@ def test_full_while_it_runs(full):
         catalog._backend.upkeep.keep_reserve()
         topic.append(events(0))
         assert topic.scan().count() == kept + ROWS
+
+
+def test_who_finds_no_room_is_told_where(full):
+    """Commands that write a small file said 'no space left on device', and neither which file nor what became of it."""
+    roomless = full.parent / "new"
+    for name, arguments in {
+        full / "tokens.json": ("token", "create", full, "web", "--scope", "read"),
+        full / "writer.lock": ("rebuild-manifest", full),
+        roomless / "writer.lock": ("init", roomless),
+    }.items():
+        given = [sys.executable, "-m", "aggregator", *map(str, arguments)]
+        done = subprocess.run(given, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"aggregator: {name}: no space left on device; ")
+        assert done.stderr.count("\n") == 1
