@@ -26,6 +26,7 @@ from aggregator.client.following.source import LogBytes, Source
 from aggregator.client.http.connection import Connection, Options
 from aggregator.client.http.errors import TruncatedAnswerError, UnavailableError
 from aggregator.client.http.retry import Retry
+from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.seal.quarantine_file import batch_files, batch_path
 from aggregator.engine.writer import now_us
 from aggregator.errors import (
@@ -43,6 +44,7 @@ from aggregator.storage.files.pins import Pins
 from aggregator.storage.log.copying import LogCopy
 from aggregator.storage.manifest import IDENTITY, IncarnationRows, Manifest, StoredRows, refuse_strangers
 from aggregator.storage.manifest.copying import block_sums
+from aggregator.storage.manifest.lineage import Lineage
 from aggregator.storage.segments.file import file_checksum
 from esformat.parts import sync_directory, sync_file
 
@@ -57,6 +59,7 @@ _TELL_S = 1.0
 _LOOK_S = 10.0
 """How often the manifest is asked for though the log tells of no change: some facts are not counted as one."""
 _FILES_AT_ONCE = 4
+_OLD_COPY = "it is an old copy: promote this follower, or follow into an empty directory"
 _TRIES = 3
 """So often is a file asked for that the manifest names and the server does not have: then it is lost there as well."""
 
@@ -123,6 +126,7 @@ class Follower(Closing):
         self._lacking, self._oldest, self._told = 0, 0, 0.0
         self._sums = block_sums(layout.manifest) if layout.manifest.exists() else b""
         self._run, self._installed = "", ""  # of the server: of which the log may be, and which the manifest knows
+        self._seen = ""  # the last run that goes on from what is here
         self._absent: Counter[tuple[str, int]] = Counter()
         self._gone: dict[Path, int] = {}
         self._there = self._found()
@@ -166,6 +170,10 @@ class Follower(Closing):
         log = self._log
         answer = self._source.log(log.position, log.last, self._lacking)
         self._check_identity(answer.identity)
+        if self._note.whole and answer.run not in (self._installed, self._seen):
+            self._wanted.set()  # the manifest tells whether it goes on from what is here: nothing is taken before
+            self._stop.wait(_PAUSE_S)
+            return
         with self._installing:
             self._run = answer.run  # from here on the log may have bytes of it
         if answer.lost:
@@ -196,6 +204,13 @@ class Follower(Closing):
                 hint="follow it into another directory",
             )
 
+    def _check_past(self, past: Lineage) -> None:
+        """Refuse a server that goes on from an older copy of its directory, without records that are here."""
+        with contextlib.closing(ReaderEngine(self._layout, now_us)) as mine:
+            ends = {number: partition.visible_end for number, (_, partition) in mine.state.partitions.items()}
+            if not past.has(mine.state.lineage.name_of(ends), ends, ends):
+                raise InvalidRequestError("the server lost records that were copied from it", hint=_OLD_COPY)
+
     def _copy_files(self) -> None:
         """Take in the manifest, and the files that it names."""
         self._wanted.wait(_LOOK_S if self._note.whole else _PAUSE_S)
@@ -219,11 +234,15 @@ class Follower(Closing):
             change, identity = manifest.change(), manifest.get(IDENTITY) or ""
             run = IncarnationRows(manifest).newest().hex()
             named = _named(manifest)
+            past = IncarnationRows(manifest).lineage()
         self._check_identity(identity)
+        if self._note.whole and run != self._installed:
+            self._check_past(past)
+            self._seen = run
         if change < self._note.change:
             raise InvalidRequestError(
                 f"the server's manifest ends with change {change}, before {self._note.change}, which it had come to",
-                hint="it is an old copy: promote this follower, or follow into an empty directory",
+                hint=_OLD_COPY,
             )
         try:
             self._fetch(named)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -17,7 +18,6 @@ from waiting import until
 import aggregator
 from aggregator import CatalogLockedError, InvalidRequestError
 from aggregator.client.following import Follower
-from aggregator.client.following.source import Source
 from aggregator.server.routes import copies
 from aggregator.storage.log.copying import LogCopy, piece_of
 
@@ -192,17 +192,17 @@ def test_a_file_of_the_log_goes_as_it_is_read(tmp_path, monkeypatch):
 def test_positions_of_a_copy_hold_when_the_server_was_restarted(tmp_path, monkeypatch):
     """Records of its new run are shown with the manifest that tells of that run, though the log comes before."""
     primary, copy, text = tmp_path / "primary", tmp_path / "copy", "SELECT FROM app = web LIMIT 100"
-    released, ask = threading.Event(), Source.manifest
+    released, fetch = threading.Event(), Follower._fetch
 
-    def late(source, *given):
+    def late(follower, named):
         assert released.wait(60)
-        return ask(source, *given)
+        fetch(follower, named)
 
     with served(primary) as server:
         server.catalog.write({"app": "web"}, [{"ts": 1, "msg": "before"}])
         with following(server.url, copy) as follower:
             caught_up(follower, server.catalog)
-    monkeypatch.setattr(Source, "manifest", late)
+    monkeypatch.setattr(Follower, "_fetch", late)
     with served(primary) as server, Follower(server.url, copy) as follower:
         server.catalog.write({"app": "web"}, [{"ts": 2, "msg": "after"}])
         until(lambda: follower._note.position >= server.catalog._backend.log.end)
@@ -260,6 +260,40 @@ def test_a_server_that_lost_its_end_is_not_followed(tmp_path):
         server.catalog.topic("t").append(rows(3, 4, 5))
         with Follower(server.url, copy) as follower, pytest.raises(InvalidRequestError, match="another past"):
             follower.wait(30)
+
+
+def write_on(path, count, space):
+    """A server that takes batches in, and seals them; its log files go."""
+    with served(path) as server:
+        topic = server.catalog.topic("t")
+        for time in range(count):
+            topic.append(rows(time, space=space))
+            server.catalog.seal()
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 3), (3, 30), (30, 31)])
+def test_a_server_that_goes_on_from_an_older_copy_is_not_followed(tmp_path, before, after):
+    """Also where its log and its manifest are past what the follower had: that has records that nobody else has."""
+    copy, primary, backup = tmp_path / "copy", tmp_path / "primary", tmp_path / "backup"
+    with aggregator.open(primary) as catalog:
+        catalog.create_topic("t").append(rows(1))
+    shutil.copytree(primary, backup)
+    write_on(primary, before, "lost")
+    with served(primary) as server, following(server.url, copy) as follower:
+        caught_up(follower, server.catalog)
+    shutil.rmtree(primary)
+    backup.rename(primary)
+    write_on(primary, after, "new")
+    with (
+        served(primary) as server,
+        Follower(server.url, copy) as follower,
+        pytest.raises(InvalidRequestError, match="promote"),
+    ):
+        follower.wait(30)
+    assert aggregator.promote(copy)["whole"]
+    with aggregator.open(copy) as catalog:
+        assert (catalog.problems(), catalog.topic("t").scan(space="lost").count()) == ([], before)
+        assert catalog.topic("t").scan().count() == 1 + before
 
 
 @long
