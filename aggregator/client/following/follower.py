@@ -127,6 +127,7 @@ class Follower(Closing):
         self._sums = block_sums(layout.manifest) if layout.manifest.exists() else b""
         self._run, self._installed = "", ""  # of the server: of which the log may be, and which the manifest knows
         self._seen = ""  # the last run that goes on from what is here
+        self._caught_up = 0  # so often nothing was missing: the clock may be set back meanwhile
         self._absent: Counter[tuple[str, int]] = Counter()
         self._gone: dict[Path, int] = {}
         self._there = self._found()
@@ -331,6 +332,7 @@ class Follower(Closing):
         current = self._note.change == answer.change and self._installed == answer.run
         reached = position >= answer.end and self._note.whole and current
         now = now_us()
+        self._caught_up += reached
         caught_up = now if reached else self._note.caught_up_us
         with self._installing:
             self._note = replace(
@@ -368,9 +370,9 @@ class Follower(Closing):
 
     def wait_until_caught_up(self) -> None:
         """Wait until it has what the server had when it was asked, or is stopped. Raises as `check`."""
-        began_us = now_us()
+        before = self._caught_up
         while not self.wait(_PAUSE_S / 10):
-            if self._note.caught_up_us > began_us:
+            if self._caught_up > before:
                 return
 
     def wait(self, timeout_s: float | None = None) -> bool:

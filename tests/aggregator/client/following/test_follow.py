@@ -18,6 +18,8 @@ from waiting import until
 import aggregator
 from aggregator import CatalogLockedError, InvalidRequestError
 from aggregator.client.following import Follower
+from aggregator.client.following import follower as follower_module
+from aggregator.engine.writer import now_us
 from aggregator.server.routes import copies
 from aggregator.storage.log.copying import LogCopy, piece_of
 
@@ -228,6 +230,25 @@ def test_a_follower_outlasts_restarts_of_the_server(tmp_path):
             caught_up(follower, server.catalog)
             with aggregator.open(copy, read_only=True) as reader:
                 assert contents(reader) == contents(server.catalog)
+
+
+def test_a_clock_that_is_set_back_holds_up_nobody(tmp_path, monkeypatch):
+    """Who waits until the copy is whole, as `aggregator follow --once` does, waited until that time had come again."""
+    ahead_us, wait, ended = [3_600_000_000], Follower.wait, threading.Event()
+
+    def waits(follower, timeout_s=None):
+        ahead_us[0] = 0  # it has begun to wait
+        return wait(follower, timeout_s)
+
+    def wait_for_all(follower):
+        follower.wait_until_caught_up()
+        ended.set()
+
+    monkeypatch.setattr(follower_module, "now_us", lambda: now_us() + ahead_us[0])
+    monkeypatch.setattr(Follower, "wait", waits)
+    with served(tmp_path / "primary") as server, Follower(server.url, tmp_path / "copy") as follower:
+        threading.Thread(target=wait_for_all, args=(follower,), daemon=True).start()
+        assert ended.wait(30)
 
 
 def test_another_catalog_is_not_followed_into_the_same_directory(tmp_path):
