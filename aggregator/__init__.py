@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aggregator.engine.store_view import StoreView
     from aggregator.errors import (
         AggregatorError,
+        BehindError,
         CatalogLockedError,
         CatalogNotFoundError,
         CorruptLogError,
@@ -62,11 +63,11 @@ else:
             "aggregator.base.allowance": "Allowance",
             "aggregator.catalog": "Catalog",
             "aggregator.errors": (
-                "AggregatorError CatalogLockedError CatalogNotFoundError CorruptLogError CorruptManifestError "
-                "DiskFullError FencedError InvalidRequestError LogFailedError ManifestFailedError OverloadedError "
-                "QueryCancelledError QueryLimitError ReadOnlyError SealingFailedError SegmentMissingError "
-                "SequenceConflictError StoreError StoreUnreachableError TopicExistsError TopicNotFoundError "
-                "UnknownVersionError"
+                "AggregatorError BehindError CatalogLockedError CatalogNotFoundError CorruptLogError "
+                "CorruptManifestError DiskFullError FencedError InvalidRequestError LogFailedError ManifestFailedError "
+                "OverloadedError QueryCancelledError QueryLimitError ReadOnlyError SealingFailedError "
+                "SegmentMissingError SequenceConflictError StoreError StoreUnreachableError TopicExistsError "
+                "TopicNotFoundError UnknownVersionError"
             ),
             "aggregator.model": "Problem Receipt",
             "aggregator.opening": "Catalogs open=open_catalog open_many promote rebuild_manifest restore",
@@ -88,6 +89,7 @@ __all__ = [
     "Added",
     "AggregatorError",
     "Allowance",
+    "BehindError",
     "Catalog",
     "CatalogLockedError",
     "CatalogNotFoundError",

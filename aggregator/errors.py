@@ -8,6 +8,7 @@
     ├── TopicExistsError             the caller: the topic is there already (also a ValueError)
     ├── TopicNotFoundError           the caller: no such topic (also a KeyError)
     ├── SequenceConflictError        the caller: a producer's sequence came again with other events (also a ValueError)
+    ├── BehindError                  nobody: a copy has not come that far yet; ask again, or where the position is from
     ├── OverloadedError              the load: try again after `retry_after_s`
     │   └── DiskFullError            the disk: appends are refused until there is room
     ├── QueryLimitError              the caller: a query needs more time or memory than it may have
@@ -93,6 +94,10 @@ class TopicNotFoundError(AggregatorError, KeyError):
 
 class SequenceConflictError(AggregatorError, ValueError):
     """A producer gave a sequence that is known with other events, or too old to tell; nothing was stored."""
+
+
+class BehindError(AggregatorError):
+    """A copy, or a standby, has not come as far as a position yet that was given elsewhere. Later it may have."""
 
 
 class OverloadedError(AggregatorError):

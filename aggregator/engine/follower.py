@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -30,6 +31,7 @@ from aggregator.storage.manifest import (
     StoredRows,
     refuse_strangers,
 )
+from aggregator.storage.manifest.lineage import Lineage
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import CatalogState, Snapshot, Topic
 from aggregator.storage.state.streams import StreamIndex
@@ -97,7 +99,7 @@ class ReaderEngine:
         frames = self._new_frames()
         self.state = CatalogState(self._load())
         self._incarnations = IncarnationRows(self.manifest)
-        self.state.lineage = self._incarnations.lineage()
+        self.state.lineage = self._lineage()
         self.streams = StreamIndex(self.state, self.manifest, self.pool, self.snapshot)
         self._take(frames)
 
@@ -114,8 +116,14 @@ class ReaderEngine:
                 self._apply(contents)
                 self.state.arrivals.tell()  # segments may have come that were never in the log
             if self._incarnations.newest() not in self.state.lineage.names[-1:]:
-                self.state.lineage = self._incarnations.lineage()
+                self.state.lineage = self._lineage()
             self._take(frames)
+
+    def _lineage(self) -> Lineage:
+        return replace(self._incarnations.lineage(), is_copy=self._is_copy())
+
+    def _is_copy(self) -> bool:
+        return self.layout.following.exists()
 
     def _load(self, since: int = -1) -> Contents:
         """What the manifest has. Raises CorruptManifestError where that is less than its writer had."""

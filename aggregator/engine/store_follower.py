@@ -70,6 +70,9 @@ class StoreReaderEngine(ReaderEngine):
     def _make_objects(self) -> Objects:
         return Objects(lambda: StoreSettings(self._store.address), self.layout.cache, read_only=False)
 
+    def _is_copy(self) -> bool:
+        return True
+
     def shipping(self) -> dict[str, Any] | None:
         """When the newest came there that was read, and in which epoch."""
         at = self.mirror.at

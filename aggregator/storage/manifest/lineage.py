@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from aggregator.errors import InvalidRequestError
+from aggregator.errors import BehindError, InvalidRequestError
 
 NAME_BYTES = 4
 MAX_INCARNATIONS = 256
@@ -28,11 +28,13 @@ class Lineage:
     """The past of a catalog. identity: what tells it from others. names: of its incarnations, oldest first.
 
     starts: for each partition the places among `names` at which its first record index changed, and to what.
+    is_copy: whether its newest records come from elsewhere, where there may be more.
     """
 
     identity: bytes
     names: tuple[bytes, ...]
     starts: Mapping[int, tuple[list[int], list[int]]]
+    is_copy: bool = False
 
     @classmethod
     def of(cls, identity: bytes, names: Iterable[tuple[int, bytes]], starts: Iterable[tuple[int, int, int]]) -> Lineage:
@@ -75,8 +77,13 @@ class Lineage:
         return all(end <= self.start(place + 1, partition) for partition, end in ends.items())
 
     def check(self, name: bytes, ends: Mapping[int, int], visible: Mapping[int, int]) -> None:
-        """Raises InvalidRequestError where `has` says no."""
+        """Raises InvalidRequestError where `has` says no; BehindError where that may change."""
         if not self.has(name, ends, visible):
+            if self.is_copy and name not in self.names[:-1]:
+                raise BehindError(
+                    "the position is ahead of what has come here: it was given elsewhere",
+                    hint="ask again in a moment, or there",
+                )
             raise InvalidRequestError(
                 "the position is from after the state that this catalog was restored from: the records behind it are "
                 "not the ones that were read up to it",

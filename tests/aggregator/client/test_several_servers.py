@@ -11,7 +11,7 @@ from ports import free_port
 from served import served
 
 import aggregator
-from aggregator import InvalidRequestError, ReadOnlyError
+from aggregator import BehindError, InvalidRequestError, ReadOnlyError
 from aggregator.client import AsyncClient, Client, Retry, UnavailableError
 from aggregator.client.following import Follower
 from aggregator.client.http.attempts import Attempts
@@ -91,6 +91,40 @@ def test_a_writer_goes_on_when_the_follower_was_promoted(tmp_path):
                 writer.close()
                 times = catalog.topic("t").read().to_table()["timestamp"].cast("int64").to_pylist()
     assert times == list(range(sent))
+
+
+def test_a_tail_outlasts_the_server_it_came_from(tmp_path):
+    """Where the follower lacks what it gave last, as 'from after the state that this catalog was restored from'."""
+    copy, second = tmp_path / "copy", f"127.0.0.1:{free_port()}"
+    with contextlib.ExitStack() as first:
+        server = first.enter_context(served(tmp_path / "data"))
+        with contextlib.closing(Client([server.url, f"http://{second}"])) as client:
+            client.write({"app": "x"}, [{"msg": "copied"}])
+            with copied(server.url, copy):
+                pass
+            client.write({"app": "x"}, [{"msg": "not copied"}])
+            tail = client.tail("SELECT FROM app = x", position="head", timeout_s=60)
+            records = iter(tail)
+            assert [next(records).data for _ in range(2)] == [b"copied", b"not copied"]
+            first.close()
+            with (
+                aggregator.open(copy, read_only=True) as catalog,
+                RunningServer(catalog, Settings(http=Http(bind=second))) as behind,
+                Client(behind.url, retry=BRIEF) as other,
+            ):
+                with pytest.raises(BehindError, match="ahead of what has come here"):
+                    list(catalog.query(f"SELECT FROM app = x POSITION {tail.position}"))
+                with pytest.raises(UnavailableError, match="ahead of what has come here"):
+                    other.page("SELECT FROM app = x", tail.position)
+                found = []
+                waiting = threading.Thread(target=lambda: found.append(next(records).data))
+                waiting.start()
+                waiting.join(0.5)
+            aggregator.promote(copy)
+            with aggregator.open(copy) as catalog, RunningServer(catalog, Settings(http=Http(bind=second))):
+                catalog.write({"app": "x"}, [{"msg": "later"}])
+                waiting.join(60)
+                assert found == [b"later"]
 
 
 def test_attempts_of_one_round_wait_for_nothing():

@@ -58,6 +58,7 @@ _CALLERS = (
     (aggregator.TopicExistsError, 409, "topic-exists"),
     (aggregator.SequenceConflictError, 409, "sequence-conflict"),
     (aggregator.ReadOnlyError, 503, "read-only"),  # another server may take it; shippers throw away what is 403
+    (aggregator.BehindError, 503, "behind"),  # another server may have come that far
     (aggregator.InvalidRequestError, 400, "invalid-request"),
     (InvalidEventError, 400, "invalid-event"),
     (UnknownIndexError, 404, "unknown-index"),
