@@ -16,6 +16,7 @@ from esformat.base.extras import advice
 
 _WRONG_USAGE = (UsageError, UnknownIndexError, ClosedError)
 _MAY_NOT = "run as a user who may, or allow it with chmod or chown, here and on the directories above"
+_FIXED = "write elsewhere, or mount it for writing"
 _INTERRUPTED = 130  # what shells report for an interrupt
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -150,6 +151,8 @@ def one_line(error: Exception) -> str:
         message = message.replace("overwrite=True", "--force")  # what it is called here
     if any(map(_is_of_a_file_here, (error, error.__cause__))):
         message += f"; {_MAY_NOT}"
+    if isinstance(error, OSError) and error.errno == errno.EROFS:
+        message += f"; {_FIXED}"
     return " ".join(message.split()) or type(error).__name__
 
 

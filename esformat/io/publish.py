@@ -40,8 +40,10 @@ class Publication:
             self._partial, self.file = open_partial(self.path)
         except FileNotFoundError:
             raise FileNotFoundError(errno.ENOENT, "No such directory", str(path.parent)) from None
-        except PermissionError as error:
-            raise PermissionError(error.errno, error.strerror, str(path.parent)) from None
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            raise OSError(error.errno, error.strerror, str(path.parent)) from None
 
     @property
     def spill_directory(self) -> Path:

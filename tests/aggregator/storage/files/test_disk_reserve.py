@@ -220,6 +220,30 @@ def test_full_while_it_runs(full):
         assert topic.scan().count() == kept + ROWS
 
 
+def test_a_disk_that_may_only_be_read(small_disk):
+    """What reads works; what writes says where, and what to do, and names no file that was never there."""
+    with aggregator.open(small_disk / "data") as catalog:
+        catalog.create_topic("t").append(events(0))
+    (small_disk / "e.csv").write_text("space,timestamp\na,1\n")
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+
+    def command(module, *given):
+        ran = [sys.executable, "-m", module, *given]
+        done = subprocess.run(ran, cwd=small_disk, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    assert command("aggregator", "scan", "data", "t", "--count") == (0, f"{ROWS}\n")
+    for place, given in {
+        small_disk / "data" / "writer.lock": ("aggregator", "append", "data", "t", "e.csv"),
+        ".": ("esformat", "write", "e.esdb", "e.csv"),
+        small_disk / "new": ("aggregator", "init", "new"),
+    }.items():
+        status, told = command(*given)
+        assert status == 1
+        assert f": {place}: read-only file system; write elsewhere, or mount it for writing" in told
+        assert told.count("\n") == 1
+
+
 def test_who_finds_no_room_is_told_where(full):
     """Commands that write a small file said 'no space left on device', and neither which file nor what became of it."""
     roomless = full.parent / "new"
