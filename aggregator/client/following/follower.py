@@ -89,6 +89,7 @@ class Follower(Closing):
         self._stop, self._wanted, self._whole = Event(), Event(), Event()
         self._installing = Lock()
         self._failed: Exception | None = None
+        self._troubles: dict[Callable[[], None], str] = {}  # of the log and of the files
         with ExitStack() as opened:
             self._open(opened)
             self._threads = [
@@ -153,15 +154,20 @@ class Follower(Closing):
             try:
                 work()
                 pause = _PAUSE_S
+                if self._troubles.pop(work, None) is not None:
+                    self._tell()
             except _PASSING as error:
-                logger.warning("following %s: %s", self._note.url, error)
-                self._tell(trouble=str(error), now=pause == _PAUSE_S)
+                if self._troubles.get(work) != str(error):
+                    logger.warning("following %s: %s", self._note.url, error)
+                self._troubles[work] = str(error)
+                self._tell()
                 self._stop.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
             except Exception as error:  # noqa: BLE001  `check` raises it
                 logger.error("following %s ended: %s", self._note.url, error)
                 self._failed = error
-                self._tell(trouble=str(error), now=True)
+                self._troubles[work] = str(error)
+                self._tell()
                 self._stop.set()
                 self._wanted.set()
                 self._whole.set()
@@ -343,12 +349,13 @@ class Follower(Closing):
                 heard_us=now,
                 caught_up_us=caught_up,
             )
-        self._tell(trouble="")
+        self._tell()
 
-    def _tell(self, *, trouble: str, now: bool = False) -> None:
+    def _tell(self) -> None:
         with self._installing, contextlib.suppress(OSError):
+            trouble = "; ".join(dict.fromkeys(self._troubles.values()))
             changed, self._note = trouble != self._note.trouble, replace(self._note, trouble=trouble)
-            if now or changed or time.monotonic() - self._told > _TELL_S:
+            if changed or time.monotonic() - self._told > _TELL_S:
                 self._told = time.monotonic()
                 write_following(self._layout.following, self._note)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import threading
@@ -315,6 +316,33 @@ def test_a_server_that_goes_on_from_an_older_copy_is_not_followed(tmp_path, befo
     with aggregator.open(copy) as catalog:
         assert (catalog.problems(), catalog.topic("t").scan(space="lost").count()) == ([], before)
         assert catalog.topic("t").scan().count() == 1 + before
+
+
+def test_trouble_with_files_is_told_as_long_as_it_lasts(tmp_path, monkeypatch, caplog):
+    """The log went on, and said once a second that there was none. The log of the program has one line of it."""
+    primary, copy, full = tmp_path / "primary", tmp_path / "copy", OSError(errno.ENOSPC, "No space left on device")
+    failures = []
+
+    def fails(follower, named):
+        failures.append(named)
+        raise full
+
+    with served(primary) as server, following(server.url, copy) as follower:
+        topic = server.catalog.create_topic("t")
+        fetch = Follower._fetch
+        monkeypatch.setattr(Follower, "_fetch", fails)
+        topic.append(rows(1))
+        server.catalog.seal()
+        until(lambda: failures and follower.lag["trouble"])
+        end = time.monotonic() + 2.5  # the log is asked for each second
+        while time.monotonic() < end:
+            assert "No space left" in (follower.lag["trouble"] or "it was forgotten")
+            time.sleep(0.01)
+        assert len(failures) > 1
+        assert [record.message.count("No space left") for record in caplog.records] == [1]
+        monkeypatch.setattr(Follower, "_fetch", fetch)
+        caught_up(follower, server.catalog)
+        until(lambda: follower.lag["trouble"] is None)
 
 
 @long
