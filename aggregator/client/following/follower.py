@@ -46,7 +46,7 @@ from aggregator.storage.manifest import IDENTITY, IncarnationRows, Manifest, Sto
 from aggregator.storage.manifest.copying import block_sums
 from aggregator.storage.manifest.lineage import Lineage
 from aggregator.storage.segments.file import file_checksum
-from esformat.parts import sync_directory, sync_file
+from esformat.parts import naming, sync_directory, sync_file
 
 logger = logging.getLogger("aggregator")
 _PASSING = (
@@ -230,7 +230,7 @@ class Follower(Closing):
         base = self._layout.manifest if self._sums else None
         partial = partial_of(self._layout.manifest)
         partial.unlink(missing_ok=True)
-        with open(create_file(partial, 2), "r+b") as file:  # noqa: PTH123  a descriptor; 2: O_RDWR
+        with naming(str(partial), "it is tried again"), os.fdopen(create_file(partial, os.O_RDWR), "r+b") as file:
             sums = self._source.manifest(file, base, self._sums)
             file.flush()
             sync_file(file.fileno())

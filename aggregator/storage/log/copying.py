@@ -16,7 +16,7 @@ from aggregator.errors import CorruptLogError, InvalidRequestError
 from aggregator.storage.files.modes import create_file
 from aggregator.storage.log.file import MARK_NAME, Damage, Marks, encode_mark, file_name, list_files, read_frames
 from aggregator.storage.log.frame import FILE_HEADER_BYTES, FRAME_HEAD_BYTES, FrameHead, decode_file_header, frame_bytes
-from esformat.parts import sync_directory, sync_file
+from esformat.parts import naming, sync_directory, sync_file
 
 _CHECK_BYTES = 8  # at the end of a frame's head
 _ANOTHER_PAST = "the server lost what the follower has: promote the follower, or follow into an empty directory"
@@ -164,10 +164,11 @@ class LogCopy:
         """Behind what is there, durably; what an earlier failure left there is written over."""
         assert self.position is not None
         at = self.position - self._start if at is None else at
-        while data:
-            written = os.pwrite(self._descriptor, data, at)
-            at, data = at + written, data[written:]
-        sync_file(self._descriptor)
+        with naming(str(self._directory / file_name(self._start)), "it is tried again"):
+            while data:
+                written = os.pwrite(self._descriptor, data, at)
+                at, data = at + written, data[written:]
+            sync_file(self._descriptor)
 
     def begin_anew(self) -> None:
         """What follows was lost: the next file may begin anywhere behind what others see; newer ones go."""

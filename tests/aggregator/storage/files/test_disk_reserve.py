@@ -11,9 +11,12 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from effort import long
+from served import served
+from waiting import until
 
 import aggregator
 from aggregator.cli import main
+from aggregator.client.following import Follower
 from aggregator.storage.files import disk_reserve
 from aggregator.storage.files.disk_reserve import FILES, LEAST_BYTES, MOST_BYTES, DiskReserve, wanted_bytes
 
@@ -242,6 +245,22 @@ def test_a_disk_that_may_only_be_read(small_disk):
         assert status == 1
         assert f": {place}: read-only file system; write elsewhere, or mount it for writing" in told
         assert told.count("\n") == 1
+
+
+def test_a_follower_that_finds_no_room(small_disk, tmp_path):
+    """It says which file it cannot write, and goes on when there is room."""
+    with served(tmp_path / "data") as server:
+        server.catalog.create_topic("t").append(events(0))
+        fill_bytes(small_disk)
+        with (small_disk / "others").open("r+b") as file:
+            file.truncate(file.seek(0, os.SEEK_END) - (40 << 10))  # room for its note and little else
+        with Follower(server.url, small_disk / "copy") as follower:
+            until(lambda: follower.lag["trouble"])
+            assert str(small_disk / "copy") in follower.lag["trouble"]
+            make_room(small_disk)
+            follower.wait_until_caught_up()
+        with aggregator.open(small_disk / "copy", read_only=True) as copy:
+            assert copy.topic("t").scan().count() == ROWS
 
 
 def test_who_finds_no_room_is_told_where(full):
