@@ -23,6 +23,7 @@ from aggregator.base.web import Peer
 from aggregator.errors import AggregatorError, InvalidRequestError
 from aggregator.forward.rendering import Sender, contents, framed, json_lines, lines, syslog_messages
 from aggregator.lql import Columns, Template
+from esformat.parts import naming
 
 TIMEOUT_S = 30.0
 MAX_DATAGRAM = 65_000
@@ -78,14 +79,15 @@ class FileDestination:
             self._file = self._path.open("ab+", buffering=0)
         end = self._file.seek(0, os.SEEK_END)
         try:
-            if end:
-                self._file.seek(end - 1)
-                if self._file.read(1) != b"\n":
-                    self._file.write(b"\n")
-            written = memoryview(contents(_lines(batch, columns, self._template))).cast("B")
-            while written:
-                written = written[self._file.write(written) :]
-            os.fsync(self._file.fileno())
+            with naming(str(self._path), "what was written before stays"):
+                if end:
+                    self._file.seek(end - 1)
+                    if self._file.read(1) != b"\n":
+                        self._file.write(b"\n")
+                written = memoryview(contents(_lines(batch, columns, self._template))).cast("B")
+                while written:
+                    written = written[self._file.write(written) :]
+                os.fsync(self._file.fileno())
         except OSError:
             with contextlib.suppress(OSError):
                 self._file.truncate(end)

@@ -9,7 +9,7 @@ from pathlib import Path
 from aggregator.storage.files.modes import create_file
 from aggregator.storage.log.file import Damage, file_name, list_files, read_frames
 from aggregator.storage.log.frame import FILE_HEADER_BYTES, encode_file_header
-from esformat.parts import sync_directory
+from esformat.parts import naming, sync_directory
 
 
 def log_end(directory: Path) -> int:
@@ -53,15 +53,16 @@ def lay(directory: Path, position: int, data: bytes, *, durable: bool = True) ->
         descriptor = create_file(path, os.O_WRONLY | os.O_TRUNC)
         length = 0
     try:
-        if length < FILE_HEADER_BYTES:
-            os.pwrite(descriptor, encode_file_header(start), 0)
-        at, left = position - start, memoryview(data)
-        os.ftruncate(descriptor, at)
-        while left:
-            written = os.pwrite(descriptor, left, at)
-            at, left = at + written, left[written:]
-        if durable:
-            os.fsync(descriptor)
+        with naming(str(path), "with room it can go on"):
+            if length < FILE_HEADER_BYTES:
+                os.pwrite(descriptor, encode_file_header(start), 0)
+            at, left = position - start, memoryview(data)
+            os.ftruncate(descriptor, at)
+            while left:
+                written = os.pwrite(descriptor, left, at)
+                at, left = at + written, left[written:]
+            if durable:
+                os.fsync(descriptor)
     finally:
         os.close(descriptor)
     if durable:

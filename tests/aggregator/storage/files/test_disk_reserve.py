@@ -247,6 +247,34 @@ def test_a_disk_that_may_only_be_read(small_disk):
         assert told.count("\n") == 1
 
 
+def test_what_is_restored_or_forwarded_to_a_full_disk(small_disk, tmp_path):
+    """The file is named, and with room it goes on."""
+    data, store, out = tmp_path / "data", (tmp_path / "store").as_uri(), small_disk / "out"
+    with aggregator.open(data, store=store) as catalog:
+        topic = catalog.create_topic("t")
+        for number in range(10):
+            topic.append(events(number * ROWS))
+        catalog.write({"app": "x"}, [{"msg": "m" * 1000}] * 20)
+    fill_bytes(small_disk)
+    with (small_disk / "others").open("r+b") as file:
+        file.truncate(file.seek(0, os.SEEK_END) - (200 << 10))  # room for the manifest, not for the log
+    with pytest.raises(OSError, match="with room it can go on") as caught:
+        aggregator.restore(store, small_disk / "back")
+    assert caught.value.filename.startswith(str(small_disk / "back" / "log"))
+    given = [str(data), "SELECT FROM app=x POSITION HEAD", "--to", f"file:{out}", "--state", str(tmp_path / "notes")]
+    forward = [sys.executable, "-m", "aggregator", "forward", *given, "--once"]
+    fill_bytes(small_disk)
+    with subprocess.Popen(forward, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        assert process.stderr is not None
+        assert str(out) in process.stderr.readline()
+        make_room(small_disk)
+        assert process.wait(60) == 0
+    assert len(out.read_text().splitlines()) == 20
+    aggregator.restore(store, small_disk / "back")
+    with aggregator.open(small_disk / "back") as catalog:
+        assert catalog.topic("t").scan().count() == 10 * ROWS
+
+
 def test_a_follower_that_finds_no_room(small_disk, tmp_path):
     """It says which file it cannot write, and goes on when there is room."""
     with served(tmp_path / "data") as server:
