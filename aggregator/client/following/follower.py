@@ -46,6 +46,7 @@ from aggregator.storage.manifest import IDENTITY, IncarnationRows, Manifest, Sto
 from aggregator.storage.manifest.copying import block_sums
 from aggregator.storage.manifest.lineage import Lineage
 from aggregator.storage.segments.file import file_checksum
+from aggregator.storage.state.state import CatalogState
 from esformat.parts import naming, sync_directory, sync_file
 
 logger = logging.getLogger("aggregator")
@@ -211,11 +212,16 @@ class Follower(Closing):
                 hint="follow it into another directory",
             )
 
-    def _check_past(self, past: Lineage) -> None:
-        """Refuse a server that goes on from an older copy of its directory, without records that are here."""
+    def _check_past(self, past: Lineage, theirs: CatalogState) -> None:
+        """Refuse a server that goes on without records that are here: from an older copy of its directory, or from
+        another follower's, which passed over what it did not know.
+        """
         with contextlib.closing(ReaderEngine(self._layout, now_us)) as mine:
             ends = {number: partition.visible_end for number, (_, partition) in mine.state.partitions.items()}
-            if not past.has(mine.state.lineage.name_of(ends), ends, ends):
+            passed_over = any(
+                _given(theirs, number, end) < _given(mine.state, number, end) for number, end in ends.items()
+            )
+            if passed_over or not past.has(mine.state.lineage.name_of(ends), ends, ends):
                 raise InvalidRequestError("the server lost records that were copied from it", hint=_OLD_COPY)
 
     def _copy_files(self) -> None:
@@ -241,11 +247,10 @@ class Follower(Closing):
             change, identity = manifest.change(), manifest.get(IDENTITY) or ""
             run = IncarnationRows(manifest).newest().hex()
             named = _named(manifest)
-            past = IncarnationRows(manifest).lineage()
-        self._check_identity(identity)
-        if self._note.whole and run != self._installed:
-            self._check_past(past)
-            self._seen = run
+            self._check_identity(identity)
+            if self._note.whole and run != self._installed:
+                self._check_past(IncarnationRows(manifest).lineage(), CatalogState(manifest.load()))
+                self._seen = run
         if change < self._note.change:
             raise InvalidRequestError(
                 f"the server's manifest ends with change {change}, before {self._note.change}, which it had come to",
@@ -401,6 +406,14 @@ class Follower(Closing):
     def close(self) -> None:
         """Stop. What was copied stays, and the next one goes on there."""
         self._opened.close()
+
+
+def _given(state: CatalogState, number: int, end: int) -> int:
+    """How many record indexes of a partition below one were given, and not passed over."""
+    topic, partition = state.partitions.get(number, (None, None))
+    if topic is None or partition is None:
+        return 0
+    return end if topic.info.deleted else sum(last - first for first, last in partition.outside_holes(0, end))
 
 
 def _named(manifest: Manifest) -> list[_Wanted]:

@@ -345,6 +345,31 @@ def test_trouble_with_files_is_told_as_long_as_it_lasts(tmp_path, monkeypatch, c
         until(lambda: follower.lag["trouble"] is None)
 
 
+def test_a_follower_that_lacks_what_another_has_is_not_followed(tmp_path):
+    """Of two the one that was behind was promoted, and went on: what the other one had of the server went silently."""
+    primary, behind, ahead = tmp_path / "primary", tmp_path / "behind", tmp_path / "ahead"
+    with served(primary) as server:
+        topic = server.catalog.create_topic("t")
+        topic.append(rows(1))
+        with following(server.url, behind) as follower:
+            caught_up(follower, server.catalog)
+        shutil.copytree(behind, ahead)
+        topic.append(rows(2, 3, space="seen"))
+        with following(server.url, ahead) as follower:
+            caught_up(follower, server.catalog)
+    aggregator.promote(behind)
+    for _ in range(3):
+        write_on(behind, 5, "new")
+    with (
+        served(behind) as server,
+        Follower(server.url, ahead) as follower,
+        pytest.raises(InvalidRequestError, match="promote"),
+    ):
+        follower.wait(30)
+    with aggregator.open(ahead, read_only=True) as catalog:
+        assert catalog.topic("t").scan(space="seen").count() == 2
+
+
 @long
 def test_lag_is_told(tmp_path):
     """In figures of the server that has the copy, and in `stats`, also once the follower has stopped."""
