@@ -38,7 +38,7 @@ def counted(module: str = "benchmarks.instructions", folder: Path | None = None)
             "valgrind", "--tool=callgrind", f"--callgrind-out-file={parts}", "--dump-before=getpgrp",
             sys.executable, "-m", module, "--measured", str(folder or directory),
         ]  # fmt: skip
-        settings = {"PYTHONHASHSEED": "0", "ARROW_NUM_THREADS": "1"}
+        settings = {"PYTHONHASHSEED": "0", "ARROW_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # idle threads spin
         done = subprocess.run(
             command, env=os.environ | settings, cwd=KEPT.parents[1], check=True, capture_output=True, text=True
         )
