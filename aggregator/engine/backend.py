@@ -8,6 +8,7 @@ from pathlib import Path
 from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import ReadOnlyError
+from aggregator.storage.files.following import read_following
 from aggregator.storage.files.layout import Layout
 
 Backend = WriterEngine | ReaderEngine
@@ -39,6 +40,6 @@ def writer_of(backend: Backend) -> WriterEngine:
     backend.owner.check()
     if isinstance(backend, WriterEngine):
         return backend
-    raise ReadOnlyError(
-        "the catalog was opened for reading only", path=str(backend.layout.root), hint="open it for writing"
-    )
+    note = read_following(backend.layout.following)
+    hint = f"it follows {note.url}: write there" if note else "write to the server that has it, or open it for writing"
+    raise ReadOnlyError("the catalog was opened for reading only", path=str(backend.layout.root), hint=hint)

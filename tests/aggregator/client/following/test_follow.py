@@ -118,6 +118,9 @@ def test_only_a_promoted_directory_is_written_to_and_no_index_is_given_twice(tmp
         lost = topic.append(rows(3, 4))
         with pytest.raises(CatalogLockedError, match="follows http"):
             aggregator.open(copy)
+        with aggregator.open(copy, read_only=True) as reader, pytest.raises(aggregator.ReadOnlyError) as refused:
+            reader.topic("t").append(rows(5))
+        assert refused.value.hint == f"it follows {server.url}: write there"
     assert aggregator.promote(copy)["lag_bytes"] == 0
     with pytest.raises(InvalidRequestError, match="follows nobody"):
         aggregator.promote(copy)
