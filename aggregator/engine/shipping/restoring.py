@@ -68,7 +68,8 @@ def begin_following(layout: Layout, store: Store) -> None:
     """
     note = read_note(layout) if layout.root.exists() else None
     mine = note is not None and note.following and note.address == store.address
-    if layout.root.exists() and any(layout.root.iterdir()) and not mine:
+    lock = layout.writer_lock  # alone it is what `init` leaves that found no room for more
+    if layout.root.exists() and any(path != lock for path in layout.root.iterdir()) and not mine:
         raise InvalidRequestError(
             "the directory is not empty", path=str(layout.root), hint="give one that is empty, or not there yet"
         )

@@ -231,6 +231,16 @@ def test_a_restore_that_was_interrupted(tmp_path: Path, address: str):
         assert seen(back) == before
 
 
+def test_a_directory_with_a_lock_and_nothing_else(tmp_path: Path, address: str):
+    """As the making of a catalog leaves it that ends on a full disk."""
+    before = filled(tmp_path, address)
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "locked" / "writer.lock").write_text("{}")
+    aggregator.restore(address, tmp_path / "locked")
+    with aggregator.open(tmp_path / "locked") as catalog:
+        assert seen(catalog) == before
+
+
 def test_a_directory_with_something_in_it(tmp_path: Path, address: str):
     """It is left alone; a prefix without a catalog is told."""
     filled(tmp_path, address)
