@@ -8,7 +8,7 @@ from typing import Any
 
 from esformat.core.opened import NamedErrors
 from esformat.core.roots import Entries
-from esformat.errors import EsdbError
+from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.format.codec import Decompressor
 from esformat.format.directory import open_page
 from esformat.format.frame import decode_block
@@ -36,6 +36,8 @@ class DirectoryPages:
         try:
             for stretch in [handles] if adjacent else [[handle] for handle in handles]:
                 start = stretch[0].offset
+                if stretch[-1].end > source.size:
+                    raise CorruptSegmentError("a page reaches beyond the end of the file", offset=stretch[-1].offset)
                 stored = memoryview(source.read_at(start, stretch[-1].end - start))
                 for handle in stretch:
                     framed = stored[handle.offset - start : handle.end - start]

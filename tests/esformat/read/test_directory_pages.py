@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import make_damaged
 import pytest
@@ -16,6 +17,7 @@ from esformat.read.row_range import EVENTS as ROWS_OF_RUN
 from esformat.read.row_range import candidate_rows, runs_of_rows, scan_rows
 from esformat.tools import erase, merge, repair, split
 from esformat.tools.verification.check import verify
+from esformat.write import builder
 
 PIECES = Pieces(block_rows=2, leaf_runs=1, leaf_blocks=1)
 """Each block of two rows has a leaf of its own."""
@@ -150,3 +152,28 @@ def test_a_damaged_page(path, tmp_path):
     assert repair(damaged, tmp_path / "saved.esdb").saved_events == EVENTS
     with esformat.open(tmp_path / "saved.esdb") as segment:
         assert found(segment.scan()) == ROWS
+
+
+def written_with(patch, path, name, change):
+    """A file of 1,300 events whose root or leaves were changed by `change` before they were written."""
+    real = getattr(builder, name)
+    patch.setattr(builder, name, lambda entries, *rest: real(change(list(entries)), *rest))
+    with cut_small(PIECES), esformat.create(path, indexes=["type"]) as writer:
+        for space, time, kind in ROWS:
+            writer.add(space, b"%d" % time, timestamp=time, indexes={"type": kind})
+
+
+@pytest.mark.parametrize("place", [(1 << 63) - 1, 1 << 50])
+def test_a_page_beyond_the_end(tmp_path, monkeypatch, place):
+    """A file with right checksums whose root says so: one error, and no bytes are asked for."""
+    path = tmp_path / "beyond.esdb"
+
+    def change(pages):
+        return [pages[0], replace(pages[1], handle=pages[1].handle._replace(offset=place)), pages[2]]
+
+    written_with(monkeypatch, path, "encode_root", change)
+    with esformat.open(path) as segment:
+        assert found(segment.find("s0000").scan()) == of("s0000")
+        for ask in (lambda: segment.find(LONG), lambda: list(segment.scan())):
+            with pytest.raises(esformat.CorruptSegmentError, match=r"beyond\.esdb: a page reaches beyond the end"):
+                ask()
