@@ -404,10 +404,10 @@ class Reader(Opened):
 
 
 def _near_each_other(parts: Sequence[BlockSlice]) -> Iterator[tuple[int, int]]:
-    """Cut ascending blocks into stretches [first, last) that are worth one read each."""
+    """Cut ascending blocks into stretches [first, last) that are worth one read each; leaves may lie in any order."""
     first = 0
     for i in range(1, len(parts) + 1):
-        if i == len(parts) or parts[i].offset - parts[i - 1].end > READ_GAP_BYTES:
+        if i == len(parts) or not 0 <= parts[i].offset - parts[i - 1].end <= READ_GAP_BYTES:
             yield first, i
             first = i
 

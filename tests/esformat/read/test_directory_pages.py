@@ -177,3 +177,13 @@ def test_a_page_beyond_the_end(tmp_path, monkeypatch, place):
         for ask in (lambda: segment.find(LONG), lambda: list(segment.scan())):
             with pytest.raises(esformat.CorruptSegmentError, match=r"beyond\.esdb: a page reaches beyond the end"):
                 ask()
+
+
+def test_leaves_that_lie_in_another_order(tmp_path, monkeypatch):
+    """A page may name leaves that lie in another order in the file: their blocks are read apart."""
+    path = tmp_path / "swapped.esdb"
+    written_with(monkeypatch, path, "encode_root", lambda pages: [pages[1], pages[0], pages[2]])
+    first, second, third = ROWS[:512], ROWS[512:1024], ROWS[1024:]
+    with esformat.open(path) as segment:
+        assert found(segment.scan()) == [*second, *first, *third]
+        assert found(segment.scan(reverse=True)) == [*second, *first, *third][::-1]
