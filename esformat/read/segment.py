@@ -240,6 +240,7 @@ class Segment(Opened[Scan, Space]):
                     add(BlockKind.INDEX, page.length)
         for number in range(reader.root.page_count):
             add(BlockKind.DIRECTORY_PAGE, reader.root.page_place(number)[0].length)
+        _ = reader.root.rows  # reads all pages, many at a time
         for number in range(len(reader.root)):
             handle, data_offset = reader.root.place(number)
             add(BlockKind.DIRECTORY, handle.length)
@@ -311,6 +312,8 @@ class Segment(Opened[Scan, Space]):
         reader = self._reader
         current: bytes | None = None
         count = 0
+        if not prefix:
+            _ = reader.root.rows  # reads all pages, many at a time
         first = reader.root.leaves_of(prefix).start if prefix else 0
         first_space_of = reader.root.first_space_of
         for number in leaves_ahead(reader, range(first, len(reader.root))):
@@ -354,6 +357,8 @@ class Segment(Opened[Scan, Space]):
         root = reader.root
 
         def stretches() -> Iterator[Stretch]:
+            if query.timed or query.reverse or query.limit is None:
+                _ = root.rows  # all leaves are asked about: pages are read many at a time, not one by one
             numbers: Sequence[int] = range(len(root))
             if query.timed:
                 numbers = [number for number in numbers if not query.misses(*root.times_of(number))]

@@ -13,8 +13,10 @@ import esformat
 from esformat.format.layout import BlockKind
 from esformat.read.anatomy import anatomy
 from esformat.read.ask.bounds import Domain
+from esformat.read.blocks.directory_pages import DirectoryPages
 from esformat.read.row_range import EVENTS as ROWS_OF_RUN
 from esformat.read.row_range import candidate_rows, runs_of_rows, scan_rows
+from esformat.read.segment import Segment
 from esformat.tools import erase, merge, repair, split
 from esformat.tools.verification.check import verify
 from esformat.write import builder
@@ -187,3 +189,16 @@ def test_leaves_that_lie_in_another_order(tmp_path, monkeypatch):
     with esformat.open(path) as segment:
         assert found(segment.scan()) == [*second, *first, *third]
         assert found(segment.scan(reverse=True)) == [*second, *first, *third][::-1]
+
+
+@pytest.mark.parametrize("ask", [
+    lambda segment: list(segment.scan()), lambda segment: list(segment.scan(reverse=True, limit=3)),
+    lambda segment: list(segment.scan(start=500, end=900)), lambda segment: list(segment.spaces()), Segment.info,
+])  # fmt: skip
+def test_all_pages_are_read_together(segment, monkeypatch, ask):
+    """Where all leaves are asked about: a round trip for each page would be waited for in a store."""
+    read, counts = segment._reader._pages.read, []
+    monkeypatch.setattr(DirectoryPages, "read", lambda self, places: counts.append(len(places)) or read(places))
+    with esformat.open(segment.path) as opened:
+        ask(opened)
+    assert counts == [3]
