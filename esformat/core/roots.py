@@ -464,7 +464,8 @@ class Root:
 
     # ------------------------------------------------------------ all leaves
 
-    def _read_all(self) -> None:
+    def read_pages(self) -> None:
+        """Read all pages that were not read yet, many at a time."""
         first: cython.Py_ssize_t = 0
         last: cython.Py_ssize_t
         while first < len(self._pages):
@@ -479,7 +480,7 @@ class Root:
         """Numbers of all leaves, one after another; of edges the last of a page is the first of the next."""
         found: Any = self._of_all.get(name)
         if found is None:
-            self._read_all()
+            self.read_pages()
             if not self._paged:
                 return getattr(self._top, name)
             found = arrays.array("q")
@@ -503,7 +504,7 @@ class Root:
     @property
     def first_spaces(self) -> list[bytes]:
         """The first space of each leaf."""
-        self._read_all()
+        self.read_pages()
         return [key for page in self._pages for key in page.first_keys.as_list()]
 
     @property

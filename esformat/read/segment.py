@@ -240,7 +240,7 @@ class Segment(Opened[Scan, Space]):
                     add(BlockKind.INDEX, page.length)
         for number in range(reader.root.page_count):
             add(BlockKind.DIRECTORY_PAGE, reader.root.page_place(number)[0].length)
-        _ = reader.root.rows  # reads all pages, many at a time
+        reader.expect_all_leaves()
         for number in range(len(reader.root)):
             handle, data_offset = reader.root.place(number)
             add(BlockKind.DIRECTORY, handle.length)
@@ -313,7 +313,7 @@ class Segment(Opened[Scan, Space]):
         current: bytes | None = None
         count = 0
         if not prefix:
-            _ = reader.root.rows  # reads all pages, many at a time
+            reader.expect_all_leaves()
         first = reader.root.leaves_of(prefix).start if prefix else 0
         first_space_of = reader.root.first_space_of
         for number in leaves_ahead(reader, range(first, len(reader.root))):
@@ -358,7 +358,7 @@ class Segment(Opened[Scan, Space]):
 
         def stretches() -> Iterator[Stretch]:
             if query.timed or query.reverse or query.limit is None:
-                _ = root.rows  # all leaves are asked about: pages are read many at a time, not one by one
+                reader.expect_all_leaves()
             numbers: Sequence[int] = range(len(root))
             if query.timed:
                 numbers = [number for number in numbers if not query.misses(*root.times_of(number))]

@@ -304,6 +304,11 @@ class Reader(Opened):
         if not self.root.describes(number, leaf):
             raise CorruptSegmentError("a directory leaf and the root disagree", offset=offset)
 
+    def expect_all_leaves(self) -> None:
+        """All leaves will be asked about: where each read is a round trip, read their pages together."""
+        if self.announce is not None:
+            self.root.read_pages()
+
     def index_root(self, place: int) -> IndexRoot:
         """The root of the index on a column."""
         return self._tables.get((1, place), lambda: _Rooted(self._read_index_root(place))).root

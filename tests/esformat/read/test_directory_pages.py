@@ -196,9 +196,12 @@ def test_leaves_that_lie_in_another_order(tmp_path, monkeypatch):
     lambda segment: list(segment.scan(start=500, end=900)), lambda segment: list(segment.spaces()), Segment.info,
 ])  # fmt: skip
 def test_all_pages_are_read_together(segment, monkeypatch, ask):
-    """Where all leaves are asked about: a round trip for each page would be waited for in a store."""
+    """Where all leaves of a file in a store are asked about; of one on the disk, each when it is needed."""
     read, counts = segment._reader._pages.read, []
     monkeypatch.setattr(DirectoryPages, "read", lambda self, places: counts.append(len(places)) or read(places))
-    with esformat.open(segment.path) as opened:
-        ask(opened)
-    assert counts == [3]
+    for far, expected in ((True, [3]), (False, [1, 1, 1])):
+        counts.clear()
+        with esformat.open(segment.path) as opened:
+            opened._reader.announce = (lambda *_: None) if far else None
+            ask(opened)
+        assert counts == expected
