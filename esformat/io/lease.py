@@ -27,7 +27,7 @@ LEASE_SECONDS = 600
 _RENEWAL_SECONDS = LEASE_SECONDS / 10
 _ATTEMPTS = 5  # of jobs that begin at the same moment, all see each other, and step back
 _LONGEST_PAUSE = 0.5
-_NAME = re.compile(r"_([a-z]+)-[0-9a-f]{16}")
+_NAME = re.compile(r"_[a-z]+-[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,13 +117,13 @@ def erase(
             plan, copied = plan_anew([original], metadata, [selection], [dictionaries]), [False]
         else:
             plan, copied = plan_assembly([original], metadata, [dictionaries])
-        with (
-            ThreadPoolExecutor(1, thread_name_prefix="esformat-search") as pool,
-            published(out, overwrite=overwrite) as publication,
-        ):
-            made = make_segment(publication, [original], [selection], plan, copied, progress=progress)
-            publication.file.flush()
-            searched = pool.submit(_stored_matches, os.dup(publication.file.fileno()), list(counts))  # beside the sync
+        with ThreadPoolExecutor(1, thread_name_prefix="esformat-search") as pool:
+            with published(out, overwrite=overwrite) as publication:
+                made = make_segment(publication, [original], [selection], plan, copied, progress=progress)
+                publication.file.flush()
+                descriptor = os.dup(publication.file.fileno())
+                searched = pool.submit(_stored_matches, descriptor, list(counts))  # beside the sync
+            stored_matches = searched.result()
         before = original.metadata.statistics
         assert before is not None
     with open_segment(out) as after:
@@ -137,7 +137,7 @@ def erase(
             encoded_anew=encoded_anew,
             copied_blocks=made.copied_blocks,
             encoded_blocks=made.encoded_blocks,
-            stored_matches=searched.result(),
+            stored_matches=stored_matches,
             checks=tuple(_checks(after, counts, before, erased)),
         )
 
@@ -218,7 +218,9 @@ def _stored_matches(descriptor: int, spaces: Sequence[Key]) -> dict[Key, int]:
     overlap = max(map(len, keys.values()), default=0)
     with open(descriptor, "rb", buffering=0) as file:
         for at in range(0, os.fstat(descriptor).st_size if keys else 0, SEARCH_BYTES):
-            piece = os.pread(file.fileno(), SEARCH_BYTES + overlap, at)
+            piece = b""
+            while more := os.pread(file.fileno(), SEARCH_BYTES + overlap - len(piece), at + len(piece)):
+                piece += more  # a read may stop early
             for space, key in keys.items():
                 place = piece.find(key)
                 while 0 <= place < SEARCH_BYTES:

@@ -53,7 +53,7 @@ def path(tmp_path_factory):
 
 @pytest.fixture
 def segment(path):
-    """The file, opened anew: no page was read yet."""
+    """The file, just opened: none of its pages has been read."""
     with esformat.open(path) as segment:
         assert (len(segment._reader.root), segment._reader.root.page_count) == (650, 3)
         yield segment

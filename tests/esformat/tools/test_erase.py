@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import tempfile
@@ -146,3 +147,16 @@ def test_no_such_space(tmp_path):
         erase(path, tmp_path / "rest.esdb", ["nobody"])
     assert list(tmp_path.iterdir()) == [path]
     assert erase(path, tmp_path / "rest.esdb", ["nobody", "the-secret-one"]).absent == ("nobody",)
+
+
+def test_a_read_that_stops_early_hides_no_match(tmp_path, monkeypatch):
+    """How often the key's bytes are left is counted in all of the file, however little a read gives."""
+    path = tmp_path / "a.esdb"
+    with esformat.create(path, codec="none", templates=False) as writer:
+        for number in range(50):
+            writer.add("customer-1" if number % 10 else f"other-{number}", b"paid by customer-1", timestamp=number)
+    expected = erase(path, tmp_path / "b.esdb", ["customer-1"]).stored_matches
+    real = os.pread
+    monkeypatch.setattr(os, "pread", lambda file, size, at: real(file, min(size, 100), at))
+    assert erase(path, tmp_path / "c.esdb", ["customer-1"]).stored_matches == expected
+    assert expected["customer-1"] >= 5
