@@ -196,10 +196,9 @@ class RunningServer:
         self.metrics_url = more[0] if more else None
         self._thread = threading.Thread(target=self._server.run, args=(self._listeners,), name="server", daemon=True)
         self._thread.start()
-        while not self._server.started:
+        while not self._server.serving.wait(0.1):
             if not self._thread.is_alive():
                 raise RuntimeError("the server did not start; its log says why")
-            threading.Event().wait(0.005)
         return self
 
     def __exit__(
@@ -332,6 +331,7 @@ class _Server(uvicorn.Server):
         )  # fmt: skip
         self._handshake_s = http.stall_s
         self._stopping: Callable[[], object] | None = None
+        self.serving = threading.Event()  # once requests are taken, and it was said
         self.was_signalled = False
         try:
             self.config.load()
@@ -397,6 +397,7 @@ class _Server(uvicorn.Server):
         for figures in more:
             told["metrics"] = _address(figures)
         _log.info("serving", extra=told)
+        self.serving.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let what is under way end; reads that take longer than that may are cancelled while they can be answered."""
