@@ -750,6 +750,7 @@ def read_entries(cursor: Cursor, count: int) -> list[Entry]:
     entries = map(Entry, spaces, *counts, read_handles(cursor, count), read_times(cursor, count))
     found = list(entries)
     cursor.end()
+    require(all(a <= b for a, b in pairwise(spaces)), "the first spaces descend")
     return found
 
 

@@ -9,6 +9,7 @@ cdef class Keys:
     cdef readonly bytes data
     cdef Py_ssize_t _count
     cdef Py_ssize_t _bound(self, bytes key, bint behind) noexcept
+    cpdef bint descend(self)
     cdef int _order(self, Py_ssize_t place, bytes key) noexcept
     cdef void _places(self, bytes key, Py_ssize_t* first, Py_ssize_t* last) noexcept
 

@@ -137,6 +137,18 @@ class Keys:
             return (size > len(key)) - (size < len(key))
         return 1 if order > 0 else -1
 
+    def descend(self) -> bool:
+        """Whether a key is below the one before it."""
+        edge: cython.p_longlong = self.edges.data.as_longlongs
+        data: cython.p_char = self.data
+        i: cython.Py_ssize_t
+        with cython.nogil:
+            for i in range(2, self._count + 1):
+                if _compare(data, edge[i - 2], edge[i - 1], edge[i]) > 0:
+                    with cython.gil:
+                        return True
+        return False
+
     def ascend_with(self, others: Any) -> bool:
         """Whether pairs of these keys and the others, place by place, ascend strictly.
 

@@ -50,7 +50,7 @@ class Entries:
     """
 
     first_keys: Any
-    """The first space of each."""
+    """The first space of each; none is below the one before it."""
     rows: Any
     blocks: Any
     _count: cython.Py_ssize_t
@@ -87,6 +87,8 @@ class Entries:
         if not 0 <= count <= size:  # more than a block of that size can name
             raise CorruptSegmentError("the directory root's count is out of bounds", path=name, offset=offset)
         self.first_keys, at = read_keys(body, at, count, plain, framed)
+        if self.first_keys.descend():
+            raise self._contradiction()
         self._heads = PyBytes_FromStringAndSize(cython.NULL, _COLUMNS * cython.sizeof(PackHead))
         self._decoded = [None] * _COLUMNS
         place: cython.Py_ssize_t = at

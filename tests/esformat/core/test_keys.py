@@ -43,6 +43,7 @@ def test_pairs(held):
     for pairs in (held, sorted(held), sorted(set(held))):
         first, second = (keys_of([pair[side] for pair in pairs]) for side in (0, 1))
         assert first.ascend_with(second) == (pairs == sorted(set(pairs)))
+        assert first.descend() == (first.as_list() != sorted(first))
 
 
 @pytest.mark.parametrize("edges", [[], [0, 3], [-1, 2], [1, 2], [0, 2, 1], [0, 1 << 62], [0, 1]])

@@ -156,12 +156,12 @@ def test_a_damaged_page(path, tmp_path):
         assert found(segment.scan()) == ROWS
 
 
-def written_with(patch, path, name, change):
-    """A file of 1,300 events whose root or leaves were changed by `change` before they were written."""
+def written_with(patch, path, name, change, rows=ROWS):
+    """A file of 1,300 events whose root or pages were changed by `change` before they were written."""
     real = getattr(builder, name)
     patch.setattr(builder, name, lambda entries, *rest: real(change(list(entries)), *rest))
     with cut_small(PIECES), esformat.create(path, indexes=["type"]) as writer:
-        for space, time, kind in ROWS:
+        for space, time, kind in rows:
             writer.add(space, b"%d" % time, timestamp=time, indexes={"type": kind})
 
 
@@ -182,13 +182,28 @@ def test_a_page_beyond_the_end(tmp_path, monkeypatch, place):
 
 
 def test_leaves_that_lie_in_another_order(tmp_path, monkeypatch):
-    """A page may name leaves that lie in another order in the file: their blocks are read apart."""
+    """The directory may name leaves that lie in another order in the file: their blocks are read apart."""
     path = tmp_path / "swapped.esdb"
-    written_with(monkeypatch, path, "encode_root", lambda pages: [pages[1], pages[0], pages[2]])
-    first, second, third = ROWS[:512], ROWS[512:1024], ROWS[1024:]
+    rows = sorted((LONG, time, kind) for _, time, kind in ROWS)
+    written_with(monkeypatch, path, "encode_root", lambda pages: [pages[1], pages[0], pages[2]], rows)
+    first, second, third = rows[:512], rows[512:1024], rows[1024:]
     with esformat.open(path) as segment:
         assert found(segment.scan()) == [*second, *first, *third]
         assert found(segment.scan(reverse=True)) == [*second, *first, *third][::-1]
+
+
+def test_spaces_that_descend(tmp_path, monkeypatch):
+    """In the root, or in a page: looking a space up would pass over others, so it is refused."""
+    path = tmp_path / "descends.esdb"
+    with monkeypatch.context() as patch:
+        written_with(patch, path, "encode_root", lambda pages: [pages[1], pages[0], pages[2]])
+    with pytest.raises(esformat.CorruptSegmentError, match="contradicts itself"):
+        esformat.open(path)
+    path.unlink()
+    with monkeypatch.context() as patch:
+        written_with(patch, path, "encode_page", lambda leaves: [leaves[0], *leaves[:0:-1]])
+    with esformat.open(path) as segment, pytest.raises(esformat.CorruptSegmentError, match="contradicts itself"):
+        segment.find("s0000")
 
 
 @pytest.mark.parametrize("ask", [
