@@ -43,7 +43,7 @@ Settings = dict[str, Any] | None
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
     """What the build needs from the package index besides `requires` of pyproject.toml."""
-    _check_headers()
+    _check_system()
     return ["ziglang>=0.13"] if _wants_zig(config_settings) else []
 
 
@@ -64,8 +64,10 @@ def build_editable(directory: str, config_settings: Settings = None, metadata: s
     return build_meta.build_editable(directory, None, metadata)
 
 
-def _check_headers() -> None:
-    """Stop with one line where Python cannot be extended."""
+def _check_system() -> None:
+    """Stop with one line where the system is another, or Python cannot be extended."""
+    if sys.platform == "win32":
+        sys.exit("esformat is for Linux and macOS: on Windows install it in WSL")
     folder = sysconfig.get_path("include")
     if not (Path(folder) / "Python.h").exists():
         sys.exit(
@@ -77,7 +79,7 @@ def _check_headers() -> None:
 def _wants_zig(config_settings: Settings) -> bool:
     if (config_settings or {}).get("glibc"):
         return True
-    if sys.platform == "win32" or _works(_own_compiler()):
+    if _works(_own_compiler()):
         return False
     if sys.platform != "linux":
         sys.exit("esformat's core needs a C compiler: install one (macOS: xcode-select --install), then try again")
@@ -110,8 +112,6 @@ def _works(command: list[str]) -> bool:
 
 def _choose_compiler(config_settings: Settings) -> None:
     """Name the compiler and its options in the environment, where setuptools looks for them."""
-    if sys.platform == "win32":
-        return
     os.environ.setdefault("CFLAGS", OPTIONS)
     if not _wants_zig(config_settings):
         os.environ["CC"] = shlex.join(_own_compiler())

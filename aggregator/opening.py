@@ -67,7 +67,7 @@ def open_catalog(
         a crash of the process; see `Durability`.
     limits: budgets of memory and disk, e.g. {"memory_bytes": "256 MiB"}; see `Limits`.
     sealing: "thread", or "process": segments are then written by a process of its own, which ends with the catalog, so
-        that reads and appends of this one do not wait for the interpreter meanwhile (not on Windows).
+        that reads and appends of this one do not wait for the interpreter meanwhile.
     file_mode: of all its files, such as 0o640 for a group that may read them; a directory may be passed by who may read
         its files. None: as the catalog has it, a new one is its owner's alone (0o600), whatever the umask is.
     store: address of a place in an object store, such as s3://bucket/prefix, where log, manifest and sealed segments go

@@ -26,8 +26,6 @@ _EXTRA = {package: extra for extra, packages in _EXTRAS.items() for package in p
 def advice(error: ImportError, what: str) -> str | None:
     """What to install so that `what` can be used; None where it is no package of an extra that is missing."""
     name = (error.name or "").partition(".")[0]
-    if name == "fcntl":
-        return f"{what} needs locks of files as Linux and macOS have them: on Windows use files (esformat), or WSL"
     if not isinstance(error, ModuleNotFoundError) or name not in _EXTRA:
         return None
     return f'{what} needs the package {name}: pip install "esformat[{_EXTRA[name]}]"'

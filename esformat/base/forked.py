@@ -23,5 +23,4 @@ def _unlock_all() -> None:
         one._lock = Lock()
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
-    os.register_at_fork(after_in_child=_unlock_all)
+os.register_at_fork(after_in_child=_unlock_all)

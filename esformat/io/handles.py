@@ -6,7 +6,7 @@ A file is opened again when it is read again; one that was replaced under its na
 from __future__ import annotations
 
 import errno
-import sys
+import resource
 from collections import OrderedDict
 from threading import Lock
 from weakref import WeakSet
@@ -22,10 +22,6 @@ LEAST_OPEN = 4
 
 def open_files() -> int:
     """How many files one owner of handles keeps open: what suits the limit that the system sets the process."""
-    if sys.platform == "win32":
-        return MOST_OPEN // SHARE
-    import resource  # there is none on Windows
-
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST_OPEN if soft == resource.RLIM_INFINITY else max(LEAST_OPEN, min(MOST_OPEN, soft // SHARE))
 

@@ -57,8 +57,6 @@ class Publication:
         """Make the file durable and visible. Raises UsageError if another file took the name meanwhile."""
         self.file.flush()
         os.fsync(self.file.fileno())
-        if os.name == "nt":  # Windows renames no file that is open
-            self.file.close()
         if self._overwrite:
             self._partial.replace(self.path)
         else:
@@ -172,8 +170,6 @@ def _behind_links(path: Path) -> Path:
 
 def sync_directory(directory: Path) -> None:
     """Make the names in a directory durable."""
-    if os.name == "nt":  # Windows has no handle of a directory to sync
-        return
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

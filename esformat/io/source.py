@@ -13,8 +13,6 @@ from typing import Protocol, runtime_checkable
 
 from esformat.errors import ClosedError, CorruptSegmentError, EsdbError, UsageError
 
-_FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)  # a pipe without a writer does not hold us up
-
 
 @runtime_checkable
 class Source(Protocol):
@@ -54,7 +52,9 @@ class FileSource:
         """Raises OSError if the file cannot be opened, UsageError where it is a pipe, a device or the like."""
         self._descriptor = -1
         self.name = path if type(path) is str else os.fsdecode(path)
-        self._descriptor = os.open(self.name, os.O_RDONLY | _FLAGS)
+        self._descriptor = os.open(
+            self.name, os.O_RDONLY | os.O_NONBLOCK
+        )  # a pipe without a writer does not hold us up
         status = os.fstat(self._descriptor)
         if not stat.S_ISREG(status.st_mode):
             if stat.S_ISDIR(status.st_mode):

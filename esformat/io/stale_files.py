@@ -6,15 +6,12 @@ The system lets go of a lock when its process ends, whatever ends it; a file who
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import secrets
-import sys
 from pathlib import Path
 from typing import BinaryIO
-
-if sys.platform != "win32":
-    import fcntl
 
 PARTIAL_SUFFIX = ".partial"
 _OWN = re.compile(r"\..*\.w[0-9a-f]{12}\.partial", re.DOTALL)
@@ -48,9 +45,6 @@ def remove_leftovers(directory: Path) -> None:
 
 
 def _remove(partial: Path) -> None:
-    if sys.platform == "win32":  # nobody can remove a file that is open there
-        partial.unlink()
-        return
     with partial.open("r+b") as file:
         if _lock(file):  # or it cannot be told whether its writer lives
             partial.unlink()
@@ -58,8 +52,6 @@ def _remove(partial: Path) -> None:
 
 def _lock(file: BinaryIO) -> bool:
     """Lock a file until it is closed; False where none can be. Raises BlockingIOError if somebody else has."""
-    if sys.platform == "win32":
-        return False
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

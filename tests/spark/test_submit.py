@@ -35,7 +35,6 @@ print("written", written.events, aggregator.spark.read(spark, out + "-data", "cl
 @long
 @pytest.mark.xdist_group("java")
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-@pytest.mark.skipif(os.name == "nt", reason="the launcher is a shell script")
 def test_an_archive_beside_the_job(tmp_path):
     """The package as an archive beside the job: driver and executors, each a process of its own, take it from there."""
     python = tmp_path / "python"

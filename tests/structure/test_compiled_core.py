@@ -44,6 +44,13 @@ def test_zig_where_there_is_no_compiler(backend, monkeypatch):
         assert required.startswith("ziglang")
 
 
+def test_other_systems(backend, monkeypatch):
+    """Files are locked and read as Linux and macOS do it: Windows is told so before anything is compiled."""
+    monkeypatch.setattr(backend.sys, "platform", "win32")
+    with pytest.raises(SystemExit, match="WSL"):
+        backend.get_requires_for_build_wheel()
+
+
 def test_zig_for_wheels_of_old_systems(backend, monkeypatch):
     """Whatever compiler there is: it would link to this machine's C library."""
     monkeypatch.setattr(backend, "_works", lambda command: True)
@@ -71,7 +78,6 @@ def test_zig_finds_headers_in_directories_by_machine(backend, monkeypatch, tmp_p
     assert subprocess.run(read, capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="its compiler has options of its own")
 def test_the_compiler_is_told_to_optimise(backend, monkeypatch):
     """CFLAGS takes the place of Python's own options, of which a core at half the speed would miss the first."""
     monkeypatch.delenv("CFLAGS", raising=False)

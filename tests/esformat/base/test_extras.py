@@ -110,12 +110,6 @@ def test_commands_without_extras(tmp_path, packages):
         assert f'pip install "esformat[{extra}' in message, (words, message)
 
 
-def test_systems_without_locks(tmp_path):
-    """Where files cannot be locked, as on Windows, a catalog says so in a sentence."""
-    (told,) = run_bare(tmp_path, ["import aggregator; aggregator.open('data')"], without={"fcntl"})
-    assert "needs locks of files" in told
-
-
 def test_extras_are_those_of_the_project():
     """Each package that is named belongs to an extra of pyproject.toml."""
     import tomllib
