@@ -52,9 +52,7 @@ class FileSource:
         """Raises OSError if the file cannot be opened, UsageError where it is a pipe, a device or the like."""
         self._descriptor = -1
         self.name = path if type(path) is str else os.fsdecode(path)
-        self._descriptor = os.open(
-            self.name, os.O_RDONLY | os.O_NONBLOCK
-        )  # a pipe without a writer does not hold us up
+        self._descriptor = os.open(self.name, os.O_RDONLY | os.O_NONBLOCK)  # a pipe without a writer holds nobody up
         status = os.fstat(self._descriptor)
         if not stat.S_ISREG(status.st_mode):
             if stat.S_ISDIR(status.st_mode):
