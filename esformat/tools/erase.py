@@ -117,13 +117,14 @@ def erase(
             plan, copied = plan_anew([original], metadata, [selection], [dictionaries]), [False]
         else:
             plan, copied = plan_assembly([original], metadata, [dictionaries])
-        with ThreadPoolExecutor(1, thread_name_prefix="esformat-search") as pool:
-            with published(out, overwrite=overwrite) as publication:
-                made = make_segment(publication, [original], [selection], plan, copied, progress=progress)
-                publication.file.flush()
-                descriptor = os.dup(publication.file.fileno())
-                searched = pool.submit(_stored_matches, descriptor, list(counts))  # beside the sync
-            stored_matches = searched.result()
+        with published(out, overwrite=overwrite) as publication:
+            made = make_segment(publication, [original], [selection], plan, copied, progress=progress)
+            publication.file.flush()
+            descriptor = publication.file.fileno()
+            with ThreadPoolExecutor(1, thread_name_prefix="esformat-search") as pool:
+                searched = pool.submit(_stored_matches, descriptor, list(counts))
+                os.fsync(descriptor)  # beside it; nothing is left to sync as the file gets its name
+                stored_matches = searched.result()
         before = original.metadata.statistics
         assert before is not None
     with open_segment(out) as after:
@@ -209,21 +210,17 @@ def _named(spaces: Sequence[Key]) -> str:
 
 
 def _stored_matches(descriptor: int, spaces: Sequence[Key]) -> dict[Key, int]:
-    """How often the keys' bytes stand in a file as it is stored; keys of less than 4 bytes stand everywhere.
-
-    Closes the descriptor.
-    """
+    """How often the keys' bytes stand in a file as it is stored; keys of less than 4 bytes stand everywhere."""
     keys = {space: key for space in spaces if len(key := _key_bytes(space)) >= LEAST_SEARCHED_BYTES}
     counts: dict[Key, int] = dict.fromkeys(keys, 0)
     overlap = max(map(len, keys.values()), default=0)
-    with open(descriptor, "rb", buffering=0) as file:
-        for at in range(0, os.fstat(descriptor).st_size if keys else 0, SEARCH_BYTES):
-            piece = b""
-            while more := os.pread(file.fileno(), SEARCH_BYTES + overlap - len(piece), at + len(piece)):
-                piece += more  # a read may stop early
-            for space, key in keys.items():
-                place = piece.find(key)
-                while 0 <= place < SEARCH_BYTES:
-                    counts[space] += 1
-                    place = piece.find(key, place + 1)
+    for at in range(0, os.fstat(descriptor).st_size if keys else 0, SEARCH_BYTES):
+        piece = b""
+        while more := os.pread(descriptor, SEARCH_BYTES + overlap - len(piece), at + len(piece)):
+            piece += more  # a read may stop early
+        for space, key in keys.items():
+            place = piece.find(key)
+            while 0 <= place < SEARCH_BYTES:
+                counts[space] += 1
+                place = piece.find(key, place + 1)
     return counts

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -160,3 +162,25 @@ def test_a_read_that_stops_early_hides_no_match(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "pread", lambda file, size, at: real(file, min(size, 100), at))
     assert erase(path, tmp_path / "c.esdb", ["customer-1"]).stored_matches == expected
     assert expected["customer-1"] >= 5
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_disk_that_fails_while_bytes_are_looked_for(tmp_path, monkeypatch, overwrite):
+    """Nothing appears, and what was there stays: the search ends before the new file gets its name."""
+    path, out = tmp_path / "a.esdb", tmp_path / "b.esdb"
+    with esformat.create(path) as writer:
+        writer.add("customer-1", b"paid", timestamp=1)
+    if overwrite:
+        out.write_bytes(path.read_bytes())
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    real = os.pread
+
+    def failing(*place):
+        if threading.current_thread().name.startswith("esformat-search"):
+            raise OSError(errno.EIO, "Input/output error")
+        return real(*place)
+
+    monkeypatch.setattr(os, "pread", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        erase(path, out, ["customer-1"], overwrite=overwrite)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
