@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -111,11 +112,15 @@ def writing(path: str, durability: str = DURABILITY) -> aggregator.Catalog:
 
 
 def looking(path: str) -> aggregator.Catalog:
-    """Open a directory for writing, or for reading where another process writes to it."""
+    """Open a directory for writing, or for reading where another process writes to it or nobody here may."""
     _must_be(path)
     try:
         return writing(path)
     except CatalogLockedError:
+        return reading(path)
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.EACCES):
+            raise
         return reading(path)
 
 

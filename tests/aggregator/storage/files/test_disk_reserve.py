@@ -236,6 +236,8 @@ def test_a_disk_that_may_only_be_read(small_disk):
         return done.returncode, done.stdout + done.stderr
 
     assert command("aggregator", "scan", "data", "t", "--count") == (0, f"{ROWS}\n")
+    status, told = command("aggregator", "verify", "data")
+    assert (status, told.split(",")[0]) == (0, "data: ok")
     for place, given in {
         small_disk / "data" / "writer.lock": ("aggregator", "append", "data", "t", "e.csv"),
         ".": ("esformat", "write", "e.esdb", "e.csv"),
