@@ -85,7 +85,7 @@ class _Policy:
 
     def to_json(self) -> dict[str, Any]:
         """As the manifest keeps it."""
-        return asdict(self)
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +177,10 @@ class KeepLocal(_Policy):
         if any(own.topics for own in topics.values()):
             raise InvalidRequestError("a topic of keep_local has no topics")
         object.__setattr__(self, "topics", topics)  # frozen
+
+    def to_json(self) -> dict[str, Any]:
+        """As the manifest keeps it."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

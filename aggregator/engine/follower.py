@@ -100,7 +100,7 @@ class ReaderEngine:
         self.state = CatalogState(self._load())
         self._incarnations = IncarnationRows(self.manifest)
         self.state.lineage = self._lineage()
-        self.streams = StreamIndex(self.state, self.manifest, self.pool, self.snapshot)
+        self.streams = StreamIndex(self.state, self.manifest, self.pool, self.refresh, self.snapshot)
         self._take(frames)
 
     def refresh(self) -> None:

@@ -341,20 +341,20 @@ class WriterEngine:
 
     def _make_sealing(self) -> None:
         """What makes segments, and what keeps them: housekeeping, and the index of their streams."""
-        layout, manifest = self.layout, self.manifest
+        manifest = self.manifest
         segments = [segment for topic in self.state.topics.values() for segment in topic.segments.view()]
-        taken = [segment.number for segment in segments] + [number for number, _, _ in manifest.retired()]
-        taken += segment_files(layout)
+        taken = [self.startup.last_number, *(number for number, _, _ in manifest.retired())]
+        taken += [segment.number for segment in segments]
         newest_us = max((segment.created_us for segment in segments), default=0)
         self.sealer = Sealer(
             self._storage,
             self.quarantine,
             kept_bytes=_kept_bytes(self.limits),
-            next_segment=max(taken, default=0) + 1,
+            next_segment=max(taken) + 1,
             clock=_never_back(self._clock, newest_us),
             write=None if self.sealing_process is None else self.sealing_process.write_segment,
         )
-        self.streams = StreamIndex(self.state, manifest, self.pool, self.snapshot)
+        self.streams = StreamIndex(self.state, manifest, self.pool, self.refresh, self.snapshot)
         self.upkeep = Upkeep(self._storage, self.quota, self.sealer, self.streams, self.merging_process)
 
     def _note_opening(self) -> None:

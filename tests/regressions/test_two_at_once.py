@@ -148,7 +148,8 @@ def test_streams_are_written_only_when_something_came(catalog, monkeypatch):
 
 def test_verifying_while_retention_clears_up(catalog, monkeypatch):
     """Every segment is looked at, also while the table of segments is made anew because many went."""
-    monkeypatch.setattr(segment_table, "_FIRST_CAPACITY", 2)
+    monkeypatch.setattr(segment_table, "_LEAST_CAPACITY", 2)
+    monkeypatch.setattr(segment_table, "_MANY_GONE", 2)
     topic = catalog.create_topic("t", roll={"age": "1h"})
     for number in range(6):
         topic.append(rows(number))

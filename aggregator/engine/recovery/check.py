@@ -58,6 +58,8 @@ class ConsistencyCheck:
         """change: the manifest's last one, as it was found. objects: the catalog's store."""
         self._layout, self._state, self._manifest, self._clock = layout, state, manifest, clock
         self.swept: list[str] = []
+        self.last_number = 0
+        """The largest of the segment files that were there."""
         self.is_old_copy = False
         """Whether the manifest lacked something that was found: it can be older than segments, log and facts."""
         self._began_us = clock()
@@ -77,21 +79,21 @@ class ConsistencyCheck:
     def check_segments(self) -> None:
         """Hold the segment files against the manifest. Before the log is read back. Raises OSError."""
         retired = {number for number, _, _ in self._manifest.retired()}
-        sizes: dict[int, tuple[Path, int]] = {}
+        sizes: dict[int, tuple[str, int]] = {}
         for entry in _files(self._layout):
-            path = Path(entry.path)
-            number = segment_number(path)
+            number = segment_number(entry.name)
             if not entry.is_file():
+                path = Path(entry.path)
                 aside = set_aside(self._layout, path)
                 self._report(path, "expected a file, found a directory or a special file", f"{SET_ASIDE}: {aside.name}")
-            elif number is None:
-                if path.name.endswith(PARTIAL):
-                    self._sweep(path)
-            else:
-                sizes[number] = (path, entry.stat().st_size)
+            elif number is not None:
+                sizes[number] = (entry.path, entry.stat().st_size)
+            elif entry.name.endswith(PARTIAL):
+                self._sweep(Path(entry.path))
+        self.last_number = max(sizes, default=0)
         named = {info.number: info for topic in self._state.topics.values() for info in topic.segments.view()}
         stored = self._look_at_stored(named, sizes)
-        orphans = {n: path for n, (path, _) in sizes.items() if n not in named and n not in retired}
+        orphans = {n: Path(path) for n, (path, _) in sizes.items() if n not in named and n not in retired}
         self._check_orphans(orphans, [info for n, info in named.items() if n not in sizes and n not in stored])
         for number, info in named.items():
             topic, _ = self._state.partitions[info.partition]
@@ -102,7 +104,7 @@ class ConsistencyCheck:
             if number not in sizes:
                 self._absent.append(info)
             elif sizes[number][1] != info.size_bytes:
-                self._replace_or_set_aside(sizes[number][0], info)
+                self._replace_or_set_aside(Path(sizes[number][0]), info)
 
     def _look_at_stored(self, named: Mapping[int, SegmentInfo], there: Container[int]) -> set[int]:
         """Know which segments of the store have files, whatever a crash left; gives the numbers of all."""
@@ -291,7 +293,7 @@ class ConsistencyCheck:
         """Forget what earlier openings found wrong of segments that are whole now. damaged: those that are not."""
         topics = list(self._state.topics.values())
         whole = {info.number for topic in topics for info in self._segments(topic)}.difference(damaged)
-        known = [(problem, segment_number(Path(problem.subject))) for problem in self._manifest.problems()]
+        known = [(problem, segment_number(Path(problem.subject).name)) for problem in self._manifest.problems()]
         solved = [problem for problem, number in known if number in whole and problem.found_us < self._began_us]
         self._manifest.forget_problems(problem for problem in solved if problem.subject.startswith("segments/"))
 

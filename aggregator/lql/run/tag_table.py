@@ -72,7 +72,10 @@ class TagTable:
         with self._lock:
             number = self._count
             for name, value in tags.items:
-                self._tags.setdefault(name, _Tag()).add(number, value)
+                tag = self._tags.get(name)
+                if tag is None:
+                    tag = self._tags[name] = _Tag()
+                tag.add(number, value)
             self._count += 1
             return number
 

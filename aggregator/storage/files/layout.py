@@ -93,15 +93,16 @@ def segment_name(number: int) -> str:
     return f"segments/{number // SEGMENTS_IN_A_FOLDER:06d}/{number:012d}.esdb"
 
 
-def segment_number(path: Path) -> int | None:
-    """The number of a segment file; None for other files."""
-    return int(path.stem) if path.suffix == ".esdb" and path.stem.isdecimal() else None
+def segment_number(name: str) -> int | None:
+    """The number of a segment by the name of its file; None for other files."""
+    stem, _, kind = name.rpartition(".")
+    return int(stem) if kind == "esdb" and stem.isdecimal() else None
 
 
 def segment_files(layout: Layout) -> dict[int, Path]:
     """Segment files that are there, by number. Raises PermissionError."""
     paths = [path for folder in entries(layout.segments) for path in entries(folder)]
-    return {number: path for path in paths if (number := segment_number(path)) is not None}
+    return {number: path for path in paths if (number := segment_number(path.name)) is not None}
 
 
 def entries(directory: Path) -> list[Path]:

@@ -43,6 +43,7 @@ _HEADER = struct.Struct(
     "Q"  # check: xxh3-64 of the bytes before and of the lines
 )
 _CHECK = struct.Struct("<Q")
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _T = TypeVar("_T")
 _REFUSED = (
     ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, EsdbError, pa.ArrowException,
@@ -84,7 +85,7 @@ class Facts:
 
 def line_of(kind: str, value: Any) -> bytes:
     """The line of a value of one kind: "catalog", "topic", "schema", "partition", "tombstone" or "pipe"."""
-    return json.dumps({kind: _ENCODERS[kind](value)}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return _JSON.encode({kind: _ENCODERS[kind](value)}).encode() + b"\n"
 
 
 def encode_facts(lines: bytes, change: int) -> bytes:

@@ -187,17 +187,22 @@ class Manifest(Transactions):
             found = db.execute("SELECT subject, message, action, found_us FROM problems ORDER BY number")
             return [Problem(*row) for row in found]
 
-    def streams(self) -> tuple[dict[int, list[dict[str, str]]], dict[int, int]]:
-        """The tags of each stream, by topic, and for each partition the record index below which all are known."""
+    def streams(self) -> tuple[list[tuple[int, str, list[tuple[str, str]]]], dict[int, int]]:
+        """Topic, name and tags of each stream, in the order in which they came, and what `stream_marks` gives."""
         with self.reading() as db:
-            tags: dict[int, dict[str, str]] = {}
-            topics: dict[int, list[dict[str, str]]] = {}
-            for number, topic in db.execute("SELECT number, topic FROM streams ORDER BY number"):
-                tags[number] = {}
-                topics.setdefault(topic, []).append(tags[number])
+            tags: dict[int, list[tuple[str, str]]] = {}
+            streams = []
+            for number, topic, name in db.execute("SELECT number, topic, name FROM streams ORDER BY number"):
+                tags[number] = []
+                streams.append((topic, name, tags[number]))
             for number, name, value in db.execute("SELECT stream, name, value FROM stream_tags"):
-                tags[number][name] = value
-            return topics, dict(db.execute("SELECT partition, end_index FROM stream_marks"))
+                tags[number].append((name, value))
+            return streams, _stream_marks(db)
+
+    def stream_marks(self) -> dict[int, int]:
+        """For each partition the record index below which all streams are known."""
+        with self.reading() as db:
+            return _stream_marks(db)
 
     # ------------------------------------------------------------ writing
 
@@ -398,6 +403,10 @@ class Manifest(Transactions):
             db.execute(
                 "INSERT INTO problems (subject, message, action, found_us) VALUES (?, ?, ?, ?)", astuple(problem)
             )
+
+
+def _stream_marks(db: sqlite3.Connection) -> dict[int, int]:
+    return dict(db.execute("SELECT partition, end_index FROM stream_marks"))
 
 
 def _facts_changed(db: sqlite3.Connection, edit: Edit) -> set[str]:

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, fields, replace
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -21,6 +22,8 @@ from aggregator.model import (
 from aggregator.policy import Retention, Roll
 from esformat.parts import EventSchema
 
+MANY_ALIKE = 256
+"""So many different schemas and settings of topics are made once, however many topics have them."""
 _SEGMENTS = """
     SELECT number, partition, schema, first_index, last_index, min_timestamp, max_timestamp, min_space, max_space, rows,
         size_bytes, checksum, level, created_us, signature, min_ahead, max_ahead
@@ -54,8 +57,12 @@ def topic_rows(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
 def topic_of(row: tuple[Any, ...]) -> TopicInfo:
     """One of these as a value."""
     number, name, keys, indexes, roll, retention, created_us, deleted = row
-    policies = Roll(**json.loads(roll)), Retention(**json.loads(retention))
-    return TopicInfo(number, name, keys, tuple(json.loads(indexes)), *policies, created_us, bool(deleted))
+    return TopicInfo(number, name, keys, *_told(indexes, roll, retention), created_us, bool(deleted))
+
+
+@lru_cache(MANY_ALIKE)
+def _told(indexes: str, roll: str, retention: str) -> tuple[tuple[str, ...], Roll, Retention]:
+    return tuple(json.loads(indexes)), Roll(**json.loads(roll)), Retention(**json.loads(retention))
 
 
 def put_topic(db: sqlite3.Connection, topic: TopicInfo) -> int:
@@ -105,10 +112,15 @@ def schema_of(db: sqlite3.Connection, row: tuple[Any, ...]) -> SchemaInfo:
 def _schema_of(row: tuple[Any, ...], known: Mapping[int, SchemaInfo]) -> SchemaInfo:
     """known: among others the schema whose columns this one begins with."""
     number, topic, family, base, columns, magnitudes = row
-    schema = EventSchema.from_json(json.loads(columns))
+    schema = _columns_of(columns)
     if base is not None:
         schema = EventSchema((*known[base].schema.fields, *schema.fields), schema.binary_keys)
     return SchemaInfo(number, topic, family, schema, _magnitudes(magnitudes))
+
+
+@lru_cache(MANY_ALIKE)
+def _columns_of(columns: str) -> EventSchema:
+    return EventSchema.from_json(json.loads(columns))
 
 
 def _magnitudes(stored: str) -> tuple[tuple[str, int], ...]:

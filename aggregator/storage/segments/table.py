@@ -6,6 +6,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import compress
+from operator import attrgetter
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +18,10 @@ from aggregator.storage.segments.signature import HASHES, SIGNATURE_BYTES, U8, c
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
+_Value = TypeVar("_Value", bound=np.generic)
 _PARTITION, _FIRST, _LAST, _MIN, _MAX = range(5)
-_FIRST_CAPACITY = 64
+_LEAST_CAPACITY = 8  # as a catalog may have thousands of topics
+_MANY_GONE = 64  # of more segments, most of which are gone, a table is made anew
 FEW_SPACES = 16
 """So many spaces are tried first, and each time so many times more: a segment that has some has one of the first."""
 MANY = 4
@@ -146,6 +150,16 @@ class SegmentView:
                 first, step = first + step, step * FEW_SPACES
 
 
+def _wider(columns: npt.NDArray[_Value], capacity: int) -> npt.NDArray[_Value]:
+    """A copy with room for more columns."""
+    made = np.zeros((*columns.shape[:-1], capacity), columns.dtype)
+    made[..., : columns.shape[-1]] = columns
+    return made
+
+
+_facts_of = attrgetter("partition", "first_index", "last_index", "min_timestamp", "max_timestamp")
+
+
 class SegmentTable:
     """The segments of a topic. Changed under the catalog's view lock; read through views, which do not change.
 
@@ -156,12 +170,11 @@ class SegmentTable:
         self._start(list(infos))
 
     def _start(self, infos: list[SegmentInfo]) -> None:
-        capacity = max(_FIRST_CAPACITY, 2 * len(infos))
         self._infos: list[SegmentInfo] = []
-        self._columns: I64 = np.zeros((5, capacity), np.int64)
-        self._prefixes: U64 = np.zeros((2, capacity), np.uint64)
-        self._alive: Mask = np.zeros(capacity, np.bool_)
-        self._signatures: U8 = np.zeros((SIGNATURE_BYTES, capacity), np.uint8)
+        self._columns: I64 = np.zeros((5, 0), np.int64)
+        self._prefixes: U64 = np.zeros((2, 0), np.uint64)
+        self._alive: Mask = np.zeros(0, np.bool_)
+        self._signatures: U8 = np.zeros((SIGNATURE_BYTES, 0), np.uint8)
         self._places: dict[int, int] = {}
         self._common = b""
         self.size_bytes = 0
@@ -187,21 +200,21 @@ class SegmentTable:
     def add(self, infos: Iterable[SegmentInfo]) -> None:
         """Add segments. Views that exist do not see them: they know how many they had."""
         infos = list(infos)
+        if not infos:
+            return
         first = len(self._infos)
         last = first + len(infos)
-        if last > self._columns.shape[1]:
-            room = ((0, 0), (0, last))
-            self._columns = np.pad(self._columns, room)
-            self._prefixes = np.pad(self._prefixes, room)
-            self._alive = np.pad(self._alive, room[1])
-            self._signatures = np.pad(self._signatures, room)
+        if last > len(self._alive):
+            capacity = max(_LEAST_CAPACITY, 2 * last)
+            self._columns = _wider(self._columns, capacity)
+            self._prefixes = _wider(self._prefixes, capacity)
+            self._alive = _wider(self._alive, capacity)
+            self._signatures = _wider(self._signatures, capacity)
         self._keep_common(infos)
-        for place, info in enumerate(infos, first):
-            facts = (info.partition, info.first_index, info.last_index, info.min_timestamp, info.max_timestamp)
-            self._columns[:, place] = facts
-            self._prefixes[:, place] = self._prefixes_of(info)
-            self._places[info.number] = place
-            self.size_bytes += info.size_bytes
+        self._columns[:, first:last] = np.array([_facts_of(info) for info in infos], np.int64).T
+        self._prefixes[:, first:last] = np.array([self._prefixes_of(info) for info in infos], np.uint64).T
+        self._places.update((info.number, place) for place, info in enumerate(infos, first))
+        self.size_bytes += sum(info.size_bytes for info in infos)
         self._signatures[:, first:last] = columns_of(info.signature for info in infos)
         self._infos.extend(infos)
         self._alive[first:last] = True
@@ -227,5 +240,5 @@ class SegmentTable:
         self._alive = self._alive.copy()
         self._alive[places] = False
         self.size_bytes -= sum(self._infos[place].size_bytes for place in places)
-        if len(self._infos) > _FIRST_CAPACITY and 2 * len(self._places) < len(self._infos):
+        if len(self._infos) > _MANY_GONE and 2 * len(self._places) < len(self._infos):
             self._start(list(self.view()))

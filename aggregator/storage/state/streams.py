@@ -7,7 +7,7 @@ both, so that opening a catalog looks only at what came since; without them ever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
 
@@ -42,9 +42,17 @@ class Stream:
 class StreamIndex:
     """The streams of a catalog. Safe to share between threads."""
 
-    def __init__(self, state: CatalogState, manifest: Manifest, pool: SegmentPool, snap: Snap) -> None:
-        """snap: gives a snapshot of a topic."""
-        self._state, self._manifest, self._pool, self._snap = state, manifest, pool, snap
+    def __init__(
+        self,
+        state: CatalogState,
+        manifest: Manifest,
+        pool: SegmentPool,
+        catch_up: Callable[[], None],
+        snap: Snap,
+    ) -> None:
+        """catch_up: brings the state up to date. snap: gives a snapshot of a topic."""
+        self._state, self._manifest, self._pool = state, manifest, pool
+        self._catch_up, self._snap = catch_up, snap
         self._lock = Lock()
         self._loaded = False
         self._table: lql.TagTable  # there when they are loaded
@@ -103,6 +111,8 @@ class StreamIndex:
     def keep(self, *, closing: bool = False) -> None:
         """Bring the manifest in step, if streams came or went, or segments were sealed since. A writer's."""
         with self._lock:
+            if not self._loaded and self._all_are_kept():
+                return
             self._refresh()
             sealed = self._state.sealed()
             behind = any(
@@ -134,12 +144,29 @@ class StreamIndex:
 
     # ------------------------------------------------------------ looking
 
+    def _all_are_kept(self) -> bool:
+        """Whether the manifest knows the streams of all that is there, so that nobody needs to load them."""
+        marks = self._manifest.stream_marks()
+        with self._state.view_lock:
+            return not any(_has_more(topic, marks) or topic.tombstones for topic in self._state.topics.values())
+
+    def _has_news(self, topic: Topic) -> bool:
+        """Whether a topic has events above the marks, or other tombstones than those that were looked at. Called under
+        the view lock.
+        """
+        seen, stones = self._stones.get(topic.info.number, {}), topic.tombstones
+        return (stones is not seen and stones != seen) or _has_more(topic, self._marks)
+
     def _refresh(self, topics: Iterable[Topic] | None = None) -> None:
         """Look at what came; in some topics, or in all."""
         if not self._loaded:
             self._load()
+        self._catch_up()
         self._follow_names()
-        for topic in list(self._state.topics.values()) if topics is None else topics:
+        if topics is None:
+            with self._state.view_lock:
+                topics = [topic for topic in self._state.topics.values() if self._has_news(topic)]
+        for topic in topics:
             if topic.binary_keys:
                 continue
             snapshot, pin = self._snap(topic, None)
@@ -150,15 +177,14 @@ class StreamIndex:
 
     def _load(self) -> None:
         self._table = lql.TagTable()
-        topics, marks = self._manifest.streams()
+        streams, marks = self._manifest.streams()
         self._topics = {topic.info.number: topic.info.name for topic in list(self._state.topics.values())}
         # a reader may not know yet what its writer made just now: it looks at all of that when it does
         self._marks = {number: mark for number, mark in marks.items() if number in self._state.partitions}
         self._kept_marks = dict(self._marks)
-        for number, streams in ((number, topics[number]) for number in topics if number in self._topics):
-            name = self._topics[number]
-            for tags in streams:
-                self._number(name, lql.TagSet.of(tags))
+        for number, name, tags in streams:
+            if number in self._topics:
+                self._number(self._topics[number], lql.TagSet(tuple(sorted(tags))), name)
         self._loaded = True
 
     def _follow_names(self) -> None:
@@ -178,8 +204,7 @@ class StreamIndex:
         self._numbers = {(s.topic, s.name): place for place, s in enumerate(self._streams) if s is not None}
         self._answers = {}
 
-    def _number(self, topic: str, tags: lql.TagSet) -> None:
-        name = str(tags)
+    def _number(self, topic: str, tags: lql.TagSet, name: str) -> None:
         self._numbers[topic, name] = self._table.add(tags)
         self._streams.append(Stream(topic, tags, name))
         self._answers = {}
@@ -217,7 +242,7 @@ class StreamIndex:
         tags = tags_of(name)
         if tags is None:
             return False
-        self._number(topic, tags)
+        self._number(topic, tags, name)
         self._removed.discard((number, name))
         self._added[number, name] = tags
         return True
@@ -265,6 +290,13 @@ class StreamIndex:
         segment = self._pool.get(info)
         found = segment.find(space)
         return found is not None and found.num_events > count_hidden(segment, info, hidden).get(space, 0)
+
+
+def _has_more(topic: Topic, marks: Mapping[int, int]) -> bool:
+    """Whether a partition of a topic that can have streams has events above its mark. Called under the view lock."""
+    return not topic.binary_keys and any(
+        part.visible_end > marks.get(part.number, 0) for part in topic.partitions.values()
+    )
 
 
 def _pieces(snapshot: Snapshot, partition: int, first_index: int) -> Iterator[Piece]:

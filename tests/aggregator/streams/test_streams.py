@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import time
 
@@ -13,6 +14,7 @@ from effort import long
 import aggregator
 import esformat
 from aggregator.lql import TagSet, parse_source
+from aggregator.storage.manifest import Manifest
 from aggregator.storage.state.streams import StreamIndex
 from esformat import InvalidEventError
 
@@ -189,6 +191,50 @@ def test_kept_streams_need_no_segments(tmp_path, monkeypatch):
     monkeypatch.setattr(catalog._backend.pool, "get", lambda info: pytest.fail("a segment was opened"))
     assert catalog.streams() == [{"n": "1"}]
     catalog.close()
+
+
+@pytest.mark.usefixtures("quiet")
+def test_streams_that_nobody_asks_for(tmp_path, monkeypatch):
+    """What the manifest knows of all that is there is not read to open a catalog, to work on it, or to close it."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.write({"n": "1"}, [{"msg": "x"}])
+        catalog.create_topic("events", keys="binary").append(pa.table({"space": [b"{n=9}"], "timestamp": [1]}))
+    read = Manifest.streams
+    monkeypatch.setattr(Manifest, "streams", lambda self: pytest.fail("all streams were read"))
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog._backend.streams.keep()
+    monkeypatch.setattr(Manifest, "streams", read)
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.write({"n": "2"}, [{"msg": "x"}])
+    with aggregator.open(tmp_path / "c") as catalog:
+        assert catalog._backend.manifest.stream_marks() == {1: 2}
+        assert catalog.streams() == [{"n": "1"}, {"n": "2"}]
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_only_topics_with_news_are_looked_at(tmp_path, monkeypatch, read_only):
+    """Of many topics those to which something came, or of which something was erased, since they were looked at."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        for number in range(3):
+            catalog.write({"n": str(number)}, [{"msg": "x"}], topic=f"t{number}")
+        looked_at = []
+        look = StreamIndex._look
+        monkeypatch.setattr(
+            StreamIndex, "_look", lambda self, snapshot: looked_at.append(snapshot.topic.name) or look(self, snapshot)
+        )
+        with aggregator.open(tmp_path / "c", read_only=True) if read_only else contextlib.nullcontext(catalog) as asked:
+            for change, expected in [
+                (lambda: None, {"t0", "t1", "t2"}),
+                (lambda: None, set()),
+                (lambda: catalog.write({"n": "3"}, [{"msg": "x"}], topic="t1"), {"t1"}),
+                (lambda: catalog.topic("t2").erase("{n=2}"), {"t2"}),
+                (lambda: catalog.seal("t0"), set()),
+            ]:
+                change()
+                looked_at.clear()
+                names = {stream["n"] for stream in asked.streams()}
+                assert set(looked_at) == expected
+        assert names == {"0", "1", "3"}
 
 
 @pytest.mark.parametrize("sealed", [False, True])

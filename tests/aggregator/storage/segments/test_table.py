@@ -35,7 +35,8 @@ BOUNDS = st.builds(
 def small():
     """A table that grows and is cleaned up after a few segments."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segment_table, "_FIRST_CAPACITY", 4)
+        patch.setattr(segment_table, "_LEAST_CAPACITY", 4)
+        patch.setattr(segment_table, "_MANY_GONE", 4)
         patch.setattr(segment_table, "FEW_SPACES", 2)
         yield
 
