@@ -26,9 +26,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.environment import describe, processes
+from benchmarks.environment import describe, processes, resident_mib
 from benchmarks.ingest_report import tables
 from benchmarks.ingest_stores import PARTITIONS, STORES, Batch, Store
+from benchmarks.many_topics import measure_opening
 from benchmarks.section import report
 
 EVENT_BYTES = 128
@@ -50,6 +51,7 @@ WORKS: dict[str, dict[str, Any]] = {
     "I5": {"log_bytes": 1 << 30, "only": ["aggregator"]},
     "I6": {"segments": 100_000, "only": ["aggregator"]},
     "I7": {"segments": 100, "rows": 2000, "spaces": 1000, "only": ["aggregator"]},
+    "I8": {"topics": 10_000, "streams": 100_000, "segments": 100_000, "only": ["aggregator"]},
 }
 
 
@@ -202,15 +204,6 @@ def measure(name: str, work: dict[str, Any], seconds: float, folder: Path) -> di
             "read_p99_ms": float(np.percentile(reads, 99)),
         }  # fmt: skip
     return figures
-
-
-def resident_mib(field: str) -> float:
-    """Resident memory now (VmRSS) or at most (VmHWM): the sum of this process and those that it began."""
-    found = 0
-    for pid in processes(os.getpid()):
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        found += int(next(line for line in lines if line.startswith(field)).split()[1])
-    return found / 1024
 
 
 def processor_s() -> float:
@@ -377,6 +370,8 @@ def main() -> int:
             figures = measure_planning(work)
         elif id_ == "I7":
             figures = measure_histories(work, Path(folder))
+        elif id_ == "I8":
+            figures = measure_opening(work, Path(folder))
         else:
             figures = measure(name, work, float(seconds), Path(folder))
         print(json.dumps(figures))

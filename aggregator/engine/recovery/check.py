@@ -79,7 +79,7 @@ class ConsistencyCheck:
     def check_segments(self) -> None:
         """Hold the segment files against the manifest. Before the log is read back. Raises OSError."""
         retired = {number for number, _, _ in self._manifest.retired()}
-        sizes: dict[int, tuple[str, int]] = {}
+        files: dict[int, os.DirEntry[str]] = {}
         for entry in _files(self._layout):
             number = segment_number(entry.name)
             if not entry.is_file():
@@ -87,30 +87,34 @@ class ConsistencyCheck:
                 aside = set_aside(self._layout, path)
                 self._report(path, "expected a file, found a directory or a special file", f"{SET_ASIDE}: {aside.name}")
             elif number is not None:
-                sizes[number] = (entry.path, entry.stat().st_size)
+                entry.stat()  # which it keeps
+                files[number] = entry
             elif entry.name.endswith(PARTIAL):
                 self._sweep(Path(entry.path))
-        self.last_number = max(sizes, default=0)
+        self.last_number = max(files, default=0)
         named = {info.number: info for topic in self._state.topics.values() for info in topic.segments.view()}
-        stored = self._look_at_stored(named, sizes)
-        orphans = {n: Path(path) for n, (path, _) in sizes.items() if n not in named and n not in retired}
-        self._check_orphans(orphans, [info for n, info in named.items() if n not in sizes and n not in stored])
-        for number, info in named.items():
-            topic, _ = self._state.partitions[info.partition]
-            if number not in topic.segments:  # an orphan took its place
-                continue
-            if number not in sizes and number in stored:
-                continue
-            if number not in sizes:
-                self._absent.append(info)
-            elif sizes[number][1] != info.size_bytes:
-                self._replace_or_set_aside(Path(sizes[number][0]), info)
+        absent = [info for number, info in named.items() if number not in files]
+        stored = self._look_at_stored(named, files, absent)
+        absent = [info for info in absent if info.number not in stored]
+        orphans = {n: Path(entry.path) for n, entry in files.items() if n not in named and n not in retired}
+        self._check_orphans(orphans, absent)
+        self._absent += filter(self._is_named, absent)
+        for number, entry in files.items():
+            info = named.get(number)
+            if info is not None and entry.stat().st_size != info.size_bytes and self._is_named(info):
+                self._replace_or_set_aside(Path(entry.path), info)
 
-    def _look_at_stored(self, named: Mapping[int, SegmentInfo], there: Container[int]) -> set[int]:
+    def _is_named(self, info: SegmentInfo) -> bool:
+        """Whether no orphan took the place of a segment that the manifest named."""
+        return info.number in self._state.partitions[info.partition][0].segments
+
+    def _look_at_stored(
+        self, named: Mapping[int, SegmentInfo], there: Container[int], absent: list[SegmentInfo]
+    ) -> set[int]:
         """Know which segments of the store have files, whatever a crash left; gives the numbers of all."""
         stored = self._rows.all()
         known = {each.number for each in stored}
-        missing = [info for n, info in named.items() if n not in there and n not in known]
+        missing = [info for info in absent if info.number not in known]
         if missing and self._objects.settings is not None:  # an old copy of the manifest: they were let go since
             with contextlib.suppress(StoreError):
                 lacking = {info.number for info in self._objects.lacking(missing)}

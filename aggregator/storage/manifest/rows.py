@@ -197,7 +197,7 @@ def segments(db: sqlite3.Connection, since: int) -> list[SegmentInfo]:
 
 
 def _segment(row: Sequence[Any]) -> SegmentInfo:
-    facts = [*row[:11], int.from_bytes(row[11], "little"), *row[12:]]
+    facts = (*row[:11], int.from_bytes(row[11], "little"), *row[12:])
     return SegmentInfo(*facts)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from operator import attrgetter
@@ -36,6 +36,12 @@ def key_prefix(key: bytes, common: bytes) -> int:
     if key.startswith(common):
         return int.from_bytes(key[len(common) : len(common) + 8].ljust(8, b"\0"), "big")
     return 0 if key < common else 2**64 - 1
+
+
+def _prefixes_of(infos: Sequence[SegmentInfo], common: int) -> U64:
+    """For both ends of segments what `key_prefix` gives; all keys begin alike in so many bytes."""
+    ends = [key[common : common + 8].ljust(8, b"\0") for info in infos for key in (info.min_space, info.max_space)]
+    return np.frombuffer(b"".join(ends), ">u8").reshape(-1, 2).T
 
 
 def common_prefix(keys: Iterable[bytes]) -> bytes:
@@ -212,15 +218,12 @@ class SegmentTable:
             self._signatures = _wider(self._signatures, capacity)
         self._keep_common(infos)
         self._columns[:, first:last] = np.array([_facts_of(info) for info in infos], np.int64).T
-        self._prefixes[:, first:last] = np.array([self._prefixes_of(info) for info in infos], np.uint64).T
+        self._prefixes[:, first:last] = _prefixes_of(infos, len(self._common))
         self._places.update((info.number, place) for place, info in enumerate(infos, first))
         self.size_bytes += sum(info.size_bytes for info in infos)
         self._signatures[:, first:last] = columns_of(info.signature for info in infos)
         self._infos.extend(infos)
         self._alive[first:last] = True
-
-    def _prefixes_of(self, info: SegmentInfo) -> tuple[int, int]:
-        return key_prefix(info.min_space, self._common), key_prefix(info.max_space, self._common)
 
     def _keep_common(self, infos: list[SegmentInfo]) -> None:
         """See to it that all keys begin with the common prefix, the new ones too."""
@@ -231,8 +234,7 @@ class SegmentTable:
         if common != self._common:
             self._common = common
             self._prefixes = self._prefixes.copy()  # views that exist go on with theirs
-            for place, info in enumerate(self._infos):
-                self._prefixes[:, place] = self._prefixes_of(info)
+            self._prefixes[:, : len(self._infos)] = _prefixes_of(self._infos, len(common))
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Take segments out, those that are there. Views that exist keep them."""
