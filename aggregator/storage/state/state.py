@@ -223,7 +223,8 @@ class CatalogState:
         for schema in contents.schemas:
             self.add_schema(schema)
         for partition in contents.partitions:
-            self.add_partition(partition)
+            topic = self._by_number[partition.topic]
+            topic.partitions[partition.name] = self._made_partition(topic, partition)  # nobody reads it yet
         grouped: dict[int, list[SegmentInfo]] = {}
         for segment in contents.segments:
             topic, known = self.partitions[segment.partition]
@@ -282,12 +283,16 @@ class CatalogState:
         """Take in a partition of a topic that is known."""
         if info.number not in self.partitions:
             topic = self._by_number[info.topic]
-            partition = Partition(info.number, info.name, info.sealed_index, info.sealed_index, info.reserved_index)
-            topic.partitions = topic.partitions | {info.name: partition}
-            self.partitions[info.number] = (topic, partition)
+            topic.partitions = topic.partitions | {info.name: self._made_partition(topic, info)}
         known = self.partitions[info.number][1]
         known.pass_over(info.holes)
         return known
+
+    def _made_partition(self, topic: Topic, info: PartitionInfo) -> Partition:
+        made = Partition(info.number, info.name, info.sealed_index, info.sealed_index, info.reserved_index)
+        made.pass_over(info.holes)
+        self.partitions[info.number] = (topic, made)
+        return made
 
     def add_tombstones(self, stones: Iterable[Tombstone]) -> None:
         """Hide events of spaces of partitions."""
