@@ -69,6 +69,7 @@ def make(root: Path, topics: int, streams: int, segments: int) -> None:
         def placed(row: Row, number: int) -> None:
             place, index = number % made, number // made
             row.update(partition=partition + place, schema=schema + place, first_index=index, last_index=index)
+            row["level"] = index  # so that none are to be merged
 
         segment = _copy(db, "segments", made * each, placed)
         db.executemany("INSERT INTO stream_marks VALUES (?, ?)", [(partition + n, each) for n in range(made)])

@@ -65,6 +65,7 @@ class StreamIndex:
         self._added: dict[tuple[int, str], lql.TagSet] = {}  # what the manifest does not have yet
         self._removed: set[tuple[int, str]] = set()
         self._stones: dict[int, Tombstones] = {}  # those of each topic that were looked at
+        self._looked = (-1, -1)  # how much had arrived, and the change, when all topics were looked at last
 
     def select(self, source: lql.Source | None) -> list[Stream]:
         """The streams that match, in the order in which they were seen first; None: all.
@@ -165,7 +166,17 @@ class StreamIndex:
         self._follow_names()
         if topics is None:
             with self._state.view_lock:
-                topics = [topic for topic in self._state.topics.values() if self._has_news(topic)]
+                now = (self._state.arrivals.count, self._state.change)
+                if now == self._looked:
+                    return
+                news = [topic for topic in self._state.topics.values() if self._has_news(topic)]
+            self._look_at(news)
+            self._looked = now
+        else:
+            self._look_at(topics)
+
+    def _look_at(self, topics: Iterable[Topic]) -> None:
+        """Take in what some topics have above the marks."""
         for topic in topics:
             if topic.binary_keys:
                 continue

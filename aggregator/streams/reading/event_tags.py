@@ -93,8 +93,7 @@ class EventTags:
     def _constant(self, partition: str, name: str, functions: tuple[str, ...], op: str, value: Value) -> Truth:
         if name in _IN_COLUMNS:
             return None
-        text = {"topic": self.topic, "partition": partition}.get(name, "")
-        return bool(text_test(op, value.text)(changed_case(pa.array([text]), functions))[0].as_py())
+        return _is_so({"topic": self.topic, "partition": partition}.get(name, ""), functions, op, value.text)
 
     def _evaluate(self, leaf: Leaf) -> Truth:
         if not isinstance(self.source, TagSet):
@@ -105,6 +104,12 @@ class EventTags:
             for name, value in self.source.items
         ]
         return _all(truths)
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_so(text: str, functions: tuple[str, ...], op: str, value: str) -> bool:
+    """Whether a comparison of a text is true: most are asked of each of thousands of topics."""
+    return bool(text_test(op, value)(changed_case(pa.array([text]), functions))[0].as_py())
 
 
 def _truth(expression: Expression, leaf: Leaf) -> Truth:
