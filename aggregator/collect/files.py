@@ -83,9 +83,9 @@ class Tracked:
         return is_compressed(self.path)
 
     def seen(self, found: Found, now_us: int) -> Tracked:
-        """The same file as it was found now."""
-        head = self.head.grown(found.start)
-        return replace(self, path=found.path, head=head, seen_us=now_us, stamp=found.stamp)
+        """The same file as it was found now. One that was away, and is back, may grow again."""
+        head, done = self.head.grown(found.start), self.done and self.compressed
+        return replace(self, path=found.path, head=head, seen_us=now_us, stamp=found.stamp, done=done)
 
 
 @dataclass(frozen=True, slots=True)

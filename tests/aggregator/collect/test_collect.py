@@ -141,6 +141,28 @@ def test_rotation_behind_a_symbolic_link(rig):
     assert names == {str(rig.logs / "a.log")}
 
 
+def test_a_folder_that_was_away(rig, monkeypatch):
+    """However long: when it is back, what is written to its files is collected."""
+    monkeypatch.setattr(collector, "GONE_S", 0.0)
+    monkeypatch.setattr(collector, "LOOK_S", 0.0)
+    rig.write("a.log", "one\n")
+    away = rig.root / "away"
+    happens = iter(
+        [
+            lambda: rig.logs.rename(away),
+            lambda: None,
+            lambda: away.rename(rig.logs),
+            lambda: rig.write("a.log", "two\n"),
+            lambda: made.stop(),
+        ]
+    )
+    sink = CatalogSink(rig.open(), "logs", "0", time.sleep)
+    made = Collector(rig.settings(), sink, rig.root / "notes.json", lambda: rig.now_us)
+    made.run(lambda _: next(happens)())
+    sink.close()
+    assert rig.messages() == [b"one", b"two"]
+
+
 @pytest.mark.parametrize("length", [4, 400])
 def test_rotation_by_copy_and_truncate(rig, length):
     """The copy goes on where the file was, and the file begins anew, whichever the collector sees first."""
