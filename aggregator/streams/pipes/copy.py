@@ -12,10 +12,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aggregator.base.common_type import magnitudes_of
 from aggregator.lql import TagSet
 from aggregator.lql.parse.columns import as_text
 from aggregator.model import RESERVED_COLUMNS
 from aggregator.storage.segments.records import FIELD_MAP, FIELDS
+from aggregator.storage.state.schema import choose_schema
+from aggregator.storage.state.state import Topic
+from esformat import InvalidEventError, UsageError
 
 I64 = npt.NDArray[np.int64]
 _KEYS = ("space", "grouping", "timestamp", "data")
@@ -37,6 +41,35 @@ def copied_events(batch: pa.RecordBatch, space: str) -> pa.Table:
         if name not in (*_KEYS, FIELDS, *RESERVED_COLUMNS) and batch.column(name).null_count < len(batch):
             columns[name] = batch.column(name)
     return pa.table(columns)
+
+
+def refused_columns(events: pa.Table, target: Topic) -> list[str]:
+    """The columns that a topic does not take: values that no type holds beside its own, or that cannot be indexed; or,
+    where it takes each by itself and not all of them, those that it has not. Raises InvalidEventError.
+    """
+    schemas, indexes = list(target.schemas.values()), target.info.indexes
+
+    def is_refused(name: str) -> bool:
+        one = events.select([*_KEYS, name])
+        try:
+            choose_schema(schemas, one.schema, indexes, binary_keys=False, magnitudes=magnitudes_of(one))
+        except (InvalidEventError, UsageError):
+            return True
+        return False
+
+    known = {*indexes, *(name for info in schemas for name in info.schema.positions)}
+    columns = [name for name in events.column_names if name not in (*_KEYS, FIELDS)]
+    refused = [name for name in columns if name in known and is_refused(name)]
+    return refused or [name for name in columns if name not in known]
+
+
+def with_fields(events: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The copies with these columns as text in the map of fields, as records of streams have what no column holds."""
+    fields = events.column(FIELDS).combine_chunks()
+    for name in names:
+        fields = _joined(_single(name, as_text(events.column(name).combine_chunks())), fields)
+    kept = events.drop_columns(list(names))
+    return kept.set_column(kept.schema.get_field_index(FIELDS), FIELDS, fields)
 
 
 def _as_bytes(messages: pa.Array) -> pa.Array:

@@ -27,7 +27,7 @@ from aggregator.model import DEFAULT_PARTITION, PipeInfo
 from aggregator.storage.manifest import PipeRows
 from aggregator.storage.state.state import Topic
 from aggregator.storage.state.streams import tags_of
-from aggregator.streams.pipes.copy import copied_events, slices
+from aggregator.streams.pipes.copy import copied_events, refused_columns, slices, with_fields
 from aggregator.streams.pipes.pipe import Pipe
 from aggregator.streams.pipes.progress import Progress, newest_batch, stored_progress
 from aggregator.streams.pipes.round import (
@@ -41,7 +41,7 @@ from aggregator.streams.pipes.round import (
 )
 from aggregator.streams.reading.places import distance, first_after, gone_between, lineage_of
 from aggregator.streams.reading.position import Position
-from esformat import ClosedError, EsdbError
+from esformat import ClosedError, EsdbError, InvalidEventError, UsageError
 
 logger = logging.getLogger("aggregator")
 
@@ -381,14 +381,24 @@ class Pipes:
             if not self._has_room():
                 return GAP_S
             try:
-                producer = pipe.info.identity
-                self._backend.ingest.append(self._target(), events, DEFAULT_PARTITION, producer, made.sequence, note)
+                self._store(pipe.info.identity, events, made.sequence, note)
             except OverloadedError as error:
                 return error.retry_after_s
             except ClosedError:
                 raise _Interrupted from None
             pipe.progress, pipe.state = made, "behind"
             return None
+
+    def _store(self, producer: str, events: pa.Table, sequence: int, note: str) -> None:
+        """Append copies. Columns that the topic does not take hold up no record: their values become text."""
+        target, append = self._target(), self._backend.ingest.append
+        try:
+            append(target, events, DEFAULT_PARTITION, producer, sequence, note)
+        except (InvalidEventError, UsageError):
+            refused = refused_columns(events, target)
+            if not refused:
+                raise
+            append(target, with_fields(events, refused), DEFAULT_PARTITION, producer, sequence, note)
 
     def _has_room(self) -> bool:
         budget, log, limits = self._backend.budget, self._backend.log, self._backend.limits

@@ -16,6 +16,8 @@ from aggregator.engine.ingest.append import Ingest
 from aggregator.errors import OverloadedError
 from aggregator.lql import LqlError, TagSet, source_to_text
 from aggregator.policy import Tuning
+from aggregator.storage.segments.records import STREAM_SCHEMA
+from aggregator.storage.state.schema import MAX_COLUMNS
 from aggregator.streams.pipes import worker as pipes
 from aggregator.streams.pipes.copy import copied_events
 
@@ -206,6 +208,41 @@ def test_a_column_that_cannot_be_compared_comes_later(tmp_path, late):
         catalog.write({"app": "db"}, [{"msg": "third", "level": "error"}])
         level(catalog, "p", "q", "r")
         assert [copies(catalog, name) for name in "pqr"] == [["first", "third"], ["second"], ["third"]]
+
+
+@pytest.mark.parametrize(
+    ("there", "comes", "text"),
+    [
+        (pa.array([2**60]), pa.array([1.5]), "1.5"),
+        (pa.array([1.5]), pa.array([2**60 + 1]), "1152921504606846977"),
+        (pa.array(["one"]), pa.array([[1, 2]]), "[1,2]"),
+    ],
+    ids=["float", "whole", "list"],
+)
+def test_values_that_the_topic_of_copies_does_not_take(tmp_path, there, comes, text):
+    """Become text among the fields, as those of other records: no column of another topic stops a pipe."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.create_topic("logs", STREAM_SCHEMA, indexes=["kind"])
+        name = "kind" if text == "[1,2]" else "n"
+        catalog.write({"a": "1"}, pa.table({"ts": [1], name: there}))
+        catalog.query("CREATE PIPE p FROM app = web")
+        for _ in range(2):
+            catalog.write({"app": "web"}, pa.table({"ts": [2], name: comes, "new": [7]}), topic="other")
+        until(lambda: facts(catalog, "p")["copied"] == 2)
+        for copy in catalog.query("SELECT FROM {logrange.pipe=p}").to_table().to_pylist():
+            assert (copy[name], copy["new"], dict(copy["fields"])) == (None, 7, {name: text, "app": "web"})
+
+
+def test_a_record_of_as_many_columns_as_there_may_be(tmp_path):
+    """Is copied with fields beside it: those that the topic of copies has not are text among them."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        columns = {f"c{n}": [n] for n in range(MAX_COLUMNS - 4)}
+        catalog.create_topic("other", pa.schema([("data", pa.binary())]))
+        catalog.write({"app": "web"}, pa.table({"ts": [1], **columns}), topic="other")
+        catalog.query("CREATE PIPE p FROM app = web BACKFILL")
+        until(lambda: facts(catalog, "p")["copied"] == 1)
+        (copy,) = catalog.query("SELECT FROM {logrange.pipe=p}").to_table().to_pylist()
+        assert dict(copy["fields"]) == {**{name: str(n) for name, (n,) in columns.items()}, "app": "web"}
 
 
 def test_overload_makes_a_pipe_lag_and_nobody_else(tmp_path):
