@@ -20,7 +20,7 @@ import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -286,7 +286,8 @@ class BulkLoad:
 
     def _take_in(self, place: Partition, staged: list[StagedSegment], batch: Batch) -> Added:
         layout, state, manifest = self._writing.layout, self._writing.state, self._writing.manifest
-        infos = [each.info for each in staged]
+        # not the time of a task's machine: retention has to know which came first
+        infos = [replace(each.info, created_us=self._writing.sealer.clock()) for each in staged]
         events = sum(info.rows for info in infos)
         first = infos[0].first_index if infos else place.next_index
         end = max((info.last_index + 1 for info in infos), default=first)

@@ -79,7 +79,7 @@ class Sealer:
         write: what writes a segment, as `SealingProcess.write_segment` does; None: it is written here.
         """
         self._state, self._manifest, self._log = storage.state, storage.manifest, storage.log
-        self._layout, self._budget, self._kept_bytes, self._clock = storage.layout, storage.budget, kept_bytes, clock
+        self._layout, self._budget, self._kept_bytes, self.clock = storage.layout, storage.budget, kept_bytes, clock
         self._sealed_bytes = storage.tuning.sealed_bytes
         self._next_segment, self._write_segment = next_segment, write
         self._write_here = partial(_write_here, TopicTemplates())
@@ -300,7 +300,7 @@ class Sealer:
             except Exception:  # noqa: BLE001  each group was tried, but not all of them together
                 for group in isolation.sealable:
                     written.segments.extend(seal(group))
-            hidden, now = hidden_in(topic.tombstones, partition.number), self._clock()
+            hidden, now = hidden_in(topic.tombstones, partition.number), self.clock()
             for poison in isolation.poison:
                 batch = self.quarantine.write(topic, partition, poison, hidden, producers, now)
                 written.quarantined.extend([] if batch is None else [batch])
@@ -343,7 +343,7 @@ class Sealer:
                 info = by(
                     self._layout.segment(number), batches, number=number, topic=topic.info,
                     partition=(partition.number, partition.name), schema=schema, producers=producers,
-                    now_us=self._clock(), threads=threads, hidden=hidden,
+                    now_us=self.clock(), threads=threads, hidden=hidden,
                 )  # fmt: skip
                 written.extend([] if info is None else [info])  # all of it was erased before it was sealed
         except BaseException:

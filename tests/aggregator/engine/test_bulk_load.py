@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from aggregator.storage.files import staging
 from aggregator.storage.files.layout import Layout, segment_files
 
 KEY = Batch(("job", 1), "kept")
+DAY_US = 86_400_000_000
 PLAIN = Batch()
 
 
@@ -219,6 +221,24 @@ def test_erased_before_added_after(catalog):
     ones = sum(space == "customer-1" for space in table["space"].to_pylist())
     assert ones
     assert topic.scan(space="customer-1").count() == ones
+
+
+@pytest.mark.parametrize("ahead_us", [-DAY_US, DAY_US])
+def test_the_clock_of_a_task(catalog, monkeypatch, ahead_us):
+    """Whatever it shows, retention removes what came first, and leaves what came last."""
+    table, topic = click_table(600), catalog.topic("clicks")
+    steps = [("appended", table.slice(0, 200)), ("added", table.slice(200, 200)), ("appended", table.slice(400))]
+    monkeypatch.setattr(adding, "now_us", lambda: time.time_ns() // 1000 + ahead_us)
+    for number, (how, part) in enumerate(steps):
+        if how == "added":
+            adder, target, made = staged(catalog, part)
+            adder.add(target, made, PLAIN)
+        else:
+            topic.append(part)
+            catalog.seal()
+        topic.set_policy(retention={"segments": 1})
+        topic.retain()
+        assert events_of(topic) == payloads(part, 200 * number)
 
 
 def test_another_process_follows(catalog):
