@@ -33,6 +33,9 @@ from aggregator.collect.progress import Batch, Notes, Part, Progress
 from aggregator.collect.settings import Files, Settings
 from aggregator.collect.sinks import Sink, StoppedError
 from aggregator.errors import AggregatorError, SequenceConflictError
+from aggregator.storage.segments.records import FIELDS
+from aggregator.streams.pipes.copy import with_fields
+from esformat import InvalidEventError
 
 LOOK_S = 2.0
 """How often folders are looked through for new files."""
@@ -41,6 +44,8 @@ TWIN_S = 30.0
 GONE_S = 60.0
 """So long nothing came to a file that was renamed beyond the globs, or deleted, before it is let go."""
 Place = tuple[str, Key]
+_PLAIN = ("space", "timestamp", "data", FIELDS)
+"""Columns that every batch has."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -179,7 +184,7 @@ class Collector:
         filled = [table for table in tables if len(table)]
         if filled:
             events = pa.concat_tables(filled, promote_options="default").combine_chunks()
-            end = self._sink.append(events, self._progress.producer, batch.sequence)
+            end = self._append(events, batch.sequence)
             self._progress.end = self._progress.end if end is None else max(end, self._progress.end)
             if not self._progress.catalog:  # its topic was not there before
                 self._progress.catalog, _ = self._sink.standing() or ("", 0)
@@ -187,6 +192,24 @@ class Collector:
         for part in batch.parts:
             self._present[part.tracked.group, part.tracked.key] = part.after
         self._changed = True  # noted with the next batch, or when there is nothing to do
+
+    def _append(self, events: pa.Table, sequence: int) -> int | None:
+        """Store events. A typed column that the topic does not take beside its own holds up no line: its values become
+        text among the fields. Made again after a crash, the batch goes the same way.
+        """
+        typed = [name for name in events.column_names if name not in _PLAIN]
+        refusal = None
+        for names in ([], *([name] for name in typed), typed):
+            try:
+                end = self._sink.append(with_fields(events, names), self._progress.producer, sequence)
+            except InvalidEventError as error:
+                refusal = refusal or error
+                continue
+            if refusal is not None:
+                _LOG.warning("%s; its values are kept as fields", refusal.message)
+            return end
+        assert refusal is not None, "one way was tried"
+        raise refusal
 
     def _save(self) -> None:
         if not self._first_look:

@@ -25,6 +25,7 @@ from aggregator.errors import (
     TopicExistsError,
 )
 from aggregator.storage.segments.records import STREAM_SCHEMA
+from esformat import InvalidEventError
 
 TIMEOUT_S = 60.0
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0
@@ -47,7 +48,8 @@ class Sink(Protocol):
     def append(self, events: pa.Table, producer: str, sequence: int) -> int | None:
         """Store a batch, durably, once however often it is given; give the record index behind it, if it is told.
 
-        Raises SequenceConflictError, AggregatorError, EsdbError, OSError; waits where there is too much to do.
+        Raises SequenceConflictError, InvalidEventError (columns that the topic does not take), AggregatorError,
+        EsdbError, OSError; waits where there is too much to do.
         """
 
     def close(self) -> None:
@@ -153,6 +155,8 @@ class ServerSink:
                 return _end_of(answer)
             if status == 409:
                 raise SequenceConflictError(_told(status, answer))
+            if status == 400 and _is_invalid_event(answer):
+                raise InvalidEventError(_told(status, answer), path=self._target)
             if status not in (408, 429, 500, 502, 503, 504):
                 raise AggregatorError(_told(status, answer), path=self._target)
             pause = wait * random.uniform(0.5, 1.0) if after_s is None else after_s  # noqa: S311 - spreads load
@@ -176,6 +180,14 @@ def _end_of(answer: bytes) -> int | None:
         return int(json.loads(answer)["last"]) + 1
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _is_invalid_event(answer: bytes) -> bool:
+    """Whether a server refused a batch for what it holds."""
+    try:
+        return bool(json.loads(answer)["type"] == "/problems/invalid-event")
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _told(status: int, answer: bytes) -> str:

@@ -64,7 +64,9 @@ def refused_columns(events: pa.Table, target: Topic) -> list[str]:
 
 
 def with_fields(events: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The copies with these columns as text in the map of fields, as records of streams have what no column holds."""
+    """Records with these columns as text in the map of fields, as records of streams have what no column holds."""
+    if not names:
+        return events
     fields = events.column(FIELDS).combine_chunks()
     for name in names:
         fields = _joined(_single(name, as_text(events.column(name).combine_chunks())), fields)

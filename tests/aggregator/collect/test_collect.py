@@ -454,6 +454,44 @@ def test_a_kill_loses_and_doubles_nothing(rig, when, happens):
     assert Counter(rig.messages()) == Counter(line.encode() for line in lines)
 
 
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("over_http", [False, True])
+def test_values_that_the_topic_does_not_take(rig, over_http, killed):
+    """Of a typed column: they become fields of their records, once, and the lines behind them are collected."""
+    rig.files |= {"format": "json", "columns": {"took": "integer", "size": "integer"}}
+    lines = ['{"took": 7, "size": 1}', '{"took": 9007199254740993, "size": 2}']
+    rig.write("a.log", "".join(f"{line}\n" for line in lines))
+    with rig.open() as catalog:
+        catalog.write({"a": "1"}, pa.table({"ts": [1], "took": [1.5]}))
+
+    kind = ServerSink if over_http else CatalogSink
+
+    class Dying(kind):
+        def append(self, events, producer, sequence):
+            super().append(events, producer, sequence)
+            raise OSError("killed")
+
+    with served(rig.root / "c") if over_http else contextlib.nullcontext() as server:
+
+        def sink(kind):
+            return kind(*((server.url, "logs", "0", None) if server else (rig.open(), "logs", "0")), time.sleep)
+
+        if killed:
+            with pytest.raises(OSError, match="killed"):
+                rig.collect(sink=sink(Dying))
+        rig.collect(sink=sink(kind))
+        rig.write("a.log", '{"took": 8, "size": 3}\n')
+        rig.collect(sink=sink(kind))
+    with rig.open() as catalog:
+        found = catalog.query("SELECT WHERE msg PREFIX '{'").to_table().to_pylist()
+    shown = [(row["data"].decode(), row["took"], row["size"], dict(row["fields"] or ())) for row in found]
+    assert sorted(shown) == [
+        ('{"took": 7, "size": 1}', None, 1, {"took": "7"}),
+        ('{"took": 8, "size": 3}', 8.0, 3, {}),
+        ('{"took": 9007199254740993, "size": 2}', None, 2, {"took": "9007199254740993"}),
+    ]
+
+
 def test_an_end_while_a_batch_waits(rig):
     """A collector that is ended while its batch is refused stores it at its next start."""
     rig.write("a.log", "one\n")
