@@ -31,7 +31,7 @@ from aggregator.collect.lines import measure
 from aggregator.collect.owners import Owners, tell_of_others
 from aggregator.collect.progress import Batch, Notes, Part, Progress
 from aggregator.collect.settings import Files, Settings
-from aggregator.collect.sinks import Sink, StoppedError
+from aggregator.collect.sinks import Sink, StoppedError, TooLargeError
 from aggregator.errors import AggregatorError, SequenceConflictError
 from aggregator.storage.segments.records import FIELDS
 from aggregator.streams.pipes.copy import with_fields
@@ -67,6 +67,7 @@ class Collector:
         self._denied: set[str] = set()
         self._told: set[tuple[str, str]] = set()  # pairs of groups that name one file
         self._looked, self._first_look = float("-inf"), True
+        self._most_bytes = settings.batch_bytes  # of lines at once, after what was refused
         self._changed = False
         self.counts = Counts()
         """What became of the lines since it was made."""
@@ -135,7 +136,7 @@ class Collector:
         tables: list[pa.Table] = []
         counts = Counts()
         now_us = self._clock()
-        left = self._settings.batch_bytes
+        left = self._most_bytes
         for part, data in self._news(now, complete):
             table, own = self._events(part, data, now_us)
             parts.append(part)
@@ -150,8 +151,8 @@ class Collector:
             return False
         self._progress.pending = Batch(self._progress.sequence, now_us, tuple(parts))
         self._save()
-        self._store(tables)
-        self.counts.add(counts)
+        if self._store(tables):
+            self.counts.add(counts)
         return True
 
     # ------------------------------------------------------------ storing
@@ -178,13 +179,21 @@ class Collector:
         if self._progress.catalog != catalog:
             self._progress.catalog, self._changed = catalog, True
 
-    def _store(self, tables: list[pa.Table]) -> None:
+    def _store(self, tables: list[pa.Table]) -> bool:
+        """Store what was noted. False where it was refused as a whole: it is made anew, of half as much."""
         batch = self._progress.pending
         assert batch is not None
         filled = [table for table in tables if len(table)]
         if filled:
             events = pa.concat_tables(filled, promote_options="default").combine_chunks()
-            end = self._append(events, batch.sequence)
+            try:
+                end = self._append(events, batch.sequence)
+            except (InvalidEventError, TooLargeError):
+                self._most_bytes = min(self._most_bytes, sum(part.length for part in batch.parts)) // 2
+                if len(events) == 1 or not self._most_bytes:
+                    raise
+                self._progress.pending = None
+                return False
             self._progress.end = self._progress.end if end is None else max(end, self._progress.end)
             if not self._progress.catalog:  # its topic was not there before
                 self._progress.catalog, _ = self._sink.standing() or ("", 0)
@@ -192,6 +201,7 @@ class Collector:
         for part in batch.parts:
             self._present[part.tracked.group, part.tracked.key] = part.after
         self._changed = True  # noted with the next batch, or when there is nothing to do
+        return True
 
     def _append(self, events: pa.Table, sequence: int) -> int | None:
         """Store events. A typed column that the topic does not take beside its own holds up no line: its values become
@@ -199,7 +209,7 @@ class Collector:
         """
         typed = [name for name in events.column_names if name not in _PLAIN]
         refusal = None
-        for names in ([], *([name] for name in typed), typed):
+        for names in dict.fromkeys([(), *((name,) for name in typed), tuple(typed)]):
             try:
                 end = self._sink.append(with_fields(events, names), self._progress.producer, sequence)
             except InvalidEventError as error:
@@ -222,13 +232,13 @@ class Collector:
         batch = self._progress.pending
         if batch is None:
             return
-        tables = []
+        tables, counts, is_stored = [], Counts(), True
         for part in batch.parts:
             data = self._again(part)
             if data is not None and part.tracked.group in self._makers:
-                table, counts = self._events(part, data, batch.now_us)
+                table, own = self._events(part, data, batch.now_us)
                 tables.append(table)
-                self.counts.add(counts)
+                counts.add(own)
             else:
                 _LOG.warning(
                     "%s: bytes %d to %d cannot be read again; whether they were stored is not known",
@@ -237,9 +247,11 @@ class Collector:
                     part.after.offset,
                 )
         try:
-            self._store(tables)
+            is_stored = self._store(tables)
         except SequenceConflictError:  # it was stored, and made otherwise: the settings have changed, or a file is gone
             self._progress.take(batch)
+        if is_stored:
+            self.counts.add(counts)
         self._save()
 
     def _again(self, part: Part) -> bytes | None:
@@ -388,6 +400,9 @@ class Collector:
             ended = len(data) < length
             last = ended and (complete or tracked.compressed or waited_s >= self._settings.flush_s)
             piece = measure(data, cutting, skipping=tracked.skipping, complete=last)
+            if piece.length > self._most_bytes < self._settings.batch_bytes:
+                shorter = measure(data[: self._most_bytes], cutting, skipping=tracked.skipping)
+                piece, last = (shorter, False) if shorter.length else (piece, last)
             if piece.length:
                 done = tracked.compressed and last
                 tracked = replace(tracked, head=found.head)

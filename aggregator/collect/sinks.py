@@ -39,6 +39,10 @@ class StoppedError(AggregatorError):
     """The collector was ended while a batch waited to be taken; it is stored when the collector starts again."""
 
 
+class TooLargeError(AggregatorError):
+    """A server takes less at once; nothing of the batch was stored."""
+
+
 class Sink(Protocol):
     """Stores batches."""
 
@@ -48,8 +52,8 @@ class Sink(Protocol):
     def append(self, events: pa.Table, producer: str, sequence: int) -> int | None:
         """Store a batch, durably, once however often it is given; give the record index behind it, if it is told.
 
-        Raises SequenceConflictError, InvalidEventError (columns that the topic does not take), AggregatorError,
-        EsdbError, OSError; waits where there is too much to do.
+        Raises SequenceConflictError, InvalidEventError (columns that the topic does not take, or more than fits),
+        TooLargeError, AggregatorError, EsdbError, OSError; waits where there is too much to do.
         """
 
     def close(self) -> None:
@@ -157,6 +161,8 @@ class ServerSink:
                 raise SequenceConflictError(_told(status, answer))
             if status == 400 and _is_invalid_event(answer):
                 raise InvalidEventError(_told(status, answer), path=self._target)
+            if status == 413:
+                raise TooLargeError(_told(status, answer), path=self._target)
             if status not in (408, 429, 500, 502, 503, 504):
                 raise AggregatorError(_told(status, answer), path=self._target)
             pause = wait * random.uniform(0.5, 1.0) if after_s is None else after_s  # noqa: S311 - spreads load

@@ -38,6 +38,8 @@ from aggregator.collect.lines import measure, split
 from aggregator.collect.settings import Cutting
 from aggregator.collect.times import to_micros
 from aggregator.lql import TagSet
+from aggregator.server import Settings as ServerSettings
+from aggregator.server.config.settings import Http
 
 WEB_LOG = Path(__file__).parents[4] / "shared" / "data" / "apache_logs.gz"
 LINE = '9.8.7.6 - ann [17/May/2015:10:05:03 +0200] "GET /a?b=c HTTP/1.1" 404 - "http://x/\\"q\\"" "Mozilla (X11)"'
@@ -490,6 +492,47 @@ def test_values_that_the_topic_does_not_take(rig, over_http, killed):
         ('{"took": 8, "size": 3}', 8.0, 3, {}),
         ('{"took": 9007199254740993, "size": 2}', None, 2, {"took": "9007199254740993"}),
     ]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("over_http", [False, True])
+def test_batches_that_are_too_large(rig, over_http, killed):
+    """Short lines take much more as events. What is refused whole is sent in parts, each line once."""
+    rig.files["tags"] = {"app": "web", "host": "h" * 200}
+    lines = [b"%d" % n for n in range(9000)]
+    rig.write("a.log", b"\n".join(lines) + b"\n")
+    rig.write("b.log", b"another\n")
+    kind = ServerSink if over_http else CatalogSink
+
+    class Dying(kind):
+        def append(self, events, producer, sequence):
+            raise OSError("killed")
+
+    settings = ServerSettings(http=Http(max_append_bytes=1 << 20))
+    with served(rig.root / "c", settings) if over_http else contextlib.nullcontext() as server:
+
+        def sink(kind):
+            if server:
+                return kind(server.url, "logs", "0", None, time.sleep)
+            catalog = aggregator.open(rig.root / "c", durability="none", limits={"memory_bytes": 1 << 20})
+            return kind(catalog, "logs", "0", time.sleep)
+
+        if killed:
+            with pytest.raises(OSError, match="killed"):
+                rig.collect(sink=sink(Dying))
+        made = rig.collect(sink=sink(kind), once=True)
+    assert made.counts.lines == 9001
+    assert Counter(rig.messages()) == Counter([*lines, b"another"])
+
+
+def test_a_line_that_is_too_large(rig):
+    """Alone it is an error, which says what the server takes; the collector does not try for ever."""
+    rig.write("a.log", b"x" * 3000 + b"\n" + b"y\n" * 10)
+    with (
+        served(rig.root / "c", ServerSettings(http=Http(max_append_bytes=2048))) as server,
+        pytest.raises(aggregator.AggregatorError, match="413: the body has more than 2,048 bytes"),
+    ):
+        rig.collect(sink=ServerSink(server.url, "logs", "0", None, time.sleep))
 
 
 def test_an_end_while_a_batch_waits(rig):
