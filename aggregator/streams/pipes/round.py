@@ -7,7 +7,7 @@ segment ends, so that a long history is read in rounds of bounded size, each seg
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from aggregator.streams.reading.places import gone_between
 from aggregator.streams.reading.position import Position
 from aggregator.streams.reading.sift import Round
 from aggregator.streams.reading.windows import Material, TopicPart, hold, last_key, read_round
+from esformat import EsdbError
 
 PIPE_TAG = "logrange.pipe"
 """The tag of streams that pipes write to. Pipes do not read from them."""
@@ -103,7 +104,10 @@ def begin_round(
             begin = dict(standing.begin)
             most = backend.tuning.pipe_round_records
             end = _cut(snapshots, begin, ends, most) if standing.after is None else dict(standing.end)
-            gone = sum(gone_between(snapshot, begin, end, backend.pool) for snapshot in snapshots)
+            gone = 0
+            for snapshot in snapshots:  # of topics that it does not read a damaged segment stops no pipe
+                with suppress(*(() if snapshot.topic.name in streams else (EsdbError, OSError))):
+                    gone += gone_between(snapshot, begin, end, backend.pool)
             where = Filter.compile(chosen.where, material.columns, now_ns, standing=not new) if parts else None
             around = Round(begin, end, standing.after)
             last = all(end.get(number, 0) >= visible for number, visible in ends.items())

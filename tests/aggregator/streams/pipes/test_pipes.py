@@ -12,6 +12,7 @@ from crash_image import crash_image
 from waiting import until
 
 import aggregator
+import esformat
 from aggregator.engine.ingest.append import Ingest
 from aggregator.errors import OverloadedError
 from aggregator.lql import LqlError, TagSet, source_to_text
@@ -300,6 +301,32 @@ def test_a_failing_pipe_tells_and_tries_again(tmp_path):
         level(catalog, "p")
         until(lambda: facts(catalog, "p")["problem"] is None)
         assert catalog.problems() == []
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_segment_of_another_topic_is_missing(tmp_path):
+    """A pipe that does not read it goes on, though it cannot tell how many of its records are gone."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.write({"app": "web"}, [{"ts": 1, "msg": "before"}])
+        catalog.write({"app": "db"}, [{"ts": 1}] * 10, "other")
+        catalog.write({"app": "gone"}, [{"ts": 1}], "other")
+        catalog.query("CREATE PIPE p FROM app = web")
+        with mock.patch.object(pipes.Pipes, "_keep"):  # a crash comes before
+            catalog.write({"app": "db"}, [{"ts": 2}] * 10, "other")
+            catalog.topic("other").erase("{app=gone}")
+            catalog.compact()
+            level(catalog, "p")
+            crash_image(tmp_path / "c", tmp_path / "image")
+    for path in (tmp_path / "image" / "segments").rglob("*.esdb"):
+        with esformat.open(path) as segment:
+            is_other = segment.find("{app=db}") is not None
+        if is_other:
+            path.unlink()
+    with aggregator.open(tmp_path / "image") as catalog:
+        assert catalog.problems()
+        catalog.write({"app": "web"}, [{"ts": 3, "msg": "behind"}])
+        until(lambda: facts(catalog, "p")["lag"] == 0 or facts(catalog, "p")["problem"])
+        assert (copies(catalog, "p"), facts(catalog, "p")["problem"]) == (["behind"], None)
 
 
 def test_what_retention_took_is_counted(tmp_path):
