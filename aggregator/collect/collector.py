@@ -27,6 +27,7 @@ from aggregator.collect.files import (
     renamed_to,
     why_unreadable,
 )
+from aggregator.collect.globs import paths_of
 from aggregator.collect.lines import measure
 from aggregator.collect.owners import Owners, tell_of_others
 from aggregator.collect.progress import Batch, Notes, Part, Progress
@@ -363,7 +364,7 @@ class Collector:
         seen = set()
         for pattern in files.path:
             within = f"{glob.escape(pattern.rstrip('/'))}/**" if Path(pattern).is_dir() else pattern
-            found = sorted(path for path in glob.iglob(within, recursive=True) if not Path(path).is_dir())  # noqa: PTH207 - Path has no absolute patterns
+            found = sorted(path for path in paths_of(within) if not Path(path).is_dir())
             if not found and self._first_look:
                 self.counts.unmatched += 1
                 _LOG.warning("no file matches %s", pattern)

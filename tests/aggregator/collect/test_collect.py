@@ -143,6 +143,23 @@ def test_rotation_behind_a_symbolic_link(rig):
     assert names == {str(rig.logs / "a.log")}
 
 
+def test_links_in_a_circle(rig):
+    """A folder that a link names again within itself is not gone through again and again, nor named by the link."""
+    rig.files |= {"path": (str(rig.logs),), "file_tag": "file"}
+    rig.write("a.log", "one\n")
+    (rig.logs / "sub").mkdir()
+    rig.write("sub/b.log", "two\n")
+    (rig.logs / "self").symlink_to(rig.logs)
+    rig.collect()
+    with rig.open() as catalog:
+        names = {event.data: TagSet.parse(event.space).get("file") for event in catalog.query("SELECT")}
+    assert names == {b"one": str(rig.logs / "a.log"), b"two": str(rig.logs / "sub" / "b.log")}
+    (rig.logs / "sub" / "up").symlink_to(rig.logs)
+    rig.write("a.log", "three\n")
+    rig.collect()
+    assert rig.messages() == [b"one", b"three", b"two"]
+
+
 def test_a_folder_that_was_away(rig, monkeypatch):
     """However long: when it is back, what is written to its files is collected."""
     monkeypatch.setattr(collector, "GONE_S", 0.0)

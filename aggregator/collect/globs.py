@@ -1,0 +1,35 @@
+"""The paths that a glob names, as Python's `glob` finds them, but that `**` follows no link in a circle."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+
+
+def paths_of(pattern: str) -> Iterator[str]:
+    """Of files and folders. What is hidden is named by patterns that say so; a folder that cannot be read is empty."""
+    parts = pattern.split("/")
+    if "**" not in parts:
+        yield from glob.iglob(pattern)  # noqa: PTH207 - Path has no absolute patterns
+        return
+    at = parts.index("**")
+    before, after = "/".join(parts[:at]) or "/" * at, "/".join(parts[at + 1 :] or "*")
+    for start in glob.iglob(before) if before else [""]:  # noqa: PTH207 - as above
+        for folder in _folders(start, frozenset()):
+            yield from paths_of(os.path.join(glob.escape(folder), after))  # noqa: PTH118 - "" stays
+
+
+def _folders(start: str, around: frozenset[tuple[int, int]]) -> Iterator[str]:
+    """A folder and those in it, links followed; around: the folders that it lies in."""
+    with suppress(OSError):
+        status = os.stat(start or ".")  # noqa: PTH116 - of many
+        own = status.st_dev, status.st_ino
+        if own in around:
+            return
+        yield start
+        with os.scandir(start or ".") as entries:
+            inner = sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
+        for name in inner:
+            yield from _folders(os.path.join(start, name), around | {own})  # noqa: PTH118 - "" stays

@@ -1,0 +1,40 @@
+"""Paths of globs: those that Python's own `glob` finds, links in circles aside."""
+
+from __future__ import annotations
+
+import glob
+from pathlib import Path
+
+import pytest
+
+from aggregator.collect.globs import paths_of
+
+NAMES = ["f.log", "a/f.log", "a/b/f.log", "a/b/.g.log", ".h/f.log", "b/a/x[1].log", "b/c d/z.txt", "x[1]/f.log"]
+PATTERNS = [
+    "**", "**/*", "**/*.log", "a/**", "a/**/*.log", "**/a/*", "*/**/f.log", "**/b/**/*.log", "**/**", "*", "?/f.log",
+    "**/.g.log", "**/", "**.log", "x[[]1]/**", "nothing/**", ".h/**",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("absolute", [False, True])
+def test_as_glob_finds_them(tmp_path, monkeypatch, pattern, absolute):
+    """Hidden ones, names with brackets, relative and absolute patterns."""
+    for name in NAMES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    asked = f"{glob.escape(str(tmp_path))}/{pattern}" if absolute else pattern
+    found = glob.iglob(asked, recursive=True)  # noqa: PTH207 - what it is held against
+    expected = {path for path in found if Path(path).is_file()}
+    assert {path for path in paths_of(asked) if Path(path).is_file()} == expected
+
+
+def test_a_circle(tmp_path):
+    """Two links lead back: what lies there is found once on each way that has no circle."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "f.log").touch()
+    (tmp_path / "a" / "up").symlink_to(tmp_path)
+    (tmp_path / "self").symlink_to(tmp_path)
+    (tmp_path / "again").symlink_to(tmp_path / "a")
+    assert [*paths_of(f"{tmp_path}/**/*.log")] == [f"{tmp_path}/f.log"]
