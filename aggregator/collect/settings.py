@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from aggregator.collect.choices import FORMATS, KINDS, TYPES
 from aggregator.errors import InvalidRequestError
 from aggregator.lql import Regex, RegexError, TagSet
+from aggregator.storage.segments.records import OWN_COLUMNS
 
 MAX_LINE_BYTES = 1 << 20
 BATCH_BYTES = 4 << 20
@@ -85,6 +86,11 @@ class Files:
             if pattern is not None and what != "multiline":
                 _check_groups(what, pattern)
         for name, kind in self.columns.items():
+            if name in OWN_COLUMNS:
+                raise InvalidRequestError(
+                    f"a column cannot be called {name!r}: each record has another one of that name",
+                    hint="name it in fields, which keep it as text",
+                )
             _one_of(f"the type of the column {name}", kind, TYPES)
         if not 64 <= self.max_line_bytes <= 16 << 20:
             raise InvalidRequestError("max_line_bytes lies between 64 and 16 MiB")

@@ -30,8 +30,8 @@ MOST_BITS = 10_000
 FIELD_MAP = pa.map_(pa.string(), pa.string())
 STREAM_SCHEMA = pa.schema([pa.field("data", pa.binary()), pa.field(FIELDS, FIELD_MAP)])
 """Payload columns of a topic that is made by a stream's first write."""
-_OWN = ("space", "grouping", "timestamp", "data", FIELDS, *RESERVED_COLUMNS)
-
+OWN_COLUMNS = ("space", "grouping", "timestamp", "data", FIELDS, *RESERVED_COLUMNS)
+"""Those that each record has, or may have, whatever its fields."""
 
 NO_COLUMNS = pa.schema([])
 _EXACT_BELOW = 2**53  # up to here floats have every whole number
@@ -44,7 +44,7 @@ def record_columns(schemas: Iterable[pa.Schema], union: pa.Schema) -> pa.Schema:
     keep it as text, and lie with the others. `fields` itself stays, and says whether it may be null.
     """
     required = {field.name for schema in schemas for field in schema if not field.nullable}
-    fields = [field for field in union if field.name not in required and field.name not in _OWN]
+    fields = [field for field in union if field.name not in required and field.name not in OWN_COLUMNS]
     if FIELDS in union.names:
         fields.append(union.field(FIELDS).with_nullable(FIELDS not in required))
     return pa.schema(fields)
@@ -84,7 +84,7 @@ def joined(tables: list[pa.Table]) -> pa.Table:
 
 def _of_table(table: pa.Table, now_us: int) -> dict[str, Any]:
     for name in table.column_names:
-        if name in _OWN and name != FIELDS:
+        if name in OWN_COLUMNS and name != FIELDS:
             raise InvalidRequestError(
                 f"a field cannot be called {name!r}", hint="the time is called ts, the message msg"
             )

@@ -926,6 +926,8 @@ def test_times_in_lines():
         {"format": "regex", "pattern": "("},
         {"multiline": "["}, {"encoding": "utf-16"}, {"encoding": "none"}, {"columns": {"a": "int7"}}, {"path": ()},
         {"max_line_bytes": 1}, {"begin": "middle"}, {"compressed": "twice"}, {"tags": {"a": "x" * 5000}},
+        {"columns": {"data": "text"}}, {"columns": {"space": "text"}}, {"columns": {"timestamp": "integer"}},
+        {"columns": {"grouping": "text"}}, {"columns": {"fields": "text"}}, {"columns": {"record_index": "integer"}},
     ],
 )  # fmt: skip
 def test_settings_that_make_no_sense(wrong):
