@@ -65,7 +65,7 @@ class Collector:
         self._ends: dict[Place, tuple[int, float]] = {}  # where a file ends, and since when it has
         self._held: dict[Key, float] = {}
         self._broken: set[Key] = set()
-        self._denied: set[str] = set()
+        self._unread: set[str] = set()
         self._told: set[tuple[str, str]] = set()  # pairs of groups that name one file
         self._looked, self._first_look = float("-inf"), True
         self._most_bytes = settings.batch_bytes  # of lines at once, after what was refused
@@ -341,17 +341,17 @@ class Collector:
         known = {pattern for group, pattern in self._progress.globs if group == files.name}
         found: dict[Key, Found] = {}
         for path, pattern in self._paths(files):
-            one = self._handles.look(path, self._tell_denied)
+            one = self._handles.look(path, self._tell_unread)
             if one is not None:
                 found[one.key] = replace(one, new=os.path.abspath(pattern) not in known)  # noqa: PTH100 - as above
         return found
 
-    def _tell_denied(self, path: str) -> None:
-        """Tell once of a file that may not be read; each look tries it again."""
-        if path not in self._denied:
-            self._denied.add(path)
+    def _tell_unread(self, path: str, why: str) -> None:
+        """Tell once of a file that cannot be read; each look tries it again."""
+        if path not in self._unread:
+            self._unread.add(path)
             self.counts.unread += 1
-            _LOG.warning("%s is not collected: permission denied; let this user read it", path)
+            _LOG.warning("%s is not collected: %s", path, why)
 
     def _moved(self, tracked: Tracked) -> Found | None:
         """A file that was renamed beyond the globs."""

@@ -28,6 +28,8 @@ Key = tuple[int, int]
 Stamp = tuple[int, int]
 """Bytes on disk, and nanoseconds since 1970 of the last change: as long as they stay, a compressed file stays, too."""
 _COMPRESSED = (b"\x1f\x8b\x08", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"\x04\x22\x4d\x18")
+_DENIED = "permission denied; let this user read it"
+_NO_GZIP = "it is called .gz, and is no gzip file: rename it, or leave it out with exclude"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -250,8 +252,10 @@ class Handles:
         self._open: OrderedDict[Key, tuple[BinaryIO, gzip.GzipFile | None]] = OrderedDict()
         self._unpacked: dict[Key, tuple[object, bool | None]] = {}  # what the last look into a compressed file told
 
-    def look(self, path: str, denied: Callable[[str], None] | None = None) -> Found | None:
-        """The file at a path; None where there is none that can be read. denied: is told of one that may not be."""
+    def look(self, path: str, tell: Callable[[str, str], None] | None = None) -> Found | None:
+        """The file at a path; None where there is none that can be read. tell: is called for one that never will be as
+        it is, with why.
+        """
         try:
             if not Path(path).is_file():
                 return None
@@ -259,9 +263,9 @@ class Handles:
                 status = os.fstat(file.fileno())
                 contents = gzip.GzipFile(fileobj=file) if is_compressed(path) else file
                 start = contents.read(SAMPLE_BYTES)
-        except PermissionError:
-            if denied is not None:
-                denied(path)
+        except (PermissionError, gzip.BadGzipFile) as error:
+            if tell is not None:
+                tell(path, _DENIED if isinstance(error, PermissionError) else _NO_GZIP)
             return None
         except (OSError, EOFError, zlib.error):  # gone again, or a copy that is being compressed
             return None

@@ -417,6 +417,18 @@ def test_another_file_that_begins_alike(rig, happens, begin):
     assert Counter(rig.messages()) == Counter([*banners, b"two", b"three", *([b"one"] if begin == "start" else [])])
 
 
+def test_no_gzip_file_though_it_is_called_so(rig, caplog):
+    """It is told, once; the others are collected, and it is when it is written anew."""
+    rig.files |= {"path": (str(rig.logs / "*"),), "compressed": "once"}
+    rig.write("a.log.gz", b"plain text\n")
+    rig.write("b.log", b"one\n")
+    made = rig.collect()
+    assert (made.counts.unread, caplog.text.count("is no gzip file: rename it")) == (1, 1)
+    rig.write("a.log.gz", gzip.compress(b"two\n"), "wb")
+    rig.collect()
+    assert rig.messages() == [b"one", b"two"]
+
+
 def test_compressed_files_that_begin_alike(rig, monkeypatch):
     """As one that is there: a copy of it waits, another one does not; nor does one where a read one was."""
     monkeypatch.setattr(collector, "TWIN_S", 1e9)
