@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from aggregator.engine.seal.quarantine_file import batch_path
 from aggregator.engine.shipping.attached import Attached
-from aggregator.engine.shipping.history import Kept
+from aggregator.engine.shipping.history import NEWEST, Kept
 from aggregator.engine.shipping.tidying import Tidying
 from aggregator.errors import FencedError, LogFailedError, ObjectConflictError, StoreError
 from aggregator.model import SegmentInfo
@@ -98,6 +98,10 @@ class Shipper:
         self._tidying = Tidying(self._store, settings.history_us, self._kept, self.check_mine)
         self._tidies = Lock()
         self._newest: str | None = None  # the copy of the manifest that was announced last
+        self._copies = 0  # how many were announced
+        self._begins = 0  # below this number the store has neither objects of the log nor copies
+        self._left = 0  # a position of the log before which it has nothing
+        self._awaited: dict[int, tuple[int, int]] = {}  # others: the next object's number then, and how many copies
         self._lost: set[str] = set()  # files that the manifest names and that are not there
         self._troubles: dict[str, str] = {}  # by what failed
         self.push: Callable[[Iterable[SegmentInfo]], object] = lambda segments: None
@@ -243,7 +247,7 @@ class Shipper:
         if one.pieces:
             self._objects.append((one.sequence, one.pieces[0][0]))
         if one.manifest is not None:
-            self._newest = one.manifest.name
+            self._newest, self._copies = one.manifest.name, self._copies + 1
             needs = (one.manifest.sequence, one.manifest.position)
             self._note = self._note.but(sequence=self._sequence, needs=needs)
             try:
@@ -361,9 +365,34 @@ class Shipper:
         if self._published < self._noted:
             self.publish()
 
-    def lingers(self) -> bool:
-        """Whether the store may have quarantined batches that the manifest names no more."""
-        return self._stored is None or not self._stored <= self._quarantined()
+    def lingers(self, position: int) -> bool:
+        """Whether the store may have anything from before a position of the log, which this machine has not: objects of
+        the log, copies of the manifest, quarantined batches that it names no more.
+        """
+        return not self._has_left(position) or self._stored is None or not self._stored <= self._quarantined()
+
+    def _has_left(self, position: int) -> bool:
+        """Whether all from before a position has left the store. The newest copies stay however old they are, and what
+        they need: while somebody waits, as many are put anew.
+        """
+        if position <= self._left:
+            return True
+        if position not in self._awaited and self._shipping.acquire(blocking=False):
+            try:
+                if self._shipped >= position:
+                    self._awaited[position] = self._sequence, self._copies
+            finally:
+                self._shipping.release()
+        if position not in self._awaited:
+            return False
+        number, copies = self._awaited[position]
+        if self._begins < number:
+            if self._copies < copies + NEWEST:
+                self.note_change(facts=False)
+            return False
+        self._left = position
+        self._awaited = {place: known for place, known in self._awaited.items() if place > position}
+        return True
 
     def kept(self) -> Kept:
         """Names of segments' objects that copies of the manifest in the store name."""
@@ -381,14 +410,14 @@ class Shipper:
         if self._newest is None:  # nothing is known of what there is to keep
             return []
         with self._tidies:  # another one would delete what this one reads
-            going = self._tidying.outgrown(self._newest, self._sequence)
+            going, begins = self._tidying.outgrown(self._newest, self._sequence)
             with self._publishing:  # of quarantined batches none is about to be named
                 unnamed = self._tidying.unnamed(self._quarantined())
                 if not dry_run:
                     self._tidying.delete(unnamed)
                     self._stored = self._stored and self._stored - {each.name for each in unnamed}
-            if not dry_run:
-                self._tidying.delete(going, lambda: self._closing)
+            if not dry_run and self._tidying.delete(going, lambda: self._closing):
+                self._begins = begins
         return unnamed + going
 
     def _quarantined(self) -> set[str]:

@@ -27,19 +27,21 @@ class Tidying:
         """check_mine: raises where another writer has taken the catalog over."""
         self._store, self._history_us, self._kept, self._check_mine = store, history_us, kept, check_mine
 
-    def outgrown(self, newest: str, end: int) -> list[Stored]:
-        """Copies of the manifest, then objects of the log. newest: the copy that was announced last, which stays.
-        end: the sequence of the next object of the log. Raises StoreError.
+    def outgrown(self, newest: str, end: int) -> tuple[list[Stored], int]:
+        """Copies of the manifest, then objects of the log, that may go; and the number below which nothing stays of
+        either. newest: the copy that was announced last, which stays. end: the sequence of the next object of the log.
+        Raises StoreError.
         """
         copies = list(self._store.list(MANIFESTS))
         names, oldest = outdated(copies, self._history_us, newest)
         going = [each for each in copies if each.name in set(names)]
         announced = None if oldest is None else self._announced_first(oldest, end)
-        if oldest is not None and announced is not None:
-            needed = log_name(min(oldest, announced.sequence))
-            log = (one for one in self._store.list(LOG) if log_sequence(one.name) is not None)
-            going += sorted((one for one in log if one.name < needed), key=lambda one: one.name)
-        return going
+        if oldest is None or announced is None:
+            return going, 0
+        begins = min(oldest, announced.sequence)
+        log = (one for one in self._store.list(LOG) if log_sequence(one.name) is not None)
+        going += sorted((one for one in log if one.name < log_name(begins)), key=lambda one: one.name)
+        return going, begins
 
     def _announced_first(self, sequence: int, end: int) -> Announced | None:
         """The first copy of the manifest that objects from this one on announce; None where a crash came before."""
@@ -54,10 +56,13 @@ class Tidying:
         there = self._store.list(QUARANTINE)
         return [each for each in there if each.name not in named and each.name not in self._kept]
 
-    def delete(self, going: Sequence[Stored], ending: Callable[[], bool] = lambda: False) -> None:
-        """Delete them, in about this order. ending: whether the rest is left to another time. Raises StoreError."""
+    def delete(self, going: Sequence[Stored], ending: Callable[[], bool] = lambda: False) -> bool:
+        """Delete them, in about this order; whether all are gone. ending: whether the rest is left to another time.
+        Raises StoreError.
+        """
         for at in range(0, len(going), _BATCH):
             if ending():
-                return
+                return False
             self._check_mine()
             self._store.delete([each.name for each in going[at : at + _BATCH]], at_once=AT_ONCE)
+        return True

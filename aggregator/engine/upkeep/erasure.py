@@ -197,14 +197,14 @@ class Erasures:
     def _fulfil(self, topic: Topic) -> None:
         """Forget tombstones of which nothing is left where they promise so."""
         waiting = min((change for _, _, change in self._removal.waiting()), default=1 << 62)
-        left_store = not self._removal.lingers()
         gone = set()
         for (number, space), cuts in topic.tombstones.items():
             for cut in cuts:
                 clean = self._clean.get((number, space, cut))
-                passed = clean is not None and self._log.start >= clean.position and waiting > clean.change
-                passed = passed and left_store
-                if clean is not None and (passed or not cut.erases):
+                if clean is None:
+                    continue
+                passed = self._log.start >= clean.position and waiting > clean.change
+                if not cut.erases or (passed and not self._removal.lingers(clean.position)):
                     gone.add((number, space, cut))
         if not gone:
             return

@@ -49,8 +49,8 @@ class Removal:
         """Segments that were taken out, and not replaced, since the catalog was opened."""
         self.remove_objects: Callable[[], object] = lambda: None
         """Does with objects of the store what `sweep` does with files; the tier has its own."""
-        self.lingers: Callable[[], bool] = lambda: False
-        """Whether the store may have quarantined batches that are gone here; the shipper has its own."""
+        self.lingers: Callable[[int], bool] = lambda position: False
+        """Whether the store may have what was logged before a position, and is gone here; the shipper has its own."""
 
     def replace(self, topic: Topic, retired: Sequence[SegmentInfo], added: Sequence[SegmentInfo], reason: str) -> bool:
         """Put segments in the place of others. False, and nothing changes, where one of those is gone already.

@@ -185,6 +185,35 @@ def test_an_erased_space_in_quarantine(tmp_path: Path):
         assert ownerless(Store(address)) == []
 
 
+def test_an_erased_space_in_objects_of_the_log(tmp_path: Path):
+    """The erasure is done when the store has none of what it had of log and manifest before, though nothing else comes;
+    then no more copies are put.
+    """
+    address = (tmp_path / "store").as_uri()
+
+    def there() -> set[str]:
+        return {each.name for kind in (LOG, MANIFESTS) for each in Store(address).list(kind)}
+
+    with aggregator.open(tmp_path / "a", store=address, history="0s", **QUIET) as catalog:
+        topic, shipper = catalog.create_topic("t"), catalog._backend.shipper
+        topic.append(events(0))
+        shipper.publish()
+        before = there()
+        topic.erase("s1")
+        for _ in range(10):
+            catalog.compact()
+            if not topic.erasures():
+                break
+            shipper.announce()  # which puts no copy where nothing changed
+            time.sleep(0.01)
+            shipper.tidy()
+        assert topic.erasures() == ()
+        assert not before & there()
+        shipper.announce()
+        catalog.compact()
+        assert shipper._noted == shipper._published
+
+
 def test_a_reader_that_was_away(tmp_path: Path):
     """Behind what was let go it begins anew, from a copy that needs none of it."""
     address = (tmp_path / "store").as_uri()
