@@ -93,6 +93,19 @@ def have_key(column: pa.Array, key: bytes) -> npt.NDArray[np.bool_]:
     return mask.view(np.bool_)
 
 
+def slices_mislead(schema: pa.Schema) -> bool:
+    """Whether pyarrow takes and filters other values than those of a slice with such columns, or of other memory: where
+    the values of lists of a fixed size are such lists.
+    """
+    return any(map(_slices_mislead, schema.types))
+
+
+def _slices_mislead(kind: pa.DataType) -> bool:
+    if pt.is_struct(kind):
+        return any(_slices_mislead(field.type) for field in kind)
+    return bool(pt.is_fixed_size_list(kind) and pt.is_fixed_size_list(kind.value_type))
+
+
 def plain_lists(array: pa.Array) -> pa.Array:
     """A map as the list of key-value structs that it is; other arrays as they are."""
     if not pt.is_map(array.type):

@@ -19,7 +19,7 @@ from pyarrow import acero
 from pyarrow.fs import LocalFileSystem
 
 from esformat.errors import UsageError
-from esformat.format.arrays import TextForm
+from esformat.format.arrays import TextForm, slices_mislead
 from esformat.format.data_block import I64
 from esformat.format.schema import ROWS_ALONE, EventSchema
 from esformat.read.ask.arrow_filter import Step, take_apart
@@ -34,6 +34,7 @@ from esformat.read.tally import tally
 __all__ = ["EventDataset", "EventScanner", "Events", "SegmentEvents", "Watch"]
 
 BATCH_ROWS = 131_072  # pyarrow's own default for `batch_size`
+SLICED_ROWS = 32_768  # of larger batches, pyarrow filters slices
 FEW_SPACES = 16
 
 
@@ -402,7 +403,8 @@ class EventScanner:
         if self._is_whole and not self.projected_schema.names:
             yield from self._empty_rows(self._events.num_events)
             return
-        for batch in self._events.batches(self._bounds, self._names, lazily=lazily):
+        batches = self._events.batches(self._bounds, self._names, lazily=lazily)
+        for batch in batches if self._filter is None else chain.from_iterable(map(_as_filtered, batches)):
             for part in self._projected(batch):
                 if 0 < len(part) <= self._batch_size:
                     yield part
@@ -427,6 +429,13 @@ class EventScanner:
         if batch.schema.names == self.projected_schema.names:
             return batches
         return [found.select(self.projected_schema.names) for found in batches]
+
+
+def _as_filtered(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """A batch in the pieces that pyarrow filters, where it must not make them itself."""
+    if not slices_mislead(batch.schema):
+        return [batch]
+    return [pa.concat_batches([batch.slice(at, SLICED_ROWS)]) for at in range(0, len(batch), SLICED_ROWS)]
 
 
 def matching(batch: pa.RecordBatch, filter: pc.Expression) -> list[pa.RecordBatch]:

@@ -44,7 +44,7 @@ def ordered_pieces(batches: Sequence[pa.RecordBatch], order: I64) -> Iterator[pa
         if len(wanted) > 1 and sum(part.nbytes for part in parts) > 2 * PIECE_BYTES:
             waiting += [wanted[len(wanted) // 2 :], wanted[: len(wanted) // 2]]
             continue
-        yield (parts[0] if len(parts) == 1 else pa.concat_batches(parts)).take(pa.array(places))
+        yield pa.concat_batches(parts).take(pa.array(places))  # a copy of one, too: see `slices_mislead`
 
 
 def _piece_rows(rows: int, size: int) -> int:

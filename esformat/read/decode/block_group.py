@@ -26,7 +26,16 @@ from esformat.core.numbers import sum_runs
 from esformat.core.runs import runs_at
 from esformat.core.searching import codes_that_may
 from esformat.errors import CorruptSegmentError
-from esformat.format.arrays import TextForm, Values, bytes_array, empty_keys, is_bytes, numbers_array, repeated_key
+from esformat.format.arrays import (
+    TextForm,
+    Values,
+    bytes_array,
+    empty_keys,
+    is_bytes,
+    numbers_array,
+    repeated_key,
+    slices_mislead,
+)
 from esformat.format.bytes_node import BytesNode, check_lengths
 from esformat.format.data_block import I64, TIMESTAMPS_CHUNK, DataBlock, keys_array
 from esformat.format.json_fields import FieldCounts
@@ -251,7 +260,8 @@ class BlockGroup:
     def to_batch(self, columns: Sequence[str], places: I64 | None) -> pa.RecordBatch:
         """The rows at `places` with the named columns. Raises CorruptSegmentError."""
         if places is not None and _adjoin(places) and 2 * len(places) >= self.row_count:
-            return self.to_batch(columns, None).slice(int(places[0]), len(places))
+            part = self.to_batch(columns, None).slice(int(places[0]), len(places))
+            return pa.concat_batches([part]) if slices_mislead(part.schema) else part
         arrays = []
         run_of: I64 | None = None
         with self._reader.named:

@@ -108,4 +108,5 @@ class BatchMaker:
         elif head.shape == Shape.INTS and shape_of(kind) is Shape.INTS:
             numbers = decode_ints(block.body, read_pack(block.body, head.at, block.row_count), context.plain, low, high)
             return numbers_array(numbers, kind, None if head.valid is None else head.valid[low:high])
-        return block.column(place, kind, context).slice(low, high - low)
+        column = block.column(place, kind, context).slice(low, high - low)
+        return pa.concat_arrays([column])  # a copy, see `slices_mislead`
