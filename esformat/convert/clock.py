@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,7 @@ _FIRST_NANO_US = -(2**63) // 1000 + 1
 _LAST_NANO_US = (2**63 - 1) // 1000 - 1
 _LONGEST_SHOWN = 40
 _OPTION = "--timestamp-format"
+_PLAIN_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?\Z", re.ASCII)
 _OUTSIDE = "is outside the years 1 to 9999"
 
 
@@ -80,6 +82,8 @@ class Clock:
             why = self._why_unfit(parsed)
         elif pa.types.is_timestamp(value.type) or pa.types.is_date(value.type):
             why = _OUTSIDE
+        elif number is not None and (self.unit or self._mixed) and not _is_plain(value):
+            why = "is no plain number: write it with digits alone, such as 1700000000.5"
         elif self.unit is not None and (number is not None or not self._mixed):
             why = (
                 f"is not a number of {self.unit}"
@@ -202,6 +206,11 @@ def _number_of(value: pa.Scalar) -> float | None:
         return float(value.as_py())
     except ValueError:
         return None
+
+
+def _is_plain(value: pa.Scalar) -> bool:
+    """Whether a number is none of text, or one of digits: no exponent, no spaces around it."""
+    return not pa.types.is_string(value.type) or _PLAIN_NUMBER.match(value.as_py()) is not None
 
 
 def _why_no_count(number: float) -> str:

@@ -124,6 +124,8 @@ def test_bounds():
 COMPLAINTS = [
     (None, "UTC", "x", "'x' is neither an ISO 8601 time nor a number since 1970: say how times are written with --timestamp-format"),
     (None, "UTC", "20060407", "'20060407' may be a date or a number since 1970: give --timestamp-format %Y%m%d, or what it counts"),
+    (None, "UTC", "1.7e9", "'1.7e9' is no plain number: write it with digits alone"),
+    ("s", "UTC", "1700000000 ", "'1700000000 ' is no plain number"),
     (None, "UTC", -99_999_999_999, "-99999999999 is outside the years 1 to 9999, whatever it counts"),
     ("iso", "UTC", 5, "5 is a number: say what it counts with --timestamp-format s, ms, us or ns"),
     ("s", "UTC", 1_403_534_919_000, "is outside the years 1 to 9999: give another --timestamp-format than s"),
