@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -295,9 +295,16 @@ def make_schema(arrow: pa.Schema, indexes: Sequence[str], *, binary_keys: bool) 
     return EventSchema(tuple(fields), binary_keys)
 
 
+def check_names(fields: Iterable[pa.Field]) -> None:
+    """Check the names of columns and what is in them. Raises InvalidEventError."""
+    for field in fields:
+        _check_name(field.name)
+        check_names(field.type.field(place) for place in range(field.type.num_fields))
+
+
 def _check_name(name: str) -> None:
     if "\0" in name:  # where Arrow's names end that are handed to other programs
-        raise InvalidEventError("a name cannot have a NUL character", hint="rename the column")
+        raise InvalidEventError(f"the name {name!r} has a NUL character", hint="rename the column")
 
 
 def _check_indexable(name: str, kind: pa.DataType) -> None:

@@ -13,7 +13,7 @@ import pyarrow.types as pt
 from esformat.errors import InvalidEventError
 from esformat.event import to_microseconds
 from esformat.format.layout import MAX_FRAME_BYTES, MAX_KEY_BYTES
-from esformat.format.schema import DATA_COLUMN, KEY_COLUMNS, EventSchema, Field, normalise_type
+from esformat.format.schema import DATA_COLUMN, KEY_COLUMNS, EventSchema, Field, check_names, normalise_type
 from esformat.write.lossless import array_of, losing
 from esformat.write.plain_array import plain_column
 
@@ -46,10 +46,16 @@ def stream_of(table: Any) -> pa.RecordBatchReader:
     """The batches of anything with the Arrow C stream; of a frame of pandas its index, too, where that has a name.
 
     pandas hands an index over as a column, but for one that counts on by the same step: whether an index of integers is
-    such a one depends on its values. Raises what reading the stream raises.
+    such a one depends on its values. Raises InvalidEventError for a name that the stream would cut, and what reading it
+    raises.
     """
+    library = type(table).__module__.partition(".")[0]
+    if isinstance(table, pa.RecordBatch | pa.RecordBatchReader):
+        check_names(table.schema)
+    elif library in ("pandas", "polars"):
+        check_names([pa.field(str(name), pa.null()) for name in getattr(table, "columns", ())])
     reader = pa.RecordBatchReader.from_stream(table)
-    if type(table).__module__.partition(".")[0] != "pandas" or not hasattr(table, "columns"):
+    if library != "pandas" or not hasattr(table, "columns"):
         return reader
     name = table.index.name
     if name is None or str(name) in reader.schema.names:

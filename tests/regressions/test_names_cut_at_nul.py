@@ -1,0 +1,49 @@
+"""Names of columns with a NUL character: in Arrow's C streams they end there, so that another column seems meant."""
+
+from __future__ import annotations
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import aggregator
+import esformat
+from esformat.cli import run
+
+ROWS = pa.table({"space": ["ada"], "timestamp": [1], "a\0b": ["lost"]})
+NESTED = pa.table({"space": ["ada"], "timestamp": [1], "x": [{"a\0b": "lost", "a": "kept"}]})
+FORMS = {
+    "table": lambda: ROWS,
+    "batch": lambda: ROWS.to_batches()[0],
+    "reader": lambda: ROWS.to_reader(),
+    "pandas": lambda: ROWS.to_pandas(),
+    "polars": lambda: pl.DataFrame({"space": ["ada"], "timestamp": [1], "a\0b": ["lost"]}),
+    "nested": lambda: NESTED.to_batches()[0],
+}
+SAID = "'a\\\\x00b' has a NUL character"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_tables(form, tmp_path):
+    """Such a table is refused, however it comes."""
+    with esformat.create(tmp_path / "x.esdb") as writer:
+        with pytest.raises(esformat.InvalidEventError, match=SAID):
+            writer.add_table(FORMS[form]())
+        writer.add_table(ROWS.select(["space", "timestamp"]))
+
+
+def test_catalogs(tmp_path):
+    """By a topic, too."""
+    with aggregator.open(tmp_path / "data") as catalog:
+        topic = catalog.create_topic("t")
+        with pytest.raises(esformat.InvalidEventError, match=SAID):
+            topic.append(ROWS.to_reader())
+
+
+@pytest.mark.parametrize("line", ['"x": {"a\\u0000b": "lost", "a": "kept"}', '"a\\u0000b": "lost", "a": "kept"'])
+def test_lines_of_json(line, tmp_path, capsys):
+    """The keys of JSON are named as they are, in one line."""
+    (tmp_path / "x.jsonl").write_text('{"space": "ada", "timestamp": 1, ' + line + "}")
+    assert run(["write", str(tmp_path / "x.esdb"), str(tmp_path / "x.jsonl")]) == 1
+    assert "the name 'a\\x00b' has a NUL character" in capsys.readouterr().err
+    assert not (tmp_path / "x.esdb").exists()
