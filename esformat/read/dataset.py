@@ -189,7 +189,8 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         columns: names, or expressions by name; None: all. batch_size: most rows of a batch. Other options of pyarrow's
         scanners are accepted and mean nothing here. Raises pyarrow's errors for columns or a filter that do not fit.
         """
-        if columns is _NOT_SAID and filter is None:  # `write_dataset`, which takes pyarrow's own class only
+        # `write_dataset` takes pyarrow's own class only, whose threads keep a process from ending that reads no further
+        if columns is _NOT_SAID and filter is None and "use_threads" in options:
             whole = EventScanner(self.events, None, self._filter, batch_size)
             return ds.Scanner.from_batches(whole.to_reader(), batch_size=batch_size, **options)
         columns = None if columns is _NOT_SAID else columns
@@ -258,16 +259,21 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         """All rows in memory, sorted."""
         return self._in_memory().sort_by(sorting, **options)
 
-    def join(self, *arguments: Any, **options: Any) -> ds.InMemoryDataset:
+    def join(self, right_dataset: ds.Dataset, *arguments: Any, **options: Any) -> ds.InMemoryDataset:
         """All rows in memory, joined as by `pyarrow.dataset.Dataset.join`."""
-        return self._in_memory().join(*arguments, **options)
+        return self._in_memory().join(_readable(right_dataset), *arguments, **options)
 
-    def join_asof(self, *arguments: Any, **options: Any) -> ds.InMemoryDataset:
+    def join_asof(self, right_dataset: ds.Dataset, *arguments: Any, **options: Any) -> ds.InMemoryDataset:
         """All rows in memory, joined as by `pyarrow.dataset.Dataset.join_asof`."""
-        return self._in_memory().join_asof(*arguments, **options)
+        return self._in_memory().join_asof(_readable(right_dataset), *arguments, **options)
 
     def _in_memory(self) -> ds.InMemoryDataset:
         return ds.InMemoryDataset(self.to_table())
+
+
+def _readable(dataset: ds.Dataset) -> ds.Dataset:
+    """A dataset that pyarrow can read by itself."""
+    return dataset._in_memory() if isinstance(dataset, EventDataset) else dataset
 
 
 def _projected(schema: pa.Schema, columns: Any, filter: pc.Expression | None) -> pa.Schema:

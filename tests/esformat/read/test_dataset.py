@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -603,6 +605,30 @@ def test_what_does_not_fit_is_refused_as_by_pyarrow(pair, columns, filter):
         theirs.scanner(columns=columns, filter=filter)
     with pytest.raises(expected.type):
         ours.scanner(columns=columns, filter=filter)
+
+
+def test_join_of_two(tmp_path):
+    """The other side of a join may be events, too."""
+    rows = pa.table({"space": ["ada", "bob"], "timestamp": [5, 7], "n": [1, 2]})
+    for name in ("left", "right"):
+        with esformat.create(tmp_path / name) as writer:
+            writer.add_table(rows)
+    with esformat.open(tmp_path / "left") as left, esformat.open(tmp_path / "right") as right:
+        few = right.dataset().filter(SPACE == "bob")
+        joined = left.dataset().join(few, "n", join_type="inner", right_suffix="_right")
+        assert joined.to_table()["space_right"].to_pylist() == ["bob"]
+
+
+def test_scanner_of_everything(tmp_path):
+    """It reads any number of times, and a process that stops in the middle of one ends."""
+    with esformat.create(tmp_path / "x.esdb") as writer:
+        writer.add_table(pa.table({"space": pa.array(["ada"] * 300_000), "timestamp": range(300_000)}))
+    with esformat.open(tmp_path / "x.esdb") as segment:
+        scanner = segment.dataset().scanner()
+        assert [len(scanner.to_table()) for _ in range(2)] == [300_000] * 2
+    path = str(tmp_path / "x.esdb")
+    ask = f"batches = esformat.open({path!r}).dataset().scanner().to_reader(); batches.read_next_batch()"
+    subprocess.run([sys.executable, "-c", f"import esformat; {ask}"], timeout=60, check=True)
 
 
 def test_join(pair):
