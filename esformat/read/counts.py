@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from esformat.read.answer import Unpicklable
 
-class Counts(Mapping[Any, int]):
+
+class Counts(Unpicklable, Mapping[Any, int]):
     """Keys or values, in order, and how many events each has: read from the file when iterated or looked up."""
 
     def __init__(self, items: Any, count: Any) -> None:

@@ -97,7 +97,8 @@ def test_parts_of_what_is_open_are_not_pickled(path, tmp_path):
     with esformat.open(path) as segment, aggregator.open(tmp_path / "data", durability="none") as catalog:
         topic = catalog.create_topic("t")
         catalog.write({"app": "web"}, [{"msg": "hi"}])
-        parts = [segment["space-3"], segment.scan(limit=3), segment.scan_index("type", "page")]
+        counts = [segment.spaces(), segment.index_values("type"), segment["space-3"].groupings()]
+        parts = [*counts, segment["space-3"], segment.scan(limit=3), segment.scan_index("type", "page")]
         for part in [*parts, topic, topic.scan(), catalog.query("SELECT")]:
             with pytest.raises(esformat.UsageError, match=r"cannot be pickled.*pickle the (file|catalog)"):
                 pickle.dumps(part)
