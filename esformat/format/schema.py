@@ -228,7 +228,9 @@ def _bounded(size: Any) -> int:
 
 
 def normalise_type(kind: pa.DataType) -> pa.DataType:
-    """The logical type that is stored for `kind`: dictionaries, run-end encodings and views become plain values."""
+    """The logical type that is stored for `kind`: dictionaries, run-end encodings and views become plain values,
+    decimals of fewer bits those of 128.
+    """
     return changed_type(kind, _plain_type)
 
 
@@ -241,6 +243,8 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.binary()
     if isinstance(kind, pa.BaseExtensionType):
         return normalise_type(kind.storage_type)
+    if pt.is_decimal(kind) and kind.bit_width < 128:
+        return pa.decimal128(kind.precision, kind.scale)
     return kind
 
 

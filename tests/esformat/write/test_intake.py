@@ -208,6 +208,8 @@ WAYS = [
     pa.array([["a"], None, [], ["b", None]], pa.list_(pa.string_view())),
     pa.StructArray.from_arrays([pa.array(["a", None]).dictionary_encode()], ["x"]),
     pa.array([[("a", b"x")], None], pa.map_(pa.string_view(), pa.binary_view())),
+    pa.array([Decimal("1.5"), None], pa.decimal32(5, 2)),
+    pa.array([[Decimal("-1.5"), None]], pa.list_(pa.decimal64(18, 4))),
     pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}", None])),
     pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0123456789abcdef", None], pa.binary(16))),
 ]
