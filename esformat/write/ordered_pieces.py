@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from esformat.format.arrays import slices_mislead
+
 PIECE_ROWS = 1 << 16
 PIECE_BYTES = 8 << 20
 """What a piece has at most, one row apart."""
@@ -44,7 +46,8 @@ def ordered_pieces(batches: Sequence[pa.RecordBatch], order: I64) -> Iterator[pa
         if len(wanted) > 1 and sum(part.nbytes for part in parts) > 2 * PIECE_BYTES:
             waiting += [wanted[len(wanted) // 2 :], wanted[: len(wanted) // 2]]
             continue
-        yield pa.concat_batches(parts).take(pa.array(places))  # a copy of one, too: see `slices_mislead`
+        one = len(parts) == 1 and not slices_mislead(parts[0].schema)
+        yield (parts[0] if one else pa.concat_batches(parts)).take(pa.array(places))
 
 
 def _piece_rows(rows: int, size: int) -> int:
