@@ -334,6 +334,7 @@ class Pipes:
                 for batch in around.batches():
                     for part in self._parts(batch):
                         self._copy(pipe, around, part)
+            if pipe.progress.standing.end:  # also of a round that was given up behind its last record
                 pipe.progress = pipe.progress.between_rounds()
             return around.last
         except (_Interrupted, QueryCancelledError):
