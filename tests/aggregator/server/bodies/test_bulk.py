@@ -275,6 +275,7 @@ def test_overload_is_of_its_kind(web, server, monkeypatch):
     lines = [{"index": {"_index": "a"}}, {"message": "x"}]
     assert post(web, *lines).status_code == 200  # the path is known from here on
     monkeypatch.setattr(server.context.appends._counts, "busy", server.context.appends.capacity)
+    monkeypatch.setattr(server.context.waiting_room, "_patience_s", 0.1)
     for path in ("/_bulk", "/b/_bulk"):
         answer = post(web, *lines, path=path)
         assert (answer.status_code, answer.headers["x-elastic-product"]) == (429, "Elasticsearch")

@@ -49,6 +49,7 @@ def full(server, monkeypatch):
     monkeypatch.setattr(admission.Admission, "refusal", seen)
     monkeypatch.setattr(server.context.appends._counts, "busy", server.context.appends.capacity)
     monkeypatch.setattr(waiting_room, "PLACES", 0)
+    monkeypatch.setattr(server.context.waiting_room, "_patience_s", 0.1)  # of a request that was let in before
     return refused
 
 
@@ -187,6 +188,7 @@ def test_a_batch_that_is_known(server, monkeypatch):
     first = httpx.post(server.url + PATH, content=LINE, headers=named)
     budget = server.catalog._backend.budget
     monkeypatch.setattr(budget, "held_bytes", budget.limit_bytes)
+    monkeypatch.setattr(server.context.waiting_room, "_patience_s", 0.1)
     assert httpx.post(server.url + PATH, content=LINE, headers=TYPE).status_code == 429
     again = httpx.post(server.url + PATH, content=LINE, headers=named)
     assert (first.status_code, again.json()) == (200, {**first.json(), "repeated": True})

@@ -247,9 +247,10 @@ def test_pipes_are_told(server, web, monkeypatch):
     assert found["aggregator_unlisted", ("kind", "pipe")] == 1
 
 
-def test_refusals_are_counted(server, web):
+def test_refusals_are_counted(server, web, monkeypatch):
     """A request that is refused for lack of room shows by its route."""
     server.context.appends.capacity = 0
+    monkeypatch.setattr(server.context.waiting_room, "_patience_s", 0.1)
     for _ in range(2):  # the second one before its route is looked for
         answer = web.post("/topic/t/partition/p", content=arrow_file(records(1)),
                           headers={"content-type": "application/vnd.apache.arrow.file"})  # fmt: skip
