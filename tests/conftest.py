@@ -14,9 +14,11 @@ from pathlib import Path
 
 import certifi
 import effort  # noqa: F401 - loads the profile of Hypothesis
+import httpx
 import pytest
 from clicks import click_table, in_file_order, write_clicks
 from still import guard_walks, no_background
+from waiting import PATIENCE_S
 
 import esformat
 
@@ -33,6 +35,11 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
 
 # NumPy starts a thread for each processor, and no test multiplies matrices: a fifth of the time of its import.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# A client to which no test gave a patience of its own has that of the tests: httpx gives up after five seconds, in
+# which a busy machine may not answer.
+for _part in ("connect", "read", "write", "pool"):
+    setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, _part, PATIENCE_S)
 
 OBJECTS_BETWEEN_COLLECTIONS = 20_000
 """Python itself looks for garbage after 700 new objects, of which those of a test's data live through many looks."""
