@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from crash_image import crash_image
 from effort import ALL, share_of
+from waiting import until
 
 import aggregator
 from aggregator.lql import TagSet
@@ -433,4 +434,4 @@ def test_a_pipe_tells_how_many_were_truncated(tmp_path):
         catalog.query("TRUNCATE {app=a} BEFORE '1970-01-01T00:00:01Z'")
         catalog.write({"app": "a"}, [{"ts": 9, "msg": "9"}])
         assert len(list(catalog.tail("SELECT FROM logrange.pipe = p POSITION HEAD LIMIT 5", timeout_s=120))) == 5
-        assert [(pipe["copied"], pipe["gone"]) for pipe in catalog.stats()["pipes"]] == [(5, 0)]
+        until(lambda: [(pipe["copied"], pipe["gone"]) for pipe in catalog.stats()["pipes"]] == [(5, 0)])

@@ -10,6 +10,7 @@ import pytest
 from effort import examples, pairs_of
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import until
 
 import aggregator
 from aggregator.forward import Forwarder, Sender, forwarder, make_destination
@@ -163,7 +164,7 @@ def test_pipes_and_copies(root, copy):
         write(catalog, "new", "newer", first=3)  # what the pipe copied before the tail began comes by time
         tail = catalog.tail("SELECT FROM logrange.pipe = p POSITION HEAD LIMIT 4", timeout_s=120)
         assert [event.data for event in tail] == [b"1", b"2", b"new", b"newer"]
-        assert [(pipe["copied"], pipe["gone"]) for pipe in catalog.stats()["pipes"]] == [(4, 0)]
+        until(lambda: [(pipe["copied"], pipe["gone"]) for pipe in catalog.stats()["pipes"]] == [(4, 0)])
 
 
 def test_a_manifest_that_is_an_old_copy_alone(root, copy):
