@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from effort import share_of
 from ports import free_port
 from served import ANY_PORT, Spawned
 from shipped_catalogs import events, numbers
-from waiting import until
+from waiting import PATIENCE_S, until
 
 import aggregator
 from aggregator.client import Client, Retry
@@ -136,10 +137,10 @@ def test_a_standby_that_is_told_to_stop_as_it_may_take_over(tmp_path: Path, monk
     assert (seen.terms.epoch, seen.terms.released) == (1, True)
 
 
-def failing(s3: S3Endpoint) -> None:
-    """Have the store refuse everything for longer than any request is tried again."""
-    ending = time.monotonic() + 1.0
-    s3.refuse = lambda method, path, query: 503 if time.monotonic() < ending else None
+def failing(s3: S3Endpoint, told: Callable[[], list[str]]) -> None:
+    """Have the store refuse everything until that is told."""
+    before, ending = len(told()), time.monotonic() + PATIENCE_S
+    s3.refuse = lambda method, path, query: 503 if len(told()) == before and time.monotonic() < ending else None
 
 
 def test_a_store_that_fails_as_a_standby_begins(
@@ -156,15 +157,17 @@ def test_a_store_that_fails_as_a_standby_begins(
         with listen(ANY_PORT) as listener:
             return running._follow(tmp_path / "b", settings, [listener])
 
+    def told() -> list[str]:
+        return [each.message for each in caplog.records if "waits for its store" in each.message]
+
     for number in (0, 1):
-        failing(s3)
+        failing(s3, told)
         assert follow()
-        failing(s3)
+        failing(s3, told)
         with running._opened(tmp_path / "b", settings) as catalog:
             assert numbers(catalog) == list(range(10)), number
-    told = [each.message for each in caplog.records if "waits for its store" in each.message]
-    assert len(told) >= 4
-    assert all("the store does not answer" in each for each in told)
+    assert len(told()) >= 4
+    assert all("the store does not answer" in each for each in told())
 
 
 @pytest.mark.parametrize("status", [403, 404])
