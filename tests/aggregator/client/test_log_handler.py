@@ -17,6 +17,7 @@ from threading import Event
 import pytest
 from breaking_proxy import BreakingProxy, Fate
 from effort import long
+from waiting import PATIENCE_S
 
 from aggregator import InvalidRequestError
 from aggregator.client import LogHandler
@@ -42,7 +43,7 @@ def messages(catalog, where=""):
 
 def test_records(catalog, server):
     """Messages as formatted, with level, logger and extra fields; LQL finds them."""
-    with logger_with(LogHandler(server.url, TAGS)) as logger:
+    with logger_with(LogHandler(server.url, TAGS, exit_timeout_s=PATIENCE_S)) as logger:
         logger.info("started %s", "well", extra={"port": 8080, "peer": ("a", 1), "level": "mine"})
         logger.debug("odd \udcff text")
         try:
@@ -68,7 +69,7 @@ def test_records(catalog, server):
 ])  # fmt: skip
 def test_extra_values(catalog, server, value, text):
     """Lists and mappings are JSON, as the other way of writing records has it; what JSON cannot hold is text."""
-    with logger_with(LogHandler(server.url, TAGS)) as logger:
+    with logger_with(LogHandler(server.url, TAGS, exit_timeout_s=PATIENCE_S)) as logger:
         logger.info("x", extra={"odd": value})
     (event,) = catalog.query("SELECT FROM name=app1")
     assert dict(event.columns["fields"])["odd"] == text
@@ -79,7 +80,7 @@ def test_extra_values_are_those_of_the_call(catalog, server):
     circle = []
     circle.append(circle)
     deep = functools.reduce(lambda inner, _: [inner], range(100_000), 1)
-    with logger_with(LogHandler(server.url, TAGS)) as logger:
+    with logger_with(LogHandler(server.url, TAGS, exit_timeout_s=PATIENCE_S)) as logger:
         changing = [1]
         logger.info("x", extra={"changing": changing, "circle": circle, "deep": deep})
         changing.append(2)
@@ -94,7 +95,7 @@ def test_two_lines(catalog, server):
     code = (
         "import logging\n"
         "from aggregator.client import LogHandler\n"
-        f"logging.getLogger().addHandler(LogHandler({server.url!r}, {TAGS!r}))\n"
+        f"logging.getLogger().addHandler(LogHandler({server.url!r}, {TAGS!r}, exit_timeout_s={PATIENCE_S}))\n"
         "for n in range(1000): logging.warning('message %d', n)\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -106,7 +107,7 @@ def test_its_own_http_is_left_out(catalog, server, caplog):
     """With everything at DEBUG, what the handler's client logs goes nowhere, so that nothing goes in circles."""
     caplog.set_level(logging.DEBUG)
     root = logging.getLogger()
-    handler = LogHandler(server.url, TAGS)
+    handler = LogHandler(server.url, TAGS, exit_timeout_s=PATIENCE_S)
     root.addHandler(handler)
     try:
         for n in range(5):
@@ -176,12 +177,12 @@ def test_the_stream_is_told_of_drops(catalog, server, policy):
         return Fate(up_bytes=1) if closed[0] else Fate()
 
     with BreakingProxy(server.url, fate) as proxy:
-        handler = LogHandler(proxy.url, TAGS, queue_bytes=100_000, when_full=policy)
+        handler = LogHandler(proxy.url, TAGS, queue_bytes=100_000, when_full=policy, exit_timeout_s=PATIENCE_S)
         logger = logging.getLogger("test.drops")
         logger.propagate = False
         logger.addHandler(handler)
         logger.warning("message 0")
-        assert tried.wait(20)  # else all that there is room for may be on its way, of which nothing is dropped
+        assert tried.wait(PATIENCE_S)  # else all that there is room for may be on its way, of which nothing is dropped
         for n in range(1, 1000):
             logger.warning("message %d", n)
         dropped = handler.dropped
@@ -205,7 +206,7 @@ def test_the_stream_is_told_of_drops(catalog, server, policy):
 def test_refused_for_good(catalog, server, capfd):
     """A server that will never take them: counted, said once, and the program goes on."""
     catalog.create_topic("raw", keys="binary")
-    with logger_with(LogHandler(server.url, TAGS, topic="raw")) as logger:
+    with logger_with(LogHandler(server.url, TAGS, exit_timeout_s=PATIENCE_S, topic="raw")) as logger:
         handler = logger.handlers[0]
         for n in range(3):
             logger.info("message %d", n)
@@ -217,7 +218,7 @@ def test_refused_for_good(catalog, server, capfd):
 
 def test_what_is_wrong_with_a_record_is_not_raised(catalog, server, capfd):
     """As with Python's own handlers."""
-    with logger_with(LogHandler(server.url, TAGS)) as logger:
+    with logger_with(LogHandler(server.url, TAGS, exit_timeout_s=PATIENCE_S)) as logger:
         logger.info("%d", "no number")
         logger.info("fine")
     assert messages(catalog) == ["fine"]
@@ -233,7 +234,7 @@ def test_after_a_fork(catalog, server):
     code = (
         "import logging, os\n"
         "from aggregator.client import LogHandler\n"
-        f"logging.getLogger().addHandler(LogHandler({server.url!r}, {TAGS!r}))\n"
+        f"logging.getLogger().addHandler(LogHandler({server.url!r}, {TAGS!r}, exit_timeout_s={PATIENCE_S}))\n"
         "logging.warning('before')\n"
         "child = os.fork()\n"
         "logging.warning('child' if child == 0 else 'parent')\n"

@@ -14,7 +14,7 @@ import pytest
 from effort import long
 from served import served
 from still import files_of
-from waiting import until
+from waiting import PATIENCE_S, until
 
 import aggregator
 from aggregator import CatalogLockedError, InvalidRequestError
@@ -252,7 +252,7 @@ def test_a_clock_that_is_set_back_holds_up_nobody(tmp_path, monkeypatch):
     monkeypatch.setattr(Follower, "wait", waits)
     with served(tmp_path / "primary") as server, Follower(server.url, tmp_path / "copy") as follower:
         threading.Thread(target=wait_for_all, args=(follower,), daemon=True).start()
-        assert ended.wait(30)
+        assert ended.wait(PATIENCE_S)
 
 
 def test_another_catalog_is_not_followed_into_the_same_directory(tmp_path):
@@ -261,7 +261,7 @@ def test_another_catalog_is_not_followed_into_the_same_directory(tmp_path):
         caught_up(follower, server.catalog)
     with served(tmp_path / "second") as server:
         with Follower(server.url, tmp_path / "copy") as follower, pytest.raises(InvalidRequestError, match="another"):
-            follower.wait(30)
+            follower.wait(PATIENCE_S)
         with pytest.raises(InvalidRequestError, match="of its own"):
             Follower(server.url, tmp_path / "first")
 
@@ -284,7 +284,7 @@ def test_a_server_that_lost_its_end_is_not_followed(tmp_path):
     with served(primary) as server:
         server.catalog.topic("t").append(rows(3, 4, 5))
         with Follower(server.url, copy) as follower, pytest.raises(InvalidRequestError, match="another past"):
-            follower.wait(30)
+            follower.wait(PATIENCE_S)
 
 
 def write_on(path, count, space):
@@ -314,7 +314,7 @@ def test_a_server_that_goes_on_from_an_older_copy_is_not_followed(tmp_path, befo
         Follower(server.url, copy) as follower,
         pytest.raises(InvalidRequestError, match="promote"),
     ):
-        follower.wait(30)
+        follower.wait(PATIENCE_S)
     assert aggregator.promote(copy)["whole"]
     with aggregator.open(copy) as catalog:
         assert (catalog.problems(), catalog.topic("t").scan(space="lost").count()) == ([], before)
@@ -368,7 +368,7 @@ def test_a_follower_that_lacks_what_another_has_is_not_followed(tmp_path):
         Follower(server.url, ahead) as follower,
         pytest.raises(InvalidRequestError, match="promote"),
     ):
-        follower.wait(30)
+        follower.wait(PATIENCE_S)
     with aggregator.open(ahead, read_only=True) as catalog:
         assert catalog.topic("t").scan(space="seen").count() == 2
 

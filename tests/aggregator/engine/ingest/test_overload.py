@@ -67,7 +67,7 @@ def test_overload_and_recovery(tmp_path, stuck, limits):
         for number in range(20):
             with pytest.raises(aggregator.OverloadedError):
                 topic.append(batch(10**6 + number))
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 60
         backend = catalog._backend
         assert backend.budget.held_bytes <= backend.limits.memory_bytes
         assert backend.log.size_bytes <= 256 << 10 or "log_bytes" not in limits
@@ -276,7 +276,7 @@ def test_log_files_that_could_not_be_deleted(tmp_path, monkeypatch):
     with aggregator.open(tmp_path / "data", limits={"log_bytes": "256KiB"}) as catalog:
         with full_log_all_sealed(catalog, monkeypatch, fails) as kept:
             pass
-        assert append_within(catalog.topic("t"), 30, kept).first == kept
+        assert append_within(catalog.topic("t"), 60, kept).first == kept
 
 
 def test_a_refusal_says_why_nothing_comes_free(tmp_path, stuck):
@@ -332,7 +332,7 @@ def test_large_batches_one_after_the_other(tmp_path, limits, sizes):
     with aggregator.open(tmp_path / "data", limits=limits) as catalog:
         topic = catalog.create_topic("t")
         for number, size in enumerate(sizes):
-            append_within(topic, 30, number, size)
+            append_within(topic, 60, number, size)
         assert topic.scan().count() == len(sizes)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from effort import long
 from shipped_catalogs import SOON, events, numbers, seen_anywhere
-from waiting import until
+from waiting import PATIENCE_S, until
 
 import aggregator
 from aggregator import FencedError
@@ -340,11 +340,11 @@ def test_a_standby_survives_what_nobody_thought_of(tmp_path: Path, address: str)
         standby.call_when_free(called.set)
         standby.backend.refresh = lambda: 1 / 0
         time.sleep(0.3)
-    assert standby.may_take.wait(30)
-    assert called.wait(30)
+    assert standby.may_take.wait(PATIENCE_S)
+    assert called.wait(PATIENCE_S)
     again = threading.Event()
     standby.call_when_free(again.set)
-    assert again.wait(30)
+    assert again.wait(PATIENCE_S)
     assert standby.take_over()
 
 

@@ -234,7 +234,7 @@ def test_a_call_that_ends_while_it_waits_for_a_place():
         stream = asyncio.create_task(streamed())
         await until(lambda: pool.slow == 2)
         gates[1].set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             assert await stream == [0, 1, 2, 3, 4]
         gates[0].set()
         await first

@@ -169,12 +169,12 @@ def test_time(copied):
     """What takes longer than a query may is ended, and the next one is answered."""
     with (
         served(copied, Settings(work=Work(query_s=0.5))) as running,
-        httpx.Client(base_url=running.url, timeout=30) as web,
+        httpx.Client(base_url=running.url, timeout=120) as web,
     ):
         began = time.monotonic()
         answer = ask(web, ENDLESS)
         assert (answer.status_code, answer.json()["type"]) == (400, "/problems/query-limit")
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 60
         assert ask(web, COUNTS).status_code == 200
 
 
@@ -196,7 +196,7 @@ def test_a_client_that_leaves(server):
         client.request("POST", "/v1/sql", statement, TEXT)
         until(lambda: under_way(server) > 0)
         client.close()
-        until(lambda: under_way(server) == 0, 15)
+        until(lambda: under_way(server) == 0, 60)
 
 
 def test_clients(server):

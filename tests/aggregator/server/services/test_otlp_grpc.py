@@ -183,7 +183,7 @@ def test_refused_for_now(tmp_path):
     """Where there is no room, a call is to be sent again, and is told when; what was open goes on."""
     few = Work(body_bytes=10_240_000, patience_s=0.05)
     with (
-        listening(tmp_path / "data", work=few, http=Http(stall_s=2)) as (server, address),
+        listening(tmp_path / "data", work=few, http=Http(stall_s=60)) as (server, address),
         grpc.insecure_channel(address) as channel,
         ExitStack() as ended,
     ):
