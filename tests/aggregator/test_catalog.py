@@ -7,6 +7,7 @@ import threading
 
 import pyarrow as pa
 import pytest
+from waiting import until
 
 import aggregator
 import esformat
@@ -471,15 +472,6 @@ def test_the_same_retry_from_many_threads(catalog):
 # ------------------------------------------------------------ sealing by itself
 
 
-def _wait(condition, seconds=10.0):
-    done = threading.Event()
-    for _ in range(int(seconds * 50)):
-        if condition():
-            return True
-        done.wait(0.02)
-    return False
-
-
 def test_sealing_what_is_large(catalog):
     """Partitions with fewer unsealed bytes than that keep them; all of them are read all the same."""
     topic = catalog.create_topic("sizes")
@@ -498,6 +490,6 @@ def test_sealing_by_itself(catalog, roll):
     """By rows, bytes, and age, which an idle partition reaches too; the log lets go of what is sealed."""
     topic = catalog.create_topic("t", roll=roll)
     topic.append([{"space": "a", "timestamp": number} for number in range(10)])
-    assert _wait(lambda: len(topic._topic.segments) == 1 and not topic._topic.partitions["0"].unsealed.rows)
+    until(lambda: len(topic._topic.segments) == 1 and not topic._topic.partitions["0"].unsealed.rows)
     assert topic.scan().count() == 10
-    assert _wait(lambda: not catalog._backend.budget.held_bytes)  # given back right after the segment is there
+    until(lambda: not catalog._backend.budget.held_bytes)  # given back right after the segment is there

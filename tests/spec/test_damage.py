@@ -118,12 +118,12 @@ def test_forged(how):
     sound = _one()
     damaged = make_damaged.FORGED[how](sound.data)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.perf_counter()
+    start = time.process_time()
     errors = _assert_found(sound, damaged)
     assert errors, "nothing was refused"
     with pytest.raises((read_esdb.Corrupt, read_esdb.TooNew)):
         _read_independently(damaged)
-    assert time.perf_counter() - start < 30
+    assert time.process_time() - start < 30
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10 < BOMB_BYTES
 
 

@@ -8,14 +8,18 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from effort import share_of
+from waiting import PATIENCE_S
 
 import aggregator
 from aggregator import Allowance, QueryCancelledError, QueryLimitError
+from aggregator.base import allowance as allowance_module
 from aggregator.lql import Regex
+from aggregator.lql.run import pace as pace_module
 from aggregator.lql.run.pace import Pace
 
 SLOW = "a.{380}b"  # 15 µs a byte
@@ -124,7 +128,7 @@ def test_others_look_up_streams_meanwhile(catalog):
         assert catalog.streams("app = new") == [{"app": "new"}]
     assert thread.is_alive()
     allowance.cancel()
-    thread.join(15)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 
@@ -140,12 +144,25 @@ def test_closing_does_not_wait_for_a_slow_pipe(data):
         catalog.query("DELETE PIPE p")
 
 
-def test_pauses():
+def test_pauses(monkeypatch):
     """A paused query waits where it asks, and the wait does not count; stopped, it goes on to its error."""
+    now, asked = [0.0], threading.Event()
+
+    def clock():
+        asked.set()
+        return now[0]
+
+    def resume():
+        assert asked.wait(PATIENCE_S)
+        now[0] += 0.7
+        allowance.resume()
+
+    monkeypatch.setattr(allowance_module, "time", SimpleNamespace(monotonic=clock))
     allowance = Allowance(time_s=0.5)
     with allowance:
+        asked.clear()
         allowance.pause()
-        threading.Timer(0.7, allowance.resume).start()
+        threading.Thread(target=resume).start()
         allowance.check()
         allowance.pause()
         threading.Timer(0.05, allowance.stop, [QueryCancelledError("over")]).start()
@@ -174,8 +191,10 @@ def test_errors_survive():
         assert (type(again), str(again), again.hint) == (type(error), str(error), error.hint)
 
 
-def test_slices():
+def test_slices(monkeypatch):
     """All rows come once and in order; slices grow where they are quick, and shrink where they are not."""
+    now = [0.0]
+    monkeypatch.setattr(pace_module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     pace = Pace()
     batch = pa.record_batch({"msg": ["x" * 100] * 20_000, "n": range(20_000)})
     sizes = []
@@ -188,7 +207,7 @@ def test_slices():
     assert sizes[3] > 4 * sizes[0]
     slow = pace.parts(batch)
     next(slow)
-    time.sleep(0.1)
+    now[0] += 0.1
     assert len(next(slow)) < sizes[-2] / 5
     assert [len(part) for part in Pace().parts(batch.slice(0, 0))] == [0]
 

@@ -106,7 +106,7 @@ def test_tail_of_a_statement(command, streams):
     with subprocess.Popen(
         [*COMMAND, "tail", str(streams), "SELECT '{msg}' FROM app = new", "-f"], stdout=subprocess.PIPE
     ) as following:
-        guard = threading.Timer(60, following.kill)
+        guard = threading.Timer(PATIENCE_S, following.kill)
         guard.start()
         with aggregator.open(streams) as catalog:
             deadline = time.monotonic() + PATIENCE_S

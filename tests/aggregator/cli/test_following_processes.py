@@ -10,6 +10,8 @@ import sys
 import threading
 from pathlib import Path
 
+from waiting import PATIENCE_S
+
 import aggregator
 
 ROOT = Path(__file__).parents[3]
@@ -23,7 +25,7 @@ def test_tail_follows(clicks):
         [*COMMAND, "tail", str(clicks), "clicks", "-n", "1", "-f"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env=ENVIRONMENT,
     ) as process:  # fmt: skip
-        guard = threading.Timer(20, process.kill)
+        guard = threading.Timer(PATIENCE_S, process.kill)
         guard.start()
         assert json.loads(process.stdout.readline())["space"] == "ada"
         with aggregator.open(clicks) as catalog:

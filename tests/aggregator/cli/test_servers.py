@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from effort import long, share_of
+from waiting import PATIENCE_S, until
 
 import aggregator
 from aggregator.server import RunningServer, Settings
@@ -202,11 +203,7 @@ def test_tokens(command, served, tmp_path, monkeypatch):
 
 def _until_asked_for(command, url):
     """A server notices tokens within a second."""
-    for _ in range(200):
-        if command("stats", url).status:
-            return
-        threading.Event().wait(0.02)
-    raise AssertionError("no token is asked for")
+    until(lambda: command("stats", url).status)
 
 
 def test_nobody_there(command, clicks, served):
@@ -224,7 +221,7 @@ def test_nobody_there(command, clicks, served):
     assert elsewhere.err.count("\n") == 1
 
 
-def _line(process, end=30.0):
+def _line(process, end=PATIENCE_S):
     assert select.select([process.stdout], [], [], end)[0], "nothing came"
     return process.stdout.readline()
 
@@ -236,7 +233,7 @@ def test_following(served, tmp_path):
         with subprocess.Popen(
             [*COMMAND, "tail", served.url, what, *rest, "-f"], stdout=subprocess.PIPE, bufsize=0
         ) as tail:
-            guard = threading.Timer(60, tail.kill)
+            guard = threading.Timer(PATIENCE_S, tail.kill)
             guard.start()
             _line(tail)  # the newest: it follows from here
             served.catalog.write({"app": "new"}, [{"msg": "came"}])
@@ -294,7 +291,7 @@ def test_forward_stopped_between_records(served, tmp_path):
     ]
     for messages in (["one", "two", "three"], ["one", "two", "three", "four"]):
         with subprocess.Popen(command, stdout=subprocess.PIPE) as forwarding:
-            guard = threading.Timer(60, forwarding.kill)
+            guard = threading.Timer(PATIENCE_S, forwarding.kill)
             guard.start()
             while not out.exists() or len(out.read_text().splitlines()) < len(messages):
                 assert forwarding.poll() is None

@@ -110,7 +110,7 @@ def test_tail_from_now(client):
     client.write({"app": "web"}, records(0, 5))
     began = time.monotonic()
     assert list(client.tail("SELECT FROM app=web", timeout_s=0.1)) == []
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     events = iter(client.tail("SELECT FROM app=web", timeout_s=120))
     timer = threading.Timer(0.5, lambda: client.write({"app": "web"}, records(5, 3)))
     timer.start()

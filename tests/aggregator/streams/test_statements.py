@@ -9,6 +9,7 @@ import time
 import effort
 import pyarrow as pa
 import pytest
+from waiting import PATIENCE_S
 
 import aggregator
 from aggregator.lql import TagSet
@@ -337,8 +338,8 @@ def test_an_arrival_wakes_at_once():
     timer = threading.Timer(0.1, arrivals.tell)
     timer.start()
     start = time.monotonic()
-    assert arrivals.wait(seen, 20)
-    assert time.monotonic() - start < 5
+    assert arrivals.wait(seen, PATIENCE_S)
+    assert time.monotonic() - start < PATIENCE_S / 2
 
 
 def test_tail_walks_back(tmp_path):

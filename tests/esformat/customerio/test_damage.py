@@ -238,9 +238,9 @@ def test_many_tiny_indexes_are_quick():
     """An event of a stream that claims millions of index entries is refused at once."""
     entries = b"\x01:\x00" * 300_000
     body = b"\x01x" + encode(300_000) + entries
-    started = time.perf_counter()
+    started = time.process_time()
     assert refused(b"ESDBstream" + struct.pack("<I", len(body)) + body)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_snappy_bombs_stay_small():

@@ -418,7 +418,7 @@ def test_a_reader_that_comes_while_much_is_put(tmp_path: Path, s3: S3Endpoint, b
         try:
             began = time.monotonic()
             assert len(seen_anywhere(address)) > 40
-            assert time.monotonic() - began < 20
+            assert time.monotonic() - began < 60
         finally:
             stop.set()
             thread.join(60)
