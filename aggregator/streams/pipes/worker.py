@@ -170,15 +170,15 @@ class Pipes:
 
     def level_us(self, pipe: Pipe) -> int | None:
         """When it last had looked at everything; None: not since the catalog was opened."""
-        return self._passed_us if pipe.resting and self._passed_us is not None else pipe.level_us
+        passed_us = self._passed_us  # before it is asked whether it rests: it may be woken in between
+        return passed_us if pipe.resting and passed_us is not None else pipe.level_us
 
     def _standing(self, pipe: Pipe) -> Position:
         """Where a pipe is: one that rests has passed what all of them have."""
-        standing = pipe.progress.standing
+        standing, passed = pipe.progress.standing, self._passed  # before it is asked whether it rests, as above
         if not pipe.resting:
             return standing
-        passed = {n: max(end, standing.begin.get(n, 0)) for n, end in self._passed.items()}
-        return Position({**standing.begin, **passed})
+        return Position({**standing.begin, **{n: max(end, standing.begin.get(n, 0)) for n, end in passed.items()}})
 
     def stop(self) -> None:
         """Stop copying; the next opening goes on where it stands."""

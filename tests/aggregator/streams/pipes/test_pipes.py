@@ -396,6 +396,27 @@ def test_only_pipes_of_a_stream_that_got_records_are_asked(tmp_path, monkeypatch
         assert len(copies(catalog, "p7")) == 5
 
 
+def test_a_pipe_that_is_woken_as_its_lag_is_asked_for(tmp_path, monkeypatch):
+    """It is not told to have looked at what it was woken for."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.query("CREATE PIPE p")
+        until(lambda: catalog._pipes.all()[0].resting)
+        catalog._pipes.stop()
+        catalog.write({"a": "1"}, [{"msg": "x"}])
+        before = vars(catalog._pipes).pop("_passed")
+
+        def passed(mine):
+            """As the thread of pipes does, at this moment."""
+            for pipe in mine.all():
+                pipe.resting = False
+            return {**before, **pipes.visible_ends(catalog._backend)}
+
+        monkeypatch.setattr(pipes.Pipes, "_passed", property(passed), raising=False)
+        assert facts(catalog, "p")["lag"] == 1
+        monkeypatch.undo()
+        catalog._pipes._passed = before
+
+
 def test_after_long_idling_a_pipe_is_quick(tmp_path):
     """However long nothing came, what comes is copied soon."""
     waits = []
