@@ -93,7 +93,11 @@ def _imported(module: Path) -> tuple[str, ...]:
 
 def _imports_in(module: Path) -> Iterator[str]:
     """Name every module that the file imports, wherever in the file: `a.b`, or `a.b.c` where c of a.b is a module."""
-    for node in ast.walk(tree_of(module)):
+    waiting: list[ast.AST] = [tree_of(module)]
+    while waiting:
+        node = waiting.pop()
+        for inside in ("body", "orelse", "finalbody", "handlers", "cases"):  # statements; expressions import nothing
+            waiting += getattr(node, inside, ())
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
