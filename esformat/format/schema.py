@@ -308,7 +308,7 @@ def check_names(fields: Iterable[pa.Field]) -> None:
 
 def _check_name(name: str) -> None:
     if "\0" in name:  # where Arrow's names end that are handed to other programs
-        raise InvalidEventError(f"the name {name!r} has a NUL character", hint="rename the column")
+        raise InvalidEventError(f"a name cannot have a NUL character: {name!r}", hint="rename the column")
 
 
 def _check_indexable(name: str, kind: pa.DataType) -> None:

@@ -33,12 +33,15 @@ def _table(count: int = 120) -> pa.Table:
 
 
 def _broken(tmp_path, monkeypatch, rule: str) -> esformat.Segment:
-    path = tmp_path / "broken.esdb"
+    return esformat.open(_written(tmp_path / "broken.esdb", monkeypatch, rule))
+
+
+def _written(path, monkeypatch, rule: str):
     with monkeypatch.context() as patch, cut_small(PIECES):
         BROKEN[rule][0](patch)
         with esformat.create(path, indexes=["type", "id"]) as out:
             out.add_table(_table())
-    return esformat.open(path)
+    return path
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.__name__)
@@ -55,16 +58,17 @@ def test_codes_without_a_value(tmp_path, monkeypatch, question):
 
 @pytest.mark.parametrize("rule", ["rows of a block", "check of a block", "order of a leaf", "events are not sorted"])
 def test_rule_that_a_reader_meets(tmp_path, monkeypatch, rule):
-    """A file that breaks a rule is refused with its name by a question, at least."""
+    """A file that breaks a rule is refused with its name, as it is opened or by a question at least."""
+    path = _written(tmp_path / "broken.esdb", monkeypatch, rule)
     errors = []
-    with _broken(tmp_path, monkeypatch, rule) as segment:
-        for question in QUESTIONS:
-            try:
+    for question in QUESTIONS:
+        try:
+            with esformat.open(path) as segment:
                 question(segment)
-            except esformat.EsdbError as error:
-                errors.append(error)
+        except esformat.EsdbError as error:
+            errors.append(error)
     assert errors
-    assert {error.path for error in errors} == {segment.path}
+    assert {error.path for error in errors} == {str(path)}
 
 
 def _outside(values: pa.Array) -> object:
