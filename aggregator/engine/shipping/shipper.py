@@ -417,7 +417,7 @@ class Shipper:
                     self._tidying.delete(unnamed)
                     self._stored = self._stored and self._stored - {each.name for each in unnamed}
             if not dry_run and self._tidying.delete(going, lambda: self._closing):
-                self._begins = begins
+                self._begins = max(self._begins, begins)
         return unnamed + going
 
     def _quarantined(self) -> set[str]:

@@ -163,17 +163,16 @@ class StreamIndex:
         if not self._loaded:
             self._load()
         self._catch_up()
+        with self._state.view_lock:  # before names: a topic that is renamed now is looked at the next time
+            now = (self._state.arrivals.count, self._state.change)
         self._follow_names()
-        if topics is None:
+        if topics is not None:
+            self._look_at(topics)
+        elif now != self._looked:
             with self._state.view_lock:
-                now = (self._state.arrivals.count, self._state.change)
-                if now == self._looked:
-                    return
                 news = [topic for topic in self._state.topics.values() if self._has_news(topic)]
             self._look_at(news)
             self._looked = now
-        else:
-            self._look_at(topics)
 
     def _look_at(self, topics: Iterable[Topic]) -> None:
         """Take in what some topics have above the marks."""

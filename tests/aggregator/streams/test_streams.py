@@ -237,6 +237,22 @@ def test_only_topics_with_news_are_looked_at(tmp_path, monkeypatch, read_only):
         assert names == {"0", "1", "3"}
 
 
+def test_a_topic_that_is_renamed_while_it_is_looked_at(tmp_path, monkeypatch):
+    """Its streams are found by the next question, though nothing else came."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.write({"n": "1"}, [{"msg": "x"}], topic="before")
+        follow = StreamIndex._follow_names
+
+        def renamed_then(self):
+            follow(self)
+            monkeypatch.setattr(StreamIndex, "_follow_names", follow)
+            catalog.rename_topic("before", "after")
+
+        monkeypatch.setattr(StreamIndex, "_follow_names", renamed_then)
+        catalog.streams()
+        assert catalog.streams() == [{"n": "1"}]
+
+
 @pytest.mark.parametrize("sealed", [False, True])
 def test_erased_streams_leave_no_trace(tmp_path, sealed):
     """The name of an erased stream goes from the index and from the manifest's file; written again it is back."""
