@@ -41,7 +41,7 @@ def scan(
     standard output and a file with -o.
     """
     chosen_format(format_, output)  # refused before the file is opened
-    with open_segments(files) as segments:
+    with open_segments(files, output) as segments:
         found = _Question(segments, question)
         give_answer(found.scan, question["limit"], format_, output, force=force, only_count=only_count,
                     indexes=segments.indexes, keys=kind_of_keys(segments.schema))  # fmt: skip

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import esformat
 from esformat.cli.params import several
 from esformat.io.location import Place, names_one_file, segments_at
+from esformat.io.publish import STDOUT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,9 +32,13 @@ def places(files: Sequence[str]) -> list[Place]:
     return cast("list[Place]", list(segments_at(files)))
 
 
-def open_segments(files: Sequence[str]) -> Segments:
-    """Open what was named. Raises what `open_many` does."""
+def open_segments(files: Sequence[str], output: str = STDOUT) -> Segments:
+    """Open what was named. output: where the answer goes: to none of them. Raises UsageError, what `open_many` does."""
     found = places(files)
+    if output != STDOUT:
+        from esformat.tools.new_segment import check_output  # here: pyarrow is slow to import
+
+        check_output(output, found)
     return esformat.open(found[0]) if len(found) == 1 else esformat.open_many(found)
 
 

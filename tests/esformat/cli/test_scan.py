@@ -157,6 +157,17 @@ def test_output_file_appears_whole(esdb, activity, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["activity.esdb", "damaged.esdb", "x.csv"]
 
 
+@pytest.mark.parametrize("files", [["activity.esdb"], ["activity.esdb", "second.esdb"], ["./"]])
+def test_an_answer_in_the_place_of_an_input(esdb, activity, tmp_path, files):
+    """It is refused, whatever is forced: the other events would be gone."""
+    (tmp_path / "second.esdb").write_bytes((tmp_path / "activity.esdb").read_bytes())
+    before = (tmp_path / "activity.esdb").read_bytes()
+    result = esdb("scan", *files, "--limit", "1", "-o", "activity.esdb", "--force")
+    assert (result.status, result.out) == (2, b"")
+    assert "the output is an input" in result.err
+    assert (tmp_path / "activity.esdb").read_bytes() == before
+
+
 def test_table(esdb, activity):
     """A table for people: times without noise, nothing that a terminal would act upon."""
     result = esdb("scan", "activity.esdb", "--space", "customer-1", "--format", "table", "--limit", "2")
