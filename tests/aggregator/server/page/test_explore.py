@@ -246,6 +246,7 @@ def test_what_is_wrong_with_a_statement_stands_at_the_box(tab):
     page.locator("#box").fill("SELECT FROM app=web")
     page.locator("#box").press("Enter")
     page.locator(".row-head").first.wait_for()
+    tab.settled()  # the first rows are there before the last
     assert page.locator(".status").inner_text().startswith("50 events")
     assert error.text_content() == ""
     page.go_back()
