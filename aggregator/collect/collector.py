@@ -181,7 +181,7 @@ class Collector:
             self._progress.catalog, self._changed = catalog, True
 
     def _store(self, tables: list[pa.Table]) -> bool:
-        """Store what was noted. False where it was refused as a whole: it is made anew, of half as much."""
+        """Store what was noted. False where it was refused as a whole: the next batch takes half as much."""
         batch = self._progress.pending
         assert batch is not None
         filled = [table for table in tables if len(table)]

@@ -373,7 +373,7 @@ class Shipper:
 
     def _has_left(self, position: int) -> bool:
         """Whether all from before a position has left the store. The newest copies stay however old they are, and what
-        they need: while somebody waits, as many are put anew.
+        they need: while somebody waits, new copies take their place.
         """
         if position <= self._left:
             return True

@@ -21,7 +21,7 @@ Mask = npt.NDArray[np.bool_]
 _Value = TypeVar("_Value", bound=np.generic)
 _PARTITION, _FIRST, _LAST, _MIN, _MAX = range(5)
 _LEAST_CAPACITY = 8  # as a catalog may have thousands of topics
-_MANY_GONE = 64  # of more segments, most of which are gone, a table is made anew
+_MANY_GONE = 64  # a table of more segments, most of which are gone, is rebuilt
 FEW_SPACES = 16
 """So many spaces are tried first, and each time so many times more: a segment that has some has one of the first."""
 MANY = 4

@@ -23,6 +23,8 @@ Truth = bool | np.bool_ | npt.NDArray[np.bool_] | None
 """Of all events, of each, or None where their columns have to be looked at."""
 Leaf = Callable[[str, tuple[str, ...], str, Value], Truth]
 _IN_COLUMNS = ("space", "grouping")
+MOST_REMEMBERED = 256
+"""Characters of a text in a statement up to which it is remembered what it is compared with."""
 EVENT_TAGS = frozenset({"topic", "partition", *_IN_COLUMNS})
 """Tags of events that belong to no stream."""
 
@@ -93,7 +95,9 @@ class EventTags:
     def _constant(self, partition: str, name: str, functions: tuple[str, ...], op: str, value: Value) -> Truth:
         if name in _IN_COLUMNS:
             return None
-        return _is_so({"topic": self.topic, "partition": partition}.get(name, ""), functions, op, value.text)
+        text = {"topic": self.topic, "partition": partition}.get(name, "")
+        is_so = _is_so if len(value.text) <= MOST_REMEMBERED else _is_so.__wrapped__
+        return is_so(text, functions, op, value.text)
 
     def _evaluate(self, leaf: Leaf) -> Truth:
         if not isinstance(self.source, TagSet):
@@ -106,7 +110,7 @@ class EventTags:
         return _all(truths)
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def _is_so(text: str, functions: tuple[str, ...], op: str, value: str) -> bool:
     """Whether a comparison of a text is true: most are asked of each of thousands of topics."""
     return bool(text_test(op, value)(changed_case(pa.array([text]), functions))[0].as_py())

@@ -418,7 +418,7 @@ def test_another_file_that_begins_alike(rig, happens, begin):
 
 
 def test_no_gzip_file_though_it_is_called_so(rig, caplog):
-    """It is told, once; the others are collected, and it is when it is written anew."""
+    """It is told once. The others are collected, and so is this one once it is a gzip file."""
     rig.files |= {"path": (str(rig.logs / "*"),), "compressed": "once"}
     rig.write("a.log.gz", b"plain text\n")
     rig.write("b.log", b"one\n")

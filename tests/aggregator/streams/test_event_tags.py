@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import aggregator
 from aggregator.cli.root import run
 from aggregator.lql import TagSet, matches, parse_source
+from aggregator.streams.reading import event_tags
 
 ODD = "r 2,{}"
 EVENTS = {  # topic, partition: space, grouping, rating
@@ -101,6 +102,15 @@ def test_tags_and_columns_in_answers(catalog):
     assert catalog.query("SELECT COUNT WHERE grouping = v1").to_pylist() == [{"count": 2}]
     lines = list(catalog.query('SELECT "{vars:topic}/{vars:partition}/{vars:space} {vars:rating}" LIMIT 1').lines())
     assert lines[0] in ("reviews/0/r1 5", "reviews/p1/r3 1", "logs/0/{a 2")
+
+
+def test_long_texts_are_not_remembered(catalog):
+    """Statements with other ones each time would fill the memory."""
+    event_tags._is_so.cache_clear()
+    for text, held in (("x" * 300, 0), ("reviews", 1)):
+        found = catalog.query(f'SELECT COUNT FROM topic = "{text}"').to_pylist()
+        assert found == [{"count": 4 * held}]
+        assert (event_tags._is_so.cache_info().currsize > 0) == bool(held)
 
 
 def test_a_space_is_looked_up(catalog):
