@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -42,7 +43,7 @@ def launched(folder: Path, code: str) -> str:
 def test_interrupts_that_come_together(monkeypatch):
     """One counts, and a second later another one."""
     now = [100.0]
-    monkeypatch.setattr(launch.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(launch, "time", SimpleNamespace(monotonic=lambda: now[0]))
     handler = launch.Interrupts()
     with pytest.raises(KeyboardInterrupt):
         handler(signal.SIGINT, None)
