@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
 
 from aggregator.policy import Retention, Roll
 from esformat.parts import EventSchema, html_facts
@@ -73,8 +74,7 @@ class PartitionInfo:
     holes: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentInfo:
+class SegmentInfo(NamedTuple):
     """A sealed segment. Spans include both ends; keys are bytes; times are µs; `checksum`: xxh3-64 of the file.
 
     signature: of its spaces, as `segments.signature` has it; empty: it can hold any within its span.

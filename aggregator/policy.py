@@ -85,7 +85,7 @@ class _Policy:
 
     def to_json(self) -> dict[str, Any]:
         """As the manifest keeps it."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True, slots=True)

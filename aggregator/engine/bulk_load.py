@@ -20,7 +20,7 @@ import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -287,7 +287,7 @@ class BulkLoad:
     def _take_in(self, place: Partition, staged: list[StagedSegment], batch: Batch) -> Added:
         layout, state, manifest = self._writing.layout, self._writing.state, self._writing.manifest
         # not the time of a task's machine: retention has to know which came first
-        infos = [replace(each.info, created_us=self._writing.sealer.clock()) for each in staged]
+        infos = [each.info._replace(created_us=self._writing.sealer.clock()) for each in staged]
         events = sum(info.rows for info in infos)
         first = infos[0].first_index if infos else place.next_index
         end = max((info.last_index + 1 for info in infos), default=first)

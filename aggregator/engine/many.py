@@ -68,7 +68,7 @@ class _Pool(SegmentPool):
 
     def _own(self, info: SegmentInfo) -> tuple[SegmentPool, SegmentInfo]:
         number, place = divmod(info.number, len(self._pools))
-        return self._pools[place], replace(info, number=number)
+        return self._pools[place], info._replace(number=number)
 
     def get(self, info: SegmentInfo) -> esformat.Segment:
         """An open segment; as that of its catalog."""
@@ -286,8 +286,7 @@ class ManyEngine(ReaderEngine):
         if known is not None and len(known[0]) == len(views) and all(map(_same, known[0], views)):
             return known[1]
         table = SegmentTable(
-            replace(
-                info,
+            info._replace(
                 number=self.number(place, info.number),
                 partition=self.number(place, info.partition),
                 schema=self.number(place, info.schema),

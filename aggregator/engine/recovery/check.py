@@ -80,6 +80,7 @@ class ConsistencyCheck:
         """Hold the segment files against the manifest. Before the log is read back. Raises OSError."""
         retired = {number for number, _, _ in self._manifest.retired()}
         files: dict[int, os.DirEntry[str]] = {}
+        sizes: dict[int, int] = {}
         for entry in _files(self._layout):
             number = segment_number(entry.name)
             if not entry.is_file():
@@ -87,8 +88,7 @@ class ConsistencyCheck:
                 aside = set_aside(self._layout, path)
                 self._report(path, "expected a file, found a directory or a special file", f"{SET_ASIDE}: {aside.name}")
             elif number is not None:
-                entry.stat()  # which it keeps
-                files[number] = entry
+                files[number], sizes[number] = entry, entry.stat().st_size
             elif entry.name.endswith(PARTIAL):
                 self._sweep(Path(entry.path))
         self.last_number = max(files, default=0)
@@ -99,10 +99,9 @@ class ConsistencyCheck:
         orphans = {n: Path(entry.path) for n, entry in files.items() if n not in named and n not in retired}
         self._check_orphans(orphans, absent)
         self._absent += filter(self._is_named, absent)
-        for number, entry in files.items():
-            info = named.get(number)
-            if info is not None and entry.stat().st_size != info.size_bytes and self._is_named(info):
-                self._replace_or_set_aside(Path(entry.path), info)
+        others = [info for number, info in named.items() if sizes.get(number, info.size_bytes) != info.size_bytes]
+        for info in filter(self._is_named, others):
+            self._replace_or_set_aside(Path(files[info.number].path), info)
 
     def _is_named(self, info: SegmentInfo) -> bool:
         """Whether no orphan took the place of a segment that the manifest named."""

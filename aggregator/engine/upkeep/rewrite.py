@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -97,8 +96,7 @@ class Rewriter:
         is no file. Raises Stopped.
         """
         number = self._take_number()
-        info = replace(
-            group[0],
+        info = group[0]._replace(
             number=number,
             last_index=max(s.last_index for s in group),
             min_timestamp=min(s.min_timestamp for s in group),
@@ -111,7 +109,7 @@ class Rewriter:
         )
         with self._making(number, topic, group) as out:
             made = self._merged(group, out, self._properties(topic, partition, info, group))
-        return replace(info, **made._asdict())
+        return info._replace(**made._asdict())
 
     def _merged(self, group: Sequence[SegmentInfo], out: Path, properties: Mapping[str, str]) -> Merged:
         self._progress(0, 0)
@@ -136,7 +134,7 @@ class Rewriter:
         if sum(space.num_events for space in found) == source.num_events:
             return None
         number = self._take_number()
-        info = replace(segment, number=number)
+        info = segment._replace(number=number)
         with self._making(number, topic, [segment]) as out:
             from esformat import tools  # here: slow to import
 
@@ -161,8 +159,8 @@ class Rewriter:
             assert low is not None
             assert high is not None
             min_ahead, max_ahead = ahead_of_rows(left)
-            return replace(
-                info, rows=left.num_events, min_timestamp=low, max_timestamp=high, min_space=_end_space(left),
+            return info._replace(
+                rows=left.num_events, min_timestamp=low, max_timestamp=high, min_space=_end_space(left),
                 max_space=_end_space(left, reverse=True), size_bytes=left.size_bytes, checksum=file_checksum(out),
                 min_ahead=min_ahead, max_ahead=max_ahead,
             )  # fmt: skip
@@ -202,7 +200,7 @@ class Rewriter:
                 replaces=[segment.number],
                 templates=True,
             )
-        return replace(made, first_index=segment.first_index, last_index=segment.last_index)
+        return made._replace(first_index=segment.first_index, last_index=segment.last_index)
 
     @contextmanager
     def _making(self, number: int, topic: Topic, group: Sequence[SegmentInfo]) -> Iterator[Path]:

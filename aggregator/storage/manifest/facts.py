@@ -210,8 +210,13 @@ def _policy(kind: Callable[..., _T], facts: dict[str, Any]) -> _T:
 
 
 def _of_schema(schema: SchemaInfo) -> dict[str, Any]:
-    facts = {"number": schema.number, "topic": schema.topic, "family": schema.family}
-    return facts | {"columns": schema.schema.to_json(), "magnitudes": dict(schema.magnitudes)}
+    return {
+        "number": schema.number,
+        "topic": schema.topic,
+        "family": schema.family,
+        "columns": schema.schema.to_json(),
+        "magnitudes": dict(schema.magnitudes),
+    }
 
 
 def _schema(facts: dict[str, Any]) -> SchemaInfo:
@@ -231,8 +236,10 @@ def stored_magnitudes(stored: Any, schema: EventSchema) -> tuple[tuple[str, int]
 
 
 def _of_partition(partition: PartitionInfo) -> dict[str, Any]:
-    facts = {"number": partition.number, "topic": partition.topic, "name": partition.name}
-    return facts | {
+    return {
+        "number": partition.number,
+        "topic": partition.topic,
+        "name": partition.name,
         "next_index": partition.sealed_index,
         "reserved": partition.reserved_index,
         "holes": partition.holes,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, fields, replace
+from dataclasses import astuple, replace
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any
 
 from aggregator.model import (
@@ -39,7 +38,6 @@ _ADD_TOPIC = """
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
 _SCHEMAS = "SELECT number, topic, family, base, columns, magnitudes FROM schemas"
-_SEGMENT_VALUES = attrgetter(*(each.name for each in fields(SegmentInfo)))  # a copy by `astuple` costs 20 × as much
 
 
 def topics(db: sqlite3.Connection) -> list[TopicInfo]:
@@ -123,6 +121,7 @@ def _columns_of(columns: str) -> EventSchema:
     return EventSchema.from_json(json.loads(columns))
 
 
+@lru_cache(MANY_ALIKE)
 def _magnitudes(stored: str) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(json.loads(stored).items()))
 
@@ -197,15 +196,13 @@ def segments(db: sqlite3.Connection, since: int) -> list[SegmentInfo]:
 
 
 def _segment(row: Sequence[Any]) -> SegmentInfo:
-    facts = (*row[:11], int.from_bytes(row[11], "little"), *row[12:])
-    return SegmentInfo(*facts)
+    return SegmentInfo._make((*row[:11], int.from_bytes(row[11], "little"), *row[12:]))
 
 
 def put_segment(db: sqlite3.Connection, segment: SegmentInfo, change: int) -> None:
     """Add a segment."""
-    values = _SEGMENT_VALUES(segment)
     checksum = segment.checksum.to_bytes(8, "little")
-    db.execute(_ADD_SEGMENT, (*values[:11], checksum, *values[12:], change))
+    db.execute(_ADD_SEGMENT, (*segment[:11], checksum, *segment[12:], change))
 
 
 def quarantined(db: sqlite3.Connection) -> list[QuarantinedBatch]:

@@ -89,15 +89,12 @@ class SegmentView:
     """The segments at one moment. Later changes of the table do not show."""
 
     infos: list[SegmentInfo]
-    columns: I64
-    prefixes: U64
     alive: Mask
     count: int
-    common: bytes
-    signatures: U8
+    index: SegmentIndex
 
     def __iter__(self) -> Iterator[SegmentInfo]:
-        return (self.infos[place] for place in self.alive[: self.count].nonzero()[0].tolist())
+        return compress(self.infos, self.alive[: self.count].tobytes())
 
     def __len__(self) -> int:
         return int(self.alive[: self.count].sum())
@@ -105,7 +102,8 @@ class SegmentView:
     def select(self, bounds: Bounds) -> list[SegmentInfo]:
         """Segments that can hold what lies within the bounds, in the order in which they came."""
         count = self.count
-        columns = self.columns
+        built = self.index.of(count)
+        columns, prefixes = built.columns, built.prefixes
         mask = self.alive[:count].copy()
         if bounds.partition is not None:
             mask &= columns[_PARTITION, :count] == bounds.partition
@@ -118,11 +116,11 @@ class SegmentView:
         if bounds.end_index is not None:
             mask &= columns[_FIRST, :count] < bounds.end_index
         if bounds.space is not None:
-            prefix = np.uint64(key_prefix(bounds.space, self.common))
-            mask &= self.prefixes[0, :count] <= prefix
-            mask &= self.prefixes[1, :count] >= prefix
-            mask &= can_hold(self.signatures[:, :count], bounds.space)
-            ends = (self.prefixes[0, :count] == prefix) | (self.prefixes[1, :count] == prefix)
+            prefix = np.uint64(key_prefix(bounds.space, built.common))
+            mask &= prefixes[0, :count] <= prefix
+            mask &= prefixes[1, :count] >= prefix
+            mask &= can_hold(built.signatures[:, :count], bounds.space)
+            ends = (prefixes[0, :count] == prefix) | (prefixes[1, :count] == prefix)
             for place in (mask & ends).nonzero()[0].tolist():  # the span may begin or end between two such keys
                 info = self.infos[place]
                 mask[place] = info.min_space <= bounds.space <= info.max_space
@@ -139,11 +137,12 @@ class SegmentView:
         spaces = sorted(ends)
         before = np.array([ends[space] for space in spaces], np.int64)
         bits = np.array([places_of(space) for space in spaces], np.int64).reshape(len(spaces), HASHES)
-        mine = self.alive[: self.count] & (self.columns[_PARTITION, : self.count] == partition)
+        built = self.index.of(self.count)
+        mine = self.alive[: self.count] & (built.columns[_PARTITION, : self.count] == partition)
         for place in mine.nonzero()[0].tolist():
             info = self.infos[place]
             first, last = bisect_left(spaces, info.min_space), bisect_right(spaces, info.max_space)
-            signature = np.unpackbits(self.signatures[:, place], bitorder="little")
+            signature = np.unpackbits(built.signatures[:, place], bitorder="little")
             step = FEW_SPACES
             while first < last:
                 left = np.arange(first, min(last, first + step))
@@ -166,6 +165,58 @@ def _wider(columns: npt.NDArray[_Value], capacity: int) -> npt.NDArray[_Value]:
 _facts_of = attrgetter("partition", "first_index", "last_index", "min_timestamp", "max_timestamp")
 
 
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """The first `count` segments of a list in columns, which may have room for more. Of their spaces, which all begin
+    with `common`, what `key_prefix` gives.
+    """
+
+    count: int
+    columns: I64
+    prefixes: U64
+    signatures: U8
+    common: bytes
+
+
+class SegmentIndex:
+    """A list of segments in columns, made when somebody searches: a catalog may have thousands of topics that nobody
+    reads. The list only grows. Safe to share between threads.
+    """
+
+    def __init__(self, infos: list[SegmentInfo]) -> None:
+        self._infos = infos
+        columns, prefixes = np.zeros((5, 0), np.int64), np.zeros((2, 0), np.uint64)
+        self._built = _Built(0, columns, prefixes, np.zeros((SIGNATURE_BYTES, 0), np.uint8), b"")
+
+    def of(self, count: int) -> _Built:
+        """The columns of so many segments or more.
+
+        Threads that add to them at once write the same values to the same places.
+        """
+        built = self._built
+        if built.count < count:
+            built = self._built = self._with_new(built)
+        return built
+
+    def _with_new(self, built: _Built) -> _Built:
+        first, infos = built.count, self._infos[built.count :]
+        last = first + len(infos)
+        columns, prefixes, signatures = built.columns, built.prefixes, built.signatures
+        if last > columns.shape[1]:
+            capacity = max(_LEAST_CAPACITY, 2 * last)
+            columns, prefixes = _wider(columns, capacity), _wider(prefixes, capacity)
+            signatures = _wider(signatures, capacity)
+        keys = [key for info in infos for key in (info.min_space, info.max_space)]
+        common = common_prefix([*keys, built.common] if first else keys)
+        if common != built.common:
+            prefixes = prefixes.copy()  # who has the others goes on with them
+            prefixes[:, :first] = _prefixes_of(self._infos[:first], len(common))
+        columns[:, first:last] = np.array([_facts_of(info) for info in infos], np.int64).T
+        prefixes[:, first:last] = _prefixes_of(infos, len(common))
+        signatures[:, first:last] = columns_of(info.signature for info in infos)
+        return _Built(last, columns, prefixes, signatures, common)
+
+
 class SegmentTable:
     """The segments of a topic. Changed under the catalog's view lock; read through views, which do not change.
 
@@ -173,16 +224,13 @@ class SegmentTable:
     """
 
     def __init__(self, infos: Iterable[SegmentInfo] = ()) -> None:
-        self._start(list(infos))
+        self._start(infos)
 
-    def _start(self, infos: list[SegmentInfo]) -> None:
+    def _start(self, infos: Iterable[SegmentInfo]) -> None:
         self._infos: list[SegmentInfo] = []
-        self._columns: I64 = np.zeros((5, 0), np.int64)
-        self._prefixes: U64 = np.zeros((2, 0), np.uint64)
+        self._index = SegmentIndex(self._infos)
         self._alive: Mask = np.zeros(0, np.bool_)
-        self._signatures: U8 = np.zeros((SIGNATURE_BYTES, 0), np.uint8)
         self._places: dict[int, int] = {}
-        self._common = b""
         self.size_bytes = 0
         self.add(infos)
 
@@ -199,42 +247,19 @@ class SegmentTable:
 
     def view(self) -> SegmentView:
         """The segments now."""
-        return SegmentView(
-            self._infos, self._columns, self._prefixes, self._alive, len(self._infos), self._common, self._signatures
-        )
+        return SegmentView(self._infos, self._alive, len(self._infos), self._index)
 
     def add(self, infos: Iterable[SegmentInfo]) -> None:
         """Add segments. Views that exist do not see them: they know how many they had."""
         infos = list(infos)
-        if not infos:
-            return
         first = len(self._infos)
         last = first + len(infos)
         if last > len(self._alive):
-            capacity = max(_LEAST_CAPACITY, 2 * last)
-            self._columns = _wider(self._columns, capacity)
-            self._prefixes = _wider(self._prefixes, capacity)
-            self._alive = _wider(self._alive, capacity)
-            self._signatures = _wider(self._signatures, capacity)
-        self._keep_common(infos)
-        self._columns[:, first:last] = np.array([_facts_of(info) for info in infos], np.int64).T
-        self._prefixes[:, first:last] = _prefixes_of(infos, len(self._common))
+            self._alive = _wider(self._alive, max(_LEAST_CAPACITY, 2 * last))
         self._places.update((info.number, place) for place, info in enumerate(infos, first))
         self.size_bytes += sum(info.size_bytes for info in infos)
-        self._signatures[:, first:last] = columns_of(info.signature for info in infos)
-        self._infos.extend(infos)
         self._alive[first:last] = True
-
-    def _keep_common(self, infos: list[SegmentInfo]) -> None:
-        """See to it that all keys begin with the common prefix, the new ones too."""
-        keys = [key for info in infos for key in (info.min_space, info.max_space)]
-        if self._infos:
-            keys.append(self._common)
-        common = common_prefix(keys)
-        if common != self._common:
-            self._common = common
-            self._prefixes = self._prefixes.copy()  # views that exist go on with theirs
-            self._prefixes[:, : len(self._infos)] = _prefixes_of(self._infos, len(common))
+        self._infos.extend(infos)
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Take segments out, those that are there. Views that exist keep them."""

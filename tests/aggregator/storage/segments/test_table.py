@@ -73,6 +73,8 @@ def test_selection(data):
         for place in gone:
             there.pop(place, None)
         views.append((table.view(), list(there.values())))
+        if data.draw(st.booleans()):  # from then on the columns of these are there, and grow
+            table.view().select(data.draw(BOUNDS))
         assert len(table) == len(there)
         assert all(number in table for number in there)
     bounds, ends = data.draw(BOUNDS), data.draw(st.dictionaries(KEYS, st.integers(0, 21), max_size=12))
@@ -89,6 +91,24 @@ def test_prefixes_order_as_keys(left, right, common):
     """A smaller key never has the larger number."""
     if left <= right:
         assert key_prefix(left, common) <= key_prefix(right, common)
+
+
+def test_what_keys_begin_with_becomes_shorter():
+    """Segments that were looked for before are found after others came whose keys begin otherwise, and by views of
+    before.
+    """
+    keys = [b"customer-%06d" % number for number in range(20)]
+    older = [SegmentInfo(n, 1, 1, 0, 9, 0, 9, key, key, 1, 1, 1, 0, 0) for n, key in enumerate(keys)]
+    newer = [SegmentInfo(n + 20, 1, 1, 0, 9, 0, 9, key[3:], key[3:], 1, 1, 1, 0, 0) for n, key in enumerate(keys)]
+    table = SegmentTable(older[:9])
+    before = table.view()
+    for infos in ((), older[9:], newer):
+        table.add(infos)
+        there = list(table.view())
+        for key in (key for info in there for key in (info.min_space, info.min_space + b"0")):
+            bounds = Bounds(space=key)
+            assert table.view().select(bounds) == [info for info in there if info.min_space == key]
+            assert before.select(bounds) == [info for info in older[:9] if info.min_space == key]
 
 
 def test_segments_without_the_space_are_passed_over():
