@@ -22,7 +22,7 @@ from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.inspection import damaged_segments, would_remove
 from aggregator.engine.leaving import close_at_exit, closed
 from aggregator.engine.quarantine import QuarantineView
-from aggregator.engine.stats import disk_stats, memory_stats, scan_stats
+from aggregator.engine.stats import disk_stats, memory_stats, scan_stats, topic_stats
 from aggregator.engine.store_view import StoreView, store_stats
 from aggregator.engine.upkeep.ages import stored_report
 from aggregator.engine.writer import WriterEngine, now_us
@@ -444,7 +444,8 @@ class Catalog(Closing):
 
         Times are µs since the epoch, sizes bytes. `background`: what background work last failed at, or None.
         """
-        topics = {name: Topic(self._backend, topic).stats() for name, topic in list(self._topics().items())}
+        known, quarantined = list(self._topics().items()), self._backend.manifest.quarantined()
+        topics = {name: topic_stats(topic, self._backend.state, quarantined) for name, topic in known}
         waiting = sum(size for _, size, _ in self._backend.manifest.retired_files())
         _, let_go = StoredRows(self._backend.manifest).let_go()
         segments = sum(facts["sealed_bytes"] for facts in topics.values()) - let_go
