@@ -48,11 +48,19 @@ class FileSource:
 
     __slots__ = ("_descriptor", "name", "size", "stamp")
 
-    def __init__(self, path: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> None:
-        """Raises OSError if the file cannot be opened, UsageError where it is a pipe, a device or the like."""
+    def __init__(
+        self, path: str | bytes | os.PathLike[str] | os.PathLike[bytes], descriptor: int | None = None
+    ) -> None:
+        """descriptor: of the file, where it is open already; it is not taken over.
+
+        Raises OSError if the file cannot be opened, UsageError where it is a pipe, a device or the like.
+        """
         self._descriptor = -1
         self.name = path if type(path) is str else os.fsdecode(path)
-        self._descriptor = os.open(self.name, os.O_RDONLY | os.O_NONBLOCK)  # a pipe without a writer holds nobody up
+        if descriptor is not None:
+            self._descriptor = os.dup(descriptor)
+        else:
+            self._descriptor = os.open(self.name, os.O_RDONLY | os.O_NONBLOCK)  # a pipe without a writer holds none up
         status = os.fstat(self._descriptor)
         if not stat.S_ISREG(status.st_mode):
             if stat.S_ISDIR(status.st_mode):

@@ -12,6 +12,7 @@ from esformat.errors import SpaceNotFoundError, UsageError
 from esformat.format.dictionary import ColumnDictionary
 from esformat.format.metadata import Statistics, check_properties
 from esformat.io.location import Options, Target, located
+from esformat.io.source import FileSource
 from esformat.read.segment import Segment, open_segment
 from esformat.tools.new_segment import (
     Progress,
@@ -43,7 +44,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class EraseReport:
-    """What `erase` removed, and what the new file was found to be when it was opened again.
+    """What `erase` removed, and what the new file was found to be when it was opened, before it got its name.
 
     erased: events of each space that is gone; absent: spaces asked for that the segment did not have.
     index_entries, index_values: of each index, entries that are gone, and values that no event has any more.
@@ -121,26 +122,27 @@ def erase(
             made = make_segment(publication, [original], [selection], plan, copied, progress=progress)
             publication.file.flush()
             descriptor = publication.file.fileno()
-            with ThreadPoolExecutor(1, thread_name_prefix="esformat-search") as pool:
-                searched = pool.submit(_stored_matches, descriptor, list(counts))
-                os.fsync(descriptor)  # beside it; nothing is left to sync as the file gets its name
-                stored_matches = searched.result()
-        before = original.metadata.statistics
-        assert before is not None
-    with open_segment(out) as after:
-        return EraseReport(
-            path=publication.name,
-            erased={space: count for space, count in counts.items() if count},
-            absent=tuple(space for space, count in counts.items() if not count),
-            index_entries=erased.entries,
-            index_values=_values_fewer(before, made.statistics, erased.entries),
-            dictionary_values=overwritten,
-            encoded_anew=encoded_anew,
-            copied_blocks=made.copied_blocks,
-            encoded_blocks=made.encoded_blocks,
-            stored_matches=stored_matches,
-            checks=tuple(_checks(after, counts, before, erased)),
-        )
+            before = original.metadata.statistics
+            assert before is not None
+            with ThreadPoolExecutor(1, thread_name_prefix="esformat-sync") as pool:
+                synced = pool.submit(os.fsync, descriptor)  # beside the checks; the file then gets its name at once
+                stored_matches = _stored_matches(descriptor, list(counts))
+                with open_segment(FileSource(publication.name, descriptor)) as after:
+                    checks = tuple(_checks(after, counts, before, erased))
+                synced.result()
+    return EraseReport(
+        path=publication.name,
+        erased={space: count for space, count in counts.items() if count},
+        absent=tuple(space for space, count in counts.items() if not count),
+        index_entries=erased.entries,
+        index_values=_values_fewer(before, made.statistics, erased.entries),
+        dictionary_values=overwritten,
+        encoded_anew=encoded_anew,
+        copied_blocks=made.copied_blocks,
+        encoded_blocks=made.encoded_blocks,
+        stored_matches=stored_matches,
+        checks=checks,
+    )
 
 
 def _values_fewer(before: Statistics, after: Statistics, names: Iterable[str]) -> dict[str, int]:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from effort import long
 
 import esformat
 from esformat.io import stale_files as leftovers
-from esformat.io.stale_files import open_partial, remove_leftovers
+from esformat.io.stale_files import WRITTEN_TOGETHER_BYTES, open_partial, remove_leftovers
 
 DEAD = f".a.esdb.w{'0' * 12}.partial"
 
@@ -127,3 +128,27 @@ def test_directory_that_is_not_there(tmp_path):
     """Then nothing is left in it."""
     remove_leftovers(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system has no such call")
+@pytest.mark.parametrize("piece", [100_003, 3_000_017])
+def test_bytes_go_to_the_disk_as_they_are_written(tmp_path, monkeypatch, piece):
+    """The system is told of each stretch once, in order, behind what it was told of before."""
+    told, real = [], os.posix_fadvise
+
+    def advise(descriptor, offset, length, advice):
+        assert os.fstat(descriptor).st_size == offset + length
+        told.append((offset, length))
+        real(descriptor, offset, length, advice)
+
+    monkeypatch.setattr(os, "posix_fadvise", advise)
+    data = os.urandom(piece)
+    partial, file = open_partial(tmp_path / "a.esdb")
+    with file:
+        for _ in range(18_000_000 // piece):
+            file.write(data)
+        file.flush()
+        assert partial.read_bytes() == data * (18_000_000 // piece)
+    assert len(told) >= 2
+    assert all(length >= WRITTEN_TOGETHER_BYTES for _, length in told)
+    assert [offset for offset, _ in told] == list(accumulate((length for _, length in told[:-1]), initial=0))

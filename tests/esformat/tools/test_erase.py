@@ -7,7 +7,6 @@ import os
 import random
 import sys
 import tempfile
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -164,9 +163,12 @@ def test_a_read_that_stops_early_hides_no_match(tmp_path, monkeypatch):
     assert expected["customer-1"] >= 5
 
 
+@pytest.mark.parametrize("place", [0, -1])
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_disk_that_fails_while_bytes_are_looked_for(tmp_path, monkeypatch, overwrite):
-    """Nothing appears, and what was there stays: the search ends before the new file gets its name."""
+def test_a_disk_that_fails_while_the_new_file_is_looked_at(tmp_path, monkeypatch, overwrite, place):
+    """Nothing appears, and what was there stays, at the first read and at the last: all is looked at before the new
+    file gets its name.
+    """
     path, out = tmp_path / "a.esdb", tmp_path / "b.esdb"
     with esformat.create(path) as writer:
         writer.add("customer-1", b"paid", timestamp=1)
@@ -175,12 +177,20 @@ def test_a_disk_that_fails_while_bytes_are_looked_for(tmp_path, monkeypatch, ove
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     real = os.pread
 
-    def failing(*place):
-        if threading.current_thread().name.startswith("esformat-search"):
-            raise OSError(errno.EIO, "Input/output error")
-        return real(*place)
+    reads, fails_at = [], None
+
+    def failing(file, *asked):
+        if os.fstat(file).st_ino != path.stat().st_ino:
+            reads.append(asked)
+            if len(reads) - 1 == fails_at:
+                raise OSError(errno.EIO, "Input/output error")
+        return real(file, *asked)
 
     monkeypatch.setattr(os, "pread", failing)
+    assert erase(path, tmp_path / "whole.esdb", ["customer-1"]).ok
+    (tmp_path / "whole.esdb").unlink()
+    fails_at = range(len(reads))[place]
+    reads.clear()
     with pytest.raises(OSError, match="Input/output error"):
         erase(path, out, ["customer-1"], overwrite=overwrite)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
