@@ -20,7 +20,7 @@ from aggregator.lql.parse.tokens import did_you_mean
 from aggregator.lql.parse.tree import Select
 from aggregator.lql.text.times import NANOS_PER_MICRO
 from aggregator.streams.reading import position as positions
-from aggregator.streams.reading.event_tags import EVENT_TAGS, EventTags
+from aggregator.streams.reading.event_tags import EVENT_TAGS, EventTags, topics_of
 from aggregator.streams.reading.named import hidden_columns, index_conditions, named_fields, names_beside
 from aggregator.streams.reading.places import first_after, gone_between, lineage_of
 from aggregator.streams.reading.position import Position
@@ -322,12 +322,10 @@ class Selection(Answer):
         chosen = streams if source is None else backend.streams.names(source)
         held = []
         parts = []
-        for name, topic in list(backend.state.topics.items()):
-            if topic.binary_keys or not topic.schemas:
-                continue
-            others = None if source is None else EventTags(name, source, streams.get(name, ()))
-            if others is not None and not others.possible(list(topic.partitions)):
-                others = None
+        texts = [each for each in list(backend.state.topics.items()) if not each[1].binary_keys and each[1].schemas]
+        asked = set() if source is None else topics_of(source, {name: list(topic.partitions) for name, topic in texts})
+        for name, topic in texts:
+            others = EventTags(name, source, streams.get(name, ())) if source is not None and name in asked else None
             if source is not None and others is None and name not in chosen:
                 continue
             snapshot, pin = backend.snapshot(topic, None)

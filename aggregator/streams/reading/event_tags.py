@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -22,10 +22,13 @@ from aggregator.lql.text.predicate import text_test
 Truth = bool | np.bool_ | npt.NDArray[np.bool_] | None
 """Of all events, of each, or None where their columns have to be looked at."""
 Leaf = Callable[[str, tuple[str, ...], str, Value], Truth]
+_Outcomes = tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
+"""Of each topic and partition, whether something can be true, and whether it can be false."""
 _IN_COLUMNS = ("space", "grouping")
+_IN_NAMES = ("topic", "partition")
 MOST_REMEMBERED = 256
 """Characters of a text in a statement up to which it is remembered what it is compared with."""
-EVENT_TAGS = frozenset({"topic", "partition", *_IN_COLUMNS})
+EVENT_TAGS = frozenset({*_IN_NAMES, *_IN_COLUMNS})
 """Tags of events that belong to no stream."""
 
 
@@ -64,10 +67,6 @@ class EventTags:
         truth = self._evaluate(lambda *asked: self._constant(partition, *asked))
         return None if truth is None else bool(truth)
 
-    def possible(self, partitions: Sequence[str]) -> bool:
-        """Whether any of them can match."""
-        return any(self.told(name) is not False for name in partitions)
-
     def space(self) -> str | None:
         """The only space that can match, where FROM names one."""
         if isinstance(self.source, TagSet):
@@ -102,9 +101,8 @@ class EventTags:
     def _evaluate(self, leaf: Leaf) -> Truth:
         if not isinstance(self.source, TagSet):
             return _truth(self.source, leaf)
-        has = {"topic", "partition", *_IN_COLUMNS}
         truths: list[Truth] = [  # an event without a grouping does not have that tag
-            leaf(name, (), "=", Value(value)) if name in has and (name, value) != ("grouping", "") else False
+            leaf(name, (), "=", Value(value)) if name in EVENT_TAGS and (name, value) != ("grouping", "") else False
             for name, value in self.source.items
         ]
         return _all(truths)
@@ -114,6 +112,45 @@ class EventTags:
 def _is_so(text: str, functions: tuple[str, ...], op: str, value: str) -> bool:
     """Whether a comparison of a text is true: most are asked of each of thousands of topics."""
     return bool(text_test(op, value)(changed_case(pa.array([text]), functions))[0].as_py())
+
+
+def topics_of(source: Source, partitions: Mapping[str, Collection[str]]) -> set[str]:
+    """Topics of which events that belong to no stream can match. partitions: names of those of each topic."""
+    pairs = [(topic, partition) for topic, names in partitions.items() for partition in names]
+    texts = {name: pa.array([pair[place] for pair in pairs], pa.string()) for place, name in enumerate(_IN_NAMES)}
+    anywhere, nowhere = np.ones(len(pairs), np.bool_), np.zeros(len(pairs), np.bool_)
+
+    def leaf(name: str, functions: tuple[str, ...], op: str, value: Value) -> _Outcomes:
+        if name in _IN_COLUMNS:
+            return anywhere, anywhere
+        if name not in texts:
+            return (anywhere, nowhere) if _is_so("", functions, op, value.text) else (nowhere, anywhere)
+        found = np.asarray(text_test(op, value.text)(changed_case(texts[name], functions)))
+        return found, ~found
+
+    if isinstance(source, TagSet):
+        known = all(name in EVENT_TAGS and (name, value) != ("grouping", "") for name, value in source.items)
+        found = [leaf(name, (), "=", Value(value))[0] for name, value in source.items if known]
+        can = np.logical_and.reduce(found) if found else anywhere if known else nowhere
+    else:
+        can = _outcomes(source, leaf)[0]
+    return {pairs[place][0] for place in can.nonzero()[0].tolist()}
+
+
+def _outcomes(expression: Expression, leaf: Callable[[str, tuple[str, ...], str, Value], _Outcomes]) -> _Outcomes:
+    match expression:
+        case Condition(operand, op, value):
+            name, functions = innermost(operand)
+            return leaf(name.text, functions, op, value)
+        case Not(term):
+            true, false = _outcomes(term, leaf)
+            return false, true
+        case And(terms):
+            found = [_outcomes(term, leaf) for term in terms]
+            return np.logical_and.reduce([true for true, _ in found]), np.logical_or.reduce([no for _, no in found])
+        case Or(terms):
+            found = [_outcomes(term, leaf) for term in terms]
+            return np.logical_or.reduce([true for true, _ in found]), np.logical_and.reduce([no for _, no in found])
 
 
 def _truth(expression: Expression, leaf: Leaf) -> Truth:
