@@ -12,10 +12,7 @@ import os
 import re
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+from typing import Any, BinaryIO
 
 PARTIAL_SUFFIX = ".partial"
 BUFFER_BYTES = 1 << 20
@@ -49,7 +46,7 @@ class _WrittenEarly(io.FileIO):
 
     _waiting = 0
 
-    def write(self, data: ReadableBuffer, /) -> int:
+    def write(self, data: Any, /) -> int:
         written = super().write(data)
         self._waiting += written
         if self._waiting >= WRITTEN_TOGETHER_BYTES:
