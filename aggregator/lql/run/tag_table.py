@@ -35,10 +35,6 @@ class _Tag:
         self.values: dict[str, int] = {}
         self.distinct: pa.Array = pa.array([], pa.large_string())
 
-    def add(self, stream: int, value: str) -> None:
-        self.streams.append(stream)
-        self.codes.append(self.values.setdefault(value, len(self.values)))
-
     def texts(self) -> pa.Array:
         """The distinct values by code."""
         if len(self.distinct) < len(self.values):
@@ -61,8 +57,7 @@ class TagTable:
         self._lock = threading.Lock()
         self._tags: dict[str, _Tag] = {}
         self._count = 0
-        for tags in tag_sets:
-            self.add(tags)
+        self._add(tag_sets)
 
     def __len__(self) -> int:
         return self._count
@@ -70,14 +65,20 @@ class TagTable:
     def add(self, tags: TagSet) -> int:
         """Add a set; its number, counted from 0."""
         with self._lock:
-            number = self._count
+            self._add([tags])
+            return self._count - 1
+
+    def _add(self, tag_sets: Iterable[TagSet]) -> None:
+        known = self._tags
+        for tags in tag_sets:
             for name, value in tags.items:
-                tag = self._tags.get(name)
+                tag = known.get(name)
                 if tag is None:
-                    tag = self._tags[name] = _Tag()
-                tag.add(number, value)
+                    tag = known[name] = _Tag()
+                values = tag.values
+                tag.streams.append(self._count)
+                tag.codes.append(values.setdefault(value, len(values)))
             self._count += 1
-            return number
 
     def names(self) -> list[str]:
         """Every tag name, ascending."""

@@ -6,6 +6,8 @@ import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from itertools import groupby
+from operator import itemgetter
 
 from aggregator.errors import TopicExistsError
 from aggregator.model import (
@@ -187,17 +189,13 @@ class Manifest(Transactions):
             found = db.execute("SELECT subject, message, action, found_us FROM problems ORDER BY number")
             return [Problem(*row) for row in found]
 
-    def streams(self) -> tuple[list[tuple[int, str, list[tuple[str, str]]]], dict[int, int]]:
-        """Topic, name and tags of each stream, in the order in which they came, and what `stream_marks` gives."""
+    def streams(self) -> tuple[list[tuple[int, str, tuple[tuple[str, str], ...]]], dict[int, int]]:
+        """Topic, name and tags of each stream, names ascending, in the order in which they came; and the marks."""
         with self.reading() as db:
-            tags: dict[int, list[tuple[str, str]]] = {}
-            streams = []
-            for number, topic, name in db.execute("SELECT number, topic, name FROM streams ORDER BY number"):
-                tags[number] = []
-                streams.append((topic, name, tags[number]))
-            for number, name, value in db.execute("SELECT stream, name, value FROM stream_tags"):
-                tags[number].append((name, value))
-            return streams, _stream_marks(db)
+            rows = db.execute("SELECT stream, name, value FROM stream_tags ORDER BY stream, name")
+            tags = {number: tuple(tag[1:] for tag in mine) for number, mine in groupby(rows, itemgetter(0))}
+            streams = db.execute("SELECT number, topic, name FROM streams ORDER BY number")
+            return [(topic, name, tags.get(number, ())) for number, topic, name in streams], _stream_marks(db)
 
     def stream_marks(self) -> dict[int, int]:
         """For each partition the record index below which all streams are known."""

@@ -186,15 +186,19 @@ class StreamIndex:
                 pin.release()
 
     def _load(self) -> None:
-        self._table = lql.TagTable()
         streams, marks = self._manifest.streams()
         self._topics = {topic.info.number: topic.info.name for topic in list(self._state.topics.values())}
         # a reader may not know yet what its writer made just now: it looks at all of that when it does
         self._marks = {number: mark for number, mark in marks.items() if number in self._state.partitions}
         self._kept_marks = dict(self._marks)
-        for number, name, tags in streams:
-            if number in self._topics:
-                self._number(self._topics[number], lql.TagSet(tuple(sorted(tags))), name)
+        found = (
+            Stream(self._topics[number], lql.TagSet(tags), name)
+            for number, name, tags in streams
+            if number in self._topics
+        )
+        self._streams = list(found)
+        self._table = lql.TagTable([stream.tags for stream in self._streams if stream is not None])
+        self._numbers = self._numbered()
         self._loaded = True
 
     def _follow_names(self) -> None:
@@ -211,8 +215,11 @@ class StreamIndex:
             if stream is not None and stream.topic in moved:
                 name = moved[stream.topic]
                 self._streams[place] = None if name is None else replace(stream, topic=name)
-        self._numbers = {(s.topic, s.name): place for place, s in enumerate(self._streams) if s is not None}
+        self._numbers = self._numbered()
         self._answers = {}
+
+    def _numbered(self) -> dict[tuple[str, str], int]:
+        return {(each.topic, each.name): place for place, each in enumerate(self._streams) if each is not None}
 
     def _number(self, topic: str, tags: lql.TagSet, name: str) -> None:
         self._numbers[topic, name] = self._table.add(tags)
