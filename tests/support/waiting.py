@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -15,3 +16,13 @@ def until(holds: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
     while not holds():
         assert time.monotonic() < end, "it did not come to pass"
         time.sleep(0.01)
+
+
+def at_best(measure: Callable[[], float], enough: float, tries: int = 20) -> float:
+    """The least that is measured in several tries, the last of which is good enough: others use this machine, too."""
+    least = math.inf
+    for _ in range(tries):
+        least = min(least, measure())
+        if least <= enough:
+            break
+    return least

