@@ -15,6 +15,7 @@ import pytest
 from effort import ALL
 from log_bench import Bench, read_back
 from plain_commits import PlainCommits
+from waiting import until
 
 from aggregator.errors import LogFailedError
 from aggregator.storage.log import log as log_module
@@ -102,7 +103,7 @@ def test_what_is_read_back_is_written_once_more_before_it_is_synced(directory, m
 def test_many_threads_share_a_sync(directory, monkeypatch, plain):
     """Eight threads need far fewer syncs than appends, and every append is there once."""
     syncs = []
-    monkeypatch.setattr(log_module.os, "fdatasync", lambda fd: (syncs.append(fd), time.sleep(0.005)))
+    monkeypatch.setattr(log_module.os, "fdatasync", lambda fd: (syncs.append(fd), time.sleep(0.02)))
     bench = Bench(directory)
 
     def work(partition):
@@ -402,14 +403,14 @@ def test_torn_group_is_dropped_whole(directory, monkeypatch, plain):
     bench = Bench(directory)
     bench.append(1, b"first")
     acknowledged = (directory / MARK_NAME).read_bytes()
-    all_wait = threading.Event()
-    monkeypatch.setattr(log_module.os, "fdatasync", lambda fd: all_wait.wait(60))
+    syncing, all_wait = threading.Event(), threading.Event()
+    monkeypatch.setattr(log_module.os, "fdatasync", lambda fd: (syncing.set(), all_wait.wait(WAIT_S)))
     threads = [threading.Thread(target=bench.append, args=(number, b"payload%d" % number)) for number in range(2, 8)]
-    for thread in threads:
+    threads[0].start()
+    assert syncing.wait(WAIT_S)  # whoever came before that would be written with it
+    for thread in threads[1:]:
         thread.start()
-    deadline = time.monotonic() + 60
-    while len(bench.log._queue) < len(threads) - 1 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: len(bench.log._queue) == len(threads) - 1, WAIT_S)
     all_wait.set()
     for thread in threads:
         thread.join()
