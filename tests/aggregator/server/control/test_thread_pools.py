@@ -179,7 +179,7 @@ def test_slow_calls_give_their_place_away():
 
 def test_a_slow_call_waits_so_long():
     """One that gets no place within the patience is refused; where part of its answer was sent it waits longer."""
-    pool = WorkPool("read", 2, 5, slow=Slow(1, after_s=0.01, waiting=5, patience_s=0.05))
+    pool = WorkPool("read", 2, 5, slow=Slow(1, after_s=0.01, waiting=5, patience_s=0.5))
     gate, begun = threading.Event(), threading.Event()
 
     def slow():
