@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import threading
 import time
@@ -95,14 +96,15 @@ def test_a_directory_that_slept(tmp_path: Path, address: str):
 
 def test_an_opening_that_takes_longer_than_the_lease(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
     """As where much of the log is read: nobody takes over meanwhile. One that fails renews nothing any more."""
-    with aggregator.open(tmp_path / "a", store=address, durability="store", **SOON) as catalog:
+    slowly = {"ship_interval": "20ms", "lease": "3s"}  # a busy machine may be late by more than a second
+    with aggregator.open(tmp_path / "a", store=address, durability="store", **slowly) as catalog:
         catalog.create_topic("t").append(events(0))
     with monkeypatch.context() as slow:
         recover = WriterEngine._recover
 
         def long(engine: WriterEngine) -> Any:
             standby = Standby(Store(address), Layout(tmp_path / "b"), now_us)
-            assert not standby.may_take.wait(2.5)
+            assert not standby.may_take.wait(4.5)
             standby.close()
             return recover(engine)
 
@@ -124,7 +126,7 @@ def test_an_opening_that_takes_longer_than_the_lease(tmp_path: Path, address: st
 
 def test_objects_that_were_damaged_on_their_way(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
     """As by a proxy that answers in the place of the store: a standby takes over from all that is there."""
-    old = aggregator.open(tmp_path / "a", store=address, durability="store", **SOON)
+    old = aggregator.open(tmp_path / "a", store=address, durability="store", ship_interval="20ms", lease="5s")
     topic = old.create_topic("t")
     standby = Standby(Store(address), Layout(tmp_path / "b"), now_us)
     get, seen = Store.get, set[str]()
@@ -211,7 +213,15 @@ def test_an_erasure_that_is_not_in_the_store_yet(tmp_path: Path, address: str):
             topic.erase("s1")
         assert 1 in seen_anywhere(address)
         go.set()
-        topic.erase("s1")
+
+        def again() -> bool:
+            """A busy machine may need longer than a lease to bring it there."""
+            with contextlib.suppress(StoreUnreachableError):
+                topic.erase("s1")
+                return True
+            return False
+
+        until(again)
         assert 1 not in seen_anywhere(address)
 
 
@@ -232,8 +242,14 @@ def test_a_deletion_that_is_not_in_the_store_yet(tmp_path: Path, address: str):
             assert catalog.topics() == ("other",)
             assert seen_anywhere(address) == numbers(catalog, "other")
         go.set()
+
+        def again() -> None:
+            """A busy machine may need longer than a lease to bring it there."""
+            with contextlib.suppress(StoreUnreachableError):
+                catalog.delete_topic("t")
+
         with pytest.raises(TopicNotFoundError):
-            catalog.delete_topic("t")
+            until(again)
         assert seen_anywhere(address) == []
 
 
@@ -333,13 +349,20 @@ def test_a_copy_names_what_is_there(tmp_path: Path, address: str):
 
 def test_a_standby_survives_what_nobody_thought_of(tmp_path: Path, address: str):
     """A reader that fails: it takes over all the same."""
-    with aggregator.open(tmp_path / "a", store=address, durability="store", **SOON) as catalog:
+    called, failed = threading.Event(), threading.Event()
+
+    def fail() -> None:
+        failed.set()
+        raise ZeroDivisionError
+
+    with aggregator.open(
+        tmp_path / "a", store=address, durability="store", ship_interval="20ms", lease="5s"
+    ) as catalog:
         catalog.create_topic("t").append(events(0))
         standby = Standby(Store(address), Layout(tmp_path / "b"), now_us)
-        called = threading.Event()
         standby.call_when_free(called.set)
-        standby.backend.refresh = lambda: 1 / 0
-        time.sleep(0.3)
+        standby.backend.refresh = fail
+        assert failed.wait(PATIENCE_S)
     assert standby.may_take.wait(PATIENCE_S)
     assert called.wait(PATIENCE_S)
     again = threading.Event()
