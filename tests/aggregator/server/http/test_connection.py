@@ -42,7 +42,7 @@ CHUNKED = b"transfer-encoding: chunked"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    settings = Settings(http=Http(max_append_bytes=1_000_000, stall_s=3.0))
+    settings = Settings(http=Http(max_append_bytes=1_000_000, stall_s=60.0))
     with served(tmp_path_factory.mktemp("connection") / "data", settings) as it:
         it.catalog.create_topic("t")
         yield it

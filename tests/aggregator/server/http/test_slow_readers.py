@@ -64,7 +64,7 @@ def ask(server: Spawned, request: str, accept: str = LINES, body: str = "") -> s
 
 def until(server: Spawned, most_bytes: int) -> int:
     """The server's memory when it is no more than that, or after a while."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while (now := resident(server)) > most_bytes and time.monotonic() < end:
         time.sleep(0.05)
     return now

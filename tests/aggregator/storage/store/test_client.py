@@ -11,6 +11,7 @@ import pytest
 from breaking_proxy import BreakingProxy, Fate
 from effort import long
 from object_store import keys
+from waiting import PATIENCE_S
 
 from aggregator.errors import (
     InvalidRequestError,
@@ -109,7 +110,7 @@ def test_a_delete_whose_answer_is_lost(s3: S3Endpoint, bucket: str):
     Store(f"s3://{bucket}").put("a", b"1")
     within_the_body = Fate(down_bytes=400)
     with BreakingProxy(s3.url, lambda number: within_the_body if number < 3 else Fate()) as proxy:
-        store = Store(f"s3://{bucket}", settings={"endpoint": proxy.url}, timeout_s=2, patience_s=20)
+        store = Store(f"s3://{bucket}", settings={"endpoint": proxy.url}, timeout_s=10, patience_s=PATIENCE_S)
         store.delete(["a"])
         assert proxy.connections > 3
     assert keys(s3, bucket) == []
