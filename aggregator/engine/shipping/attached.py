@@ -23,6 +23,7 @@ from aggregator.errors import (
     InvalidRequestError,
     ObjectConflictError,
     ObjectMissingError,
+    StoreError,
     StoreUnreachableError,
     UnknownVersionError,
 )
@@ -120,8 +121,15 @@ def _check_mine(store: Store, note: StoreNote, seen: Seen | None, identity: str)
 
 
 def _check_identity(store: Store, identity: str) -> None:
-    found = json.loads(store.get(CATALOG))
-    if found.get("identity") != identity:
+    try:
+        found = json.loads(store.get(CATALOG))["identity"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(
+            f"whose catalog the store has cannot be read: {error!r}",
+            path=store.path_of(CATALOG),
+            hint="look what answers at its address",
+        ) from None
+    if found != identity:
         raise InvalidRequestError(
             "the store has another catalog", path=store.address, hint="give each catalog a prefix of its own"
         )

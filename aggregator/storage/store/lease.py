@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from threading import Lock
 
-from aggregator.errors import CorruptManifestError, FencedError, ObjectConflictError, ObjectMissingError
+from aggregator.errors import FencedError, ObjectConflictError, ObjectMissingError, StoreError
 from aggregator.storage.store.client import Store
 from aggregator.storage.store.shipped import LEASE
 from esformat.parts import now_s
@@ -45,11 +45,13 @@ class Terms:
 
     @classmethod
     def decode(cls, stored: bytes) -> Terms:
-        """Read the object. Raises CorruptManifestError."""
+        """Read the object. Raises StoreError."""
         try:
             return cls(**json.loads(stored))
         except (TypeError, ValueError) as error:
-            raise CorruptManifestError(f"the lease in the store cannot be read: {error}", path=LEASE) from None
+            raise StoreError(
+                f"the lease in the store cannot be read: {error}", path=LEASE, hint="look what answers at its address"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)

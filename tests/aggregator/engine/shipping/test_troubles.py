@@ -267,6 +267,26 @@ def test_a_store_that_refuses_for_a_while(tmp_path: Path, s3: S3Endpoint, bucket
         assert seen_anywhere(address) == list(range(20))
 
 
+def test_something_that_answers_in_the_place_of_the_store(tmp_path: Path, address: str):
+    """As the page of a proxy: the lease is renewed again when the store does, and an opening that meets it says so."""
+    lease, whose = tmp_path / "store" / "lease.json", tmp_path / "store" / "catalog.json"
+    with aggregator.open(tmp_path / "a", store=address, **SOON) as catalog:
+        topic = catalog.create_topic("t")
+        stored = lease.read_bytes()
+        lease.write_bytes(b"<html>")
+        until(lambda: "cannot be read" in (catalog.trouble or ""))
+        lease.write_bytes(stored)
+        until(lambda: catalog.trouble is None and catalog.stats()["store"]["shipping"]["lease_seconds"] > 0)
+        topic.append(events(0))
+    known = whose.read_bytes()
+    whose.write_bytes(b"<html>")
+    with pytest.raises(StoreError, match="cannot be read"):
+        aggregator.open(tmp_path / "a")
+    whose.write_bytes(known)
+    with aggregator.open(tmp_path / "a") as catalog:
+        assert numbers(catalog) == list(range(10))
+
+
 @long
 def test_changes_wait_for_no_store_at_the_end(tmp_path: Path, s3: S3Endpoint, bucket: str):
     """With durability="store" a change waits as an append does; nobody is told that it was made at the end."""

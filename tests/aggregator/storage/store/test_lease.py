@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.errors import CorruptManifestError, FencedError, ObjectConflictError
+from aggregator.errors import FencedError, ObjectConflictError, StoreError
 from aggregator.storage.store.client import Store
 from aggregator.storage.store.lease import Lease, LeaseWatch, Terms, look, new_terms
 
@@ -108,12 +108,12 @@ def test_what_was_given_back_is_free_at_once(store: Store):
 
 
 def test_terms_that_cannot_be_read(store: Store):
-    """Are told as damage, not taken for a lease that is free."""
+    """Are told as something wrong with the store, not taken for a lease that is free."""
     for stored in (b"", b"{}", b"[1]", b"\xff"):
-        with pytest.raises(CorruptManifestError):
+        with pytest.raises(StoreError, match="cannot be read"):
             Terms.decode(stored)
     store.put("lease.json", b"nonsense")
-    with pytest.raises(CorruptManifestError):
+    with pytest.raises(StoreError, match="cannot be read"):
         LeaseWatch(store).look()
 
 
