@@ -51,6 +51,8 @@ TIMEOUT_S = 20.0
 """Of one request, its answer included: on a line on which a part takes longer, nothing would work."""
 PATIENCE_S = 60.0
 """For so long a request that failed is tried again before it is an error."""
+BROKEN_S = 3.0
+"""For so long a list that broke off is asked for again: what a wrong region answers looks the same."""
 PART_BYTES = 8 << 20
 """Larger files are put, and read, in parts of that size."""
 PAGE = 1000
@@ -312,18 +314,28 @@ class Store:
         """
         if self._is_absent():
             return
-        prefix = folder or None
-        pages = iter(self._asking(folder, lambda: obstore.list(self._store, prefix, offset=after, chunk_size=PAGE)))
-        while (page := self._asking(folder, lambda: next(pages, None))) is not None:
+        pages: Iterator[Any] | None = None
+
+        def next_page() -> Any:
+            nonlocal pages
+            going_on = pages or iter(obstore.list(self._store, folder or None, offset=after, chunk_size=PAGE))
+            pages = None  # one that breaks off ends there; the next one begins behind the last name
+            page = next(going_on, None)
+            pages = going_on
+            return page
+
+        asking = self._asking_again if self._root is None else self._asking  # only remote ones have an order
+        while (page := asking(folder, next_page)) is not None:
             self._count(lists=1)
             yield from (found for found in map(_stored, page) if not found.name.endswith(PARTIAL))
+            after = page[-1]["path"]
 
     def folders(self, folder: str = "") -> Sequence[str]:
         """The folders right below a folder, by their whole names; one without a name, of `//`, is passed over."""
         if self._is_absent():
             return []
         self._count(lists=1)
-        found = self._asking(folder, lambda: obstore.list_with_delimiter(self._store, folder or None))
+        found = self._asking_again(folder, lambda: obstore.list_with_delimiter(self._store, folder or None))
         return [each for each in found["common_prefixes"] if each not in ("", folder)]
 
     def delete(self, names: Iterable[str], *, at_once: int = 1) -> None:
@@ -337,22 +349,12 @@ class Store:
                 pass
 
     def _delete(self, name: str) -> None:
-        """Asked again until it is answered: where an answer breaks off, obstore does not, as it asks by a POST."""
-        give_up = time.monotonic() + self._patience_s
-        pause, most = _PAUSES_S
-        while True:
+        def delete() -> None:
             self._count(deletes=1)
-            try:
-                self._asking(name, lambda: obstore.delete(self._store, name))
-            except ObjectMissingError:
-                return
-            except StoreUnreachableError:
-                if time.monotonic() > give_up:
-                    raise
-            else:
-                return
-            time.sleep(pause)
-            pause = min(most, 2 * pause)
+            obstore.delete(self._store, name)
+
+        with contextlib.suppress(ObjectMissingError):
+            self._asking_again(name, delete, self._patience_s)
 
     # ------------------------------------------------------------ how
 
@@ -369,6 +371,19 @@ class Store:
             raise StoreError(
                 "the store has no such bucket", path=self.address, hint="make it, or check the address"
             ) from None
+
+    def _asking_again(self, name: str, ask: Callable[[], _T], patience_s: float = BROKEN_S) -> _T:
+        """Ask the store something until it answers: where an answer breaks off, obstore asks no more."""
+        give_up = time.monotonic() + min(patience_s, self._patience_s)
+        pause, most = _PAUSES_S
+        while True:
+            try:
+                return self._asking(name, ask)
+            except StoreUnreachableError:
+                if time.monotonic() > give_up:
+                    raise
+            time.sleep(pause)
+            pause = min(most, 2 * pause)
 
     def _asking(self, name: str, ask: Callable[[], _T]) -> _T:
         """Ask the store something, and tell its errors in our words."""

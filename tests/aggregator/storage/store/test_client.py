@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
+import obstore
 import pytest
 from breaking_proxy import BreakingProxy, Fate
 from effort import long
 from object_store import keys
+from obstore.exceptions import GenericError
 from waiting import PATIENCE_S
 
 from aggregator.errors import (
@@ -114,6 +116,36 @@ def test_a_delete_whose_answer_is_lost(s3: S3Endpoint, bucket: str):
         store.delete(["a"])
         assert proxy.connections > 3
     assert keys(s3, bucket) == []
+
+
+def test_a_list_that_breaks_off(s3: S3Endpoint, bucket: str):
+    """It is asked again."""
+    Store(f"s3://{bucket}/x").put("log/1", b"1")
+    within_the_body = Fate(down_bytes=700)
+    with BreakingProxy(s3.url, lambda number: Fate() if number % 2 else within_the_body) as proxy:
+        store = _through(proxy, bucket)
+        assert [each.name for each in store.list("log")] == ["log/1"]
+        proxy.cut()
+        assert store.folders() == ["log"]
+        assert proxy.connections > 2
+
+
+def test_a_list_that_breaks_off_after_each_page(s3: S3Endpoint, bucket: str, monkeypatch: pytest.MonkeyPatch):
+    """It goes on behind what it showed: no name is there twice, and none is lacking."""
+    monkeypatch.setattr("aggregator.storage.store.client.PAGE", 2)
+    listed = obstore.list
+
+    def list_a_page(*asked: Any, **options: Any) -> Iterator[Any]:
+        for page in listed(*asked, **options):
+            yield page
+            raise GenericError("the answer broke off")
+
+    monkeypatch.setattr(obstore, "list", list_a_page)
+    store = Store(f"s3://{bucket}/x")
+    names = [f"log/{number}" for number in range(5)]
+    for name in names:
+        store.put(name, b"1")
+    assert [each.name for each in store.list("log")] == names
 
 
 def test_an_object_is_created_once(store: Store):
