@@ -29,14 +29,12 @@ from aggregator.errors import (
 )
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.store_note import StoreNote, read_note, write_note
-from aggregator.storage.store.client import Store
+from aggregator.storage.store.client import READS, Store
 from aggregator.storage.store.lease import Lease, Seen, Terms, fenced, look, new_terms
 from aggregator.storage.store.shipped import CATALOG, LOG, VERSION, LogObject, log_name, log_sequence
 
 logger = logging.getLogger("aggregator")
 
-READS = 3
-"""So often an object is read that is damaged."""
 _T = TypeVar("_T")
 
 

@@ -55,6 +55,8 @@ BROKEN_S = 3.0
 """For so long a list that broke off is asked for again: what a wrong region answers looks the same."""
 PART_BYTES = 8 << 20
 """Larger files are put, and read, in parts of that size."""
+READS = 3
+"""So often an object is read whose bytes are other ones than they should be: perhaps they were damaged on their way."""
 PAGE = 1000
 """Objects that one request lists."""
 _PAUSES_S = (0.1, 5.0)  # between attempts: the first, twice as long each time, and at most
@@ -211,16 +213,18 @@ class Store:
         """After a conditional put that was refused or got no answer: the ETag where it came through, None where
         trying again can help. Raises ObjectConflictError where it cannot.
         """
-        try:
-            known, known_etag = self.get_tagged(name)
-        except ObjectMissingError:
-            if etag is None:
+        for _ in range(READS):
+            try:
+                known, known_etag = self.get_tagged(name)
+            except ObjectMissingError:
+                if etag is None:
+                    return None
+                message = "the object that was to be replaced is gone"
+                raise ObjectConflictError(message, path=self.path_of(name)) from None
+            if known == data:
+                return known_etag
+            if known_etag == etag:
                 return None
-            raise ObjectConflictError("the object that was to be replaced is gone", path=self.path_of(name)) from None
-        if known == data:
-            return known_etag
-        if known_etag == etag:
-            return None
         raise ObjectConflictError("another object is there", path=self.path_of(name))
 
     def _put(self, name: str, data: bytes, mode: Any) -> str:

@@ -157,6 +157,14 @@ def test_an_object_is_created_once(store: Store):
     assert store.get("log/1") == b"one"
 
 
+def test_a_put_that_is_read_back_damaged(store: Store, monkeypatch: pytest.MonkeyPatch):
+    """Nobody else's object is there, which would end a writer for good: it is read again."""
+    etag = store.put("log/1", b"one", create=True)
+    read, damaged = Store._get, iter([True, True])
+    monkeypatch.setattr(Store, "_get", lambda self, name: (b"o", etag) if next(damaged, False) else read(self, name))
+    assert store.put("log/1", b"one", create=True) == etag
+
+
 def test_an_object_is_replaced_by_who_saw_it(store: Store):
     """By its ETag: of two who saw the same one, the second is refused; so is who saw one that is gone."""
     first = store.put("lease", b"first", create=True)
