@@ -11,8 +11,9 @@ import datetime as dt
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, BinaryIO, Protocol
 
 from esformat.errors import UsageError
@@ -221,14 +222,16 @@ class FsspecStore:
         """An object's facts, and how its bytes are read."""
         filesystem = self._filesystem
         filesystem.invalidate_cache(path)  # a listing from before says nothing about now
-        info = filesystem.info(path)
+        with _answering(self.name_of(path)):
+            info = filesystem.info(path)
         if info["type"] == "directory":
             raise IsADirectoryError(f"{self.name_of(path)} is a directory")
         if info.get("size") is None:
             raise UsageError("its size is unknown, so its end cannot be found", path=self.name_of(path))
 
         def read(offset: int, length: int) -> bytes:
-            data: bytes = filesystem.cat_file(path, start=offset, end=offset + length)
+            with _answering(self.name_of(path)):
+                data: bytes = filesystem.cat_file(path, start=offset, end=offset + length)
             if len(data) > length:
                 raise UsageError(
                     "the server sends all of the file when it is asked for a part",
@@ -287,13 +290,31 @@ class FsspecStore:
     def list(self, directory: str) -> list[str]:
         """The paths of all objects below a directory."""
         self._filesystem.invalidate_cache(directory)
-        return list(self._filesystem.find(directory))
+        with _answering(self.name_of(directory)):
+            return list(self._filesystem.find(directory))
 
     def times(self, directory: str) -> dict[str, float]:
         """The same, with their times; now, where a filesystem has none."""
         self._filesystem.invalidate_cache(directory)
         found = self._filesystem.find(directory, detail=True)
         return {path: _seconds(next((facts[n] for n in _TIMES if facts.get(n)), None)) for path, facts in found.items()}
+
+
+@contextlib.contextmanager
+def _answering(name: str) -> Iterator[None]:
+    """Raise what fails between here and a web server as an OSError. aiohttp has errors that are none, and fsspec takes
+    whatever meets its first question about a file for a missing file.
+    """
+    try:
+        yield
+    except Exception as error:
+        met = error.__cause__ if isinstance(error, FileNotFoundError) else error
+        known = type(met).__module__.startswith("aiohttp") or (met is not error and isinstance(met, TimeoutError))
+        status = getattr(met, "status", None)
+        if not known or status == HTTPStatus.NOT_FOUND or (met is error and isinstance(error, OSError)):
+            raise
+        what = f"HTTP status {status}" if status is not None else str(met) or type(met).__name__
+        raise OSError(f"{name}: {what}") from error
 
 
 def _seconds(moment: Any) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs
 import pytest
+from breaking_proxy import BreakingProxy, Fate
 from effort import long, share_of
 from object_store import arrow_filesystem, keys
 from waiting import at_best
@@ -248,6 +249,42 @@ def test_failures_that_pass(s3, stored, big):
         assert facts(segment["space-7"].scan()) == facts(local["space-7"].scan())
         assert segment.scan().to_table().equals(local.scan().to_table())
     assert len(seen) > 10
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_failures_of_a_web_server(s3, bucket, tmp_path):
+    """Of any kind are tried again as well, and what lasts is an OSError that says where: no missing file, no traceback
+    of aiohttp's. What is missing is told at once.
+    """
+    path = tmp_path / "a.esdb"
+    with esformat.create(path) as writer:
+        writer.add("s", b"1", timestamp=1)
+    s3.client.put_object(Bucket=bucket, Key="a.esdb", Body=path.read_bytes(), ACL="public-read")
+
+    def read(uri):
+        with esformat.open(uri, cache_bytes=0) as segment:
+            return [event.data for event in segment.scan()]
+
+    for status in (429, 503):
+        refusals = iter([status] * 3)
+        s3.refuse = lambda method, path, query: next(refusals, None) if method == "GET" else None  # noqa: B023
+        assert read(f"{s3.url}/{bucket}/a.esdb") == [b"1"]
+    for status in (403, 503):
+        s3.refuse = lambda method, path, query: status  # noqa: B023
+        with pytest.raises(OSError, match=f"a.esdb: HTTP status {status}") as raised:
+            read(f"{s3.url}/{bucket}/a.esdb")
+        assert not isinstance(raised.value, FileNotFoundError)
+    s3.refuse = lambda method, path, query: None
+    with esformat.open(f"{s3.url}/{bucket}/a.esdb", cache_bytes=0) as segment:
+        s3.refuse = lambda method, path, query: 503
+        with pytest.raises(OSError, match="503"):  # it was not removed
+            list(segment.scan())
+    s3.refuse = lambda method, path, query: None
+    with pytest.raises(FileNotFoundError):
+        read(f"{s3.url}/{bucket}/b.esdb")
+    within_the_body = Fate(down_bytes=400)
+    with BreakingProxy(s3.url, lambda number: within_the_body) as proxy, pytest.raises(OSError, match=r"a\.esdb: "):
+        read(f"{proxy.url}/{bucket}/a.esdb")
 
 
 @pytest.mark.usefixtures("_impatient")
