@@ -65,13 +65,17 @@ class Standby:
         self._thread.start()
 
     def _follow(self) -> None:
+        told: type[Exception] | None = None  # once for each kind of error: their words are other ones each time
         while True:
             try:
                 self._look()
-            except (EsdbError, OSError) as error:
-                logger.warning("following %s failed, and will be tried again: %s", self._store.address, error)
-            except Exception:  # without this thread nobody would take over
-                logger.exception("following %s failed, and will be tried again", self._store.address)
+                told = None
+            except Exception as error:  # without this thread nobody would take over
+                if type(error) is not told:
+                    known = isinstance(error, EsdbError | OSError)
+                    message = "following %s failed, and will be tried again: %s"
+                    logger.warning(message, self._store.address, error, exc_info=None if known else error)
+                told = type(error)
             if self.may_take.is_set() or self._ending.wait(self.lease_s / LOOKS):
                 break
         self._tell_when_free()

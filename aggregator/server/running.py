@@ -127,11 +127,14 @@ def _patiently(ask: Callable[[], _T], failure: type[StoreError] = StoreError) ->
 
     failure: after which it is asked again. At first a store that refuses has an address or rights that are wrong.
     """
+    told: type[StoreError] | None = None  # once for each kind of error: their words are other ones each time
     while True:
         try:
             return ask()
         except failure as error:
-            _log.warning("the standby waits for its store, and will ask again: %s", error)
+            if type(error) is not told:
+                _log.warning("the standby waits for its store, and will ask again: %s", error)
+            told = type(error)
             time.sleep(_AGAIN_S)
 
 

@@ -103,7 +103,7 @@ class Shipper:
         self._left = 0  # a position of the log before which it has nothing
         self._awaited: dict[int, tuple[int, int]] = {}  # others: the next object's number then, and how many copies
         self._lost: set[str] = set()  # files that the manifest names and that are not there
-        self._troubles: dict[str, str] = {}  # by what failed
+        self._troubles: dict[str, Exception] = {}  # by what failed
         self.push: Callable[[Iterable[SegmentInfo]], object] = lambda segments: None
         """Brings segments to the store that are not there; it raises where one that can come did not."""
         self._refuse: Callable[[LogFailedError], object] = lambda error: None
@@ -466,11 +466,8 @@ class Shipper:
         except LogFailedError as error:
             self._fail(error)
             return False
-        except (EsdbError, OSError) as error:
+        except Exception as error:  # noqa: BLE001  it shows as trouble, and is tried again
             self._tell(what, error)
-        except Exception as error:
-            logger.exception("shipping failed, and will be tried again")
-            self._troubles[what] = f"shipping failed: {error!r}"
         else:
             self._troubles.pop(what, None)
         return True
@@ -507,15 +504,15 @@ class Shipper:
             return self._closing
 
     def _tell(self, what: str, error: Exception) -> None:
-        message = f"shipping failed, and will be tried again: {error}"
-        if message != self._troubles.get(what) and not self._closing:
-            logger.warning("%s", message)
-        self._troubles[what] = message
+        """Once for each kind of error: stores put times and numbers into their words, other ones each time."""
+        if type(error) is not type(self._troubles.get(what)) and not self._closing:
+            logger.warning("%s", _told(error), exc_info=None if isinstance(error, EsdbError | OSError) else error)
+        self._troubles[what] = error
 
     @property
     def trouble(self) -> str | None:
         """What shipping fails at now; None while all is well."""
-        return next(iter(list(self._troubles.values())), None)
+        return next(map(_told, list(self._troubles.values())), None)
 
     # ------------------------------------------------------------ the end
 
@@ -547,3 +544,8 @@ class Shipper:
                 self.ship()
         except (EsdbError, OSError) as error:
             logger.warning("the catalog's store does not have all of it: %s", error)
+
+
+def _told(error: Exception) -> str:
+    what = error if isinstance(error, EsdbError | OSError) else repr(error)
+    return f"shipping failed, and will be tried again: {what}"
