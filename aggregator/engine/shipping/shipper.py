@@ -505,9 +505,10 @@ class Shipper:
 
     def _tell(self, what: str, error: Exception) -> None:
         """Once for each kind of error: stores put times and numbers into their words, other ones each time."""
-        if type(error) is not type(self._troubles.get(what)) and not self._closing:
-            logger.warning("%s", _told(error), exc_info=None if isinstance(error, EsdbError | OSError) else error)
-        self._troubles[what] = error
+        if type(error) is not type(self._troubles.get(what)):
+            self._troubles[what] = error
+            if not self._closing:
+                logger.warning("%s", _told(error), exc_info=None if isinstance(error, EsdbError | OSError) else error)
 
     @property
     def trouble(self) -> str | None:
