@@ -596,6 +596,11 @@ class Catalog(Closing):
             self._stop_pipes()
             self._backend.rest()
 
+    def _give_up_store(self) -> None:
+        """Let nobody wait any more for a store that is of no use: the program is about to end. From any thread."""
+        if isinstance(self._backend, WriterEngine) and self._backend.shipper is not None:
+            self._backend.shipper.rest()
+
     def _end(self) -> None:
         try:
             self._stop_pipes()

@@ -403,10 +403,18 @@ class _Server(uvicorn.Server):
         self.serving.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let what is under way end; reads that take longer than that may are cancelled while they can be answered."""
+        """Let what is under way end; what takes longer than that may is ended while it can be answered: reads, and what
+        waits for a store, which nobody would wait for when the process is to end.
+        """
         self.context.catalog.announce(None)
         self.context.ready = False  # answers without an end of their own see it
         drain_s = self.context.settings.http.drain_s
-        late = asyncio.get_running_loop().call_later(drain_s * _PATIENT, self.context.reads.cancel)
+
+        def end_late() -> None:
+            self.context.reads.cancel()
+            if self.was_signalled:
+                self.context.catalog._give_up_store()
+
+        late = asyncio.get_running_loop().call_later(drain_s * _PATIENT, end_late)
         await super().shutdown(sockets)
         late.cancel()

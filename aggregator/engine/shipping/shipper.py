@@ -175,7 +175,7 @@ class Shipper:
                 raise
             except StoreError as error:  # also one that refuses: credentials are renewed
                 self._tell("ship", error)
-                if self._wait(_PAUSE_S):
+                if self._resting or self._wait(_PAUSE_S):
                     raise LogFailedError(
                         f"the catalog was closed while its store was of no use: {error.message}",
                         path=error.path,
@@ -518,7 +518,7 @@ class Shipper:
     # ------------------------------------------------------------ the end
 
     def rest(self) -> None:
-        """Let nobody wait any more for changes of the manifest to arrive: the program ends."""
+        """Let nobody wait any more for a store that is of no use: the program ends."""
         self._resting = True
 
     def stop(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -141,6 +142,37 @@ def failing(s3: S3Endpoint, told: Callable[[], list[str]]) -> None:
     """Have the store refuse everything until that is told."""
     before, ending = len(told()), time.monotonic() + PATIENCE_S
     s3.refuse = lambda method, path, query: 503 if len(told()) == before and time.monotonic() < ending else None
+
+
+def test_a_server_stops_while_its_store_is_of_no_use(tmp_path: Path, s3: S3Endpoint, bucket: str):
+    """What waits for it is answered before the time that open requests get is over."""
+    told: list[Exception] = []
+    with spawned(tmp_path / "a", f"s3://{bucket}/c", "--set", "http.drain=3s") as server:
+        with Client(server.url) as client:
+            client.create_topic("t")
+
+        def send() -> None:
+            with Client(server.url, retry=ONCE) as client:
+                try:
+                    client.topic("t").append(events(0))
+                except (aggregator.AggregatorError, OSError) as error:
+                    told.append(error)
+
+        waits = threading.Event()
+
+        def refuse(method: str, path: str, query: str) -> int:
+            if "/log/" in path:
+                waits.set()
+            return 403
+
+        s3.refuse = refuse
+        thread = threading.Thread(target=send)
+        thread.start()
+        assert waits.wait(PATIENCE_S)
+        assert server.stop() == 0
+        thread.join()
+    assert "the log cannot be written" in str(told[0])
+    assert not [each for each in server.told if "Exception" in each["message"]]
 
 
 def test_a_store_that_fails_as_a_standby_begins(
