@@ -97,8 +97,8 @@ class Ages:
         elif doubt is not None and not self._told:
             report = self.report()
             message = (
-                f"the clock shows {_moment(report.wall_us)}, which is {doubt.ahead_us // 86_400_000_000} days and more "
-                f"than can have passed: ages are counted as if it were {_moment(report.believed_us)}"
+                f"the clock shows {_moment(report.wall_us)}, which is further ahead than can have passed: "
+                f"ages are counted as if it were {_moment(report.believed_us)}"
             )
             logger.warning("%s", message)
             action = "retention by age waits; `aggregator clock --believe` where the clock is right"
