@@ -17,8 +17,10 @@ _HOUR_US = 3_600_000_000
 _DAY_US = 24 * _HOUR_US
 MAX_LEAP_US = 365 * _DAY_US
 """At opening a clock is doubted that is further ahead of when the catalog was last open: nobody loses a year by it."""
-MAX_DRIFT_US = _HOUR_US
-"""While the catalog is open, one that is further ahead of the time that passed."""
+MAX_DRIFT_US = 90 * 60_000_000
+"""While the catalog is open, one that is further ahead of the time that passed. No whole number of hours, by which
+clocks are set wrong: such a one would be doubted at one look, and believed at the next.
+"""
 NEAR_US = _DAY_US
 """Events come in with the time of a clock that differs by less from their timestamps."""
 WITNESSED_US, ALONE_US = _DAY_US, 7 * _DAY_US
