@@ -254,7 +254,10 @@ class Store:
         them at once.
         """
         path.stat()  # of what is not there no store is asked
-        self._putting(name, lambda: self._put_file(name, path, at_once))
+        with contextlib.suppress(ObjectMissingError):
+            return self._asking(name, lambda: self._put_file(name, path, at_once))
+        # of an upload in parts that was completed, and whose answer was lost, the store knows nothing any more, either
+        return self._putting(name, lambda: self._put_file(name, path, at_once))
 
     def _put_file(self, name: str, path: Path, at_once: int) -> None:
         size = path.stat().st_size

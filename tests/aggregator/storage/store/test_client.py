@@ -96,6 +96,17 @@ def test_a_large_file_is_put_in_parts(store: Store, tmp_path: Path):
     assert store.get("segments/2") == b""
 
 
+def test_an_upload_whose_end_was_lost(s3: S3Endpoint, bucket: str, tmp_path: Path):
+    """It is completed again, of which the store knows nothing any more: the file is put once more."""
+    path, answers = tmp_path / "large", iter([404])
+    path.write_bytes(bytes(range(256)) * (2 * PART_BYTES // 256))
+    store = Store(f"s3://{bucket}")
+    s3.refuse = lambda method, path, query: next(answers, None) if method == "POST" and "uploadId" in query else None
+    store.put_file("segments/1", path)
+    assert next(answers, None) is None
+    assert b"".join(store.stream("segments/1")) == path.read_bytes()
+
+
 @long
 def test_a_large_object_may_take_long(s3: S3Endpoint, bucket: str, tmp_path: Path):
     """Longer than one request may: each piece is one of its own."""
