@@ -86,6 +86,10 @@ class Rewriter:
             self._process.give_up()
 
     def _progress(self, _done: int, _total: int) -> None:
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Raises Stopped once it is to stop."""
         if self._stopping:
             raise Stopped("the catalog is being closed", path=str(self._layout.root))
 
@@ -112,14 +116,14 @@ class Rewriter:
         return info._replace(**made._asdict())
 
     def _merged(self, group: Sequence[SegmentInfo], out: Path, properties: Mapping[str, str]) -> Merged:
-        self._progress(0, 0)
+        self.go_on()
         sources = [self._pool.source(segment) for segment in group]
         if self._process is None or not all(isinstance(source, SharedFile) for source in sources):
             return merge_segments(sources, out, properties, self._progress)
         try:
             return self._process.merge(out, [source.name for source in sources], properties)
         except SealingFailedError:
-            self._progress(0, 0)  # which may be why
+            self.go_on()  # which may be why
             raise
 
     def without(
@@ -176,7 +180,7 @@ class Rewriter:
 
         def left() -> Iterator[pa.Table]:
             for batch in source.scan().batches():
-                self._progress(0, 0)
+                self.go_on()
                 table = without_hidden(pa.Table.from_batches([batch]), hidden)
                 if len(table):
                     yield table

@@ -253,6 +253,7 @@ class Upkeep:
             if _seconds() >= self._look_after:
                 self._merging = FirstError()
                 for topic in self._topics():
+                    self._rewriter.go_on()  # there may be thousands
                     with self._merging:
                         self._merge_due(topic)
             errors.tell()
