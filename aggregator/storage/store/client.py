@@ -61,6 +61,7 @@ PAGE = 1000
 """Objects that one request lists."""
 _PAUSES_S = (0.1, 5.0)  # between attempts: the first, twice as long each time, and at most
 _REFUSALS = (NotSupportedError, PermissionDeniedError, UnauthenticatedError)
+_DENIED = "(code: AccessDenied)"
 
 
 def is_address(given: str) -> bool:
@@ -404,9 +405,7 @@ class Store:
                 raise
             raise ObjectMissingError("no such object", path=path) from None
         except _REFUSALS as error:
-            raise StoreError(
-                f"the store refuses: {_first_line(error)}", path=path, hint="check its credentials and their rights"
-            ) from None
+            raise _refused(path, error) from None
         except InvalidPathError as error:
             raise StoreError(
                 f"an object there has a name that cannot be read: {_first_line(error)}",
@@ -414,9 +413,16 @@ class Store:
                 hint="delete it, or give it another name: no part between slashes may be empty, '.' or '..'",
             ) from None
         except (BaseError, OSError) as error:
+            if _DENIED in str(error):  # of one object of many, in an answer that is none of a refusal
+                raise _refused(path, error) from None
             raise StoreUnreachableError(
                 f"the store does not answer: {_first_line(error)}", path=path, hint="try again"
             ) from None
+
+
+def _refused(path: str, error: BaseException) -> StoreError:
+    message = f"the store refuses: {_first_line(error)}"
+    return StoreError(message, path=path, hint="check its credentials and their rights")
 
 
 def _stored(meta: Any) -> Stored:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import obstore
@@ -116,6 +117,34 @@ def test_a_large_object_may_take_long(s3: S3Endpoint, bucket: str, tmp_path: Pat
     with BreakingProxy(s3.url, lambda number: Fate(delay_s=0.006)) as proxy:  # 10 MB/s: 2.4 s in all
         store = Store(f"s3://{bucket}", settings={"endpoint": proxy.url}, timeout_s=1.5, patience_s=0.5)
         assert b"".join(store.stream("segments/1")) == path.read_bytes()
+
+
+class _Denying(BaseHTTPRequestHandler):
+    """Deletes nothing, and says so for each object, in an answer that is none of a refusal."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        denied = b"<Error><Key>p/a</Key><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+        body = b'<DeleteResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">%s</DeleteResult>' % denied
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_delete_that_is_denied(s3: S3Endpoint):
+    """It is told as a refusal, at once: to ask again would not help."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Denying) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        store = Store("s3://bucket/p", settings={"endpoint": f"http://127.0.0.1:{server.server_port}"})
+        with pytest.raises(StoreError, match="refuses") as caught:
+            store.delete(["a"])
+        assert not isinstance(caught.value, StoreUnreachableError)
+        assert store.traffic.deletes == 1
+        server.shutdown()
 
 
 def test_a_delete_whose_answer_is_lost(s3: S3Endpoint, bucket: str):
