@@ -147,7 +147,7 @@ def failing(s3: S3Endpoint, told: Callable[[], list[str]]) -> None:
 def test_a_server_stops_while_its_store_is_of_no_use(tmp_path: Path, s3: S3Endpoint, bucket: str):
     """What waits for it is answered before the time that open requests get is over."""
     told: list[Exception] = []
-    with spawned(tmp_path / "a", f"s3://{bucket}/c", "--set", "http.drain=3s") as server:
+    with spawned(tmp_path / "a", f"s3://{bucket}/c", "--set", "http.drain=10s") as server:  # 3 for answers
         with Client(server.url) as client:
             client.create_topic("t")
 
