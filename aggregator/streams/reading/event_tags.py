@@ -94,9 +94,7 @@ class EventTags:
     def _constant(self, partition: str, name: str, functions: tuple[str, ...], op: str, value: Value) -> Truth:
         if name in _IN_COLUMNS:
             return None
-        text = {"topic": self.topic, "partition": partition}.get(name, "")
-        is_so = _is_so if len(value.text) <= MOST_REMEMBERED else _is_so.__wrapped__
-        return is_so(text, functions, op, value.text)
+        return _holds({"topic": self.topic, "partition": partition}.get(name, ""), functions, op, value)
 
     def _evaluate(self, leaf: Leaf) -> Truth:
         if not isinstance(self.source, TagSet):
@@ -108,9 +106,15 @@ class EventTags:
         return _all(truths)
 
 
+def _holds(text: str, functions: tuple[str, ...], op: str, value: Value) -> bool:
+    """Whether a comparison of a text is true."""
+    is_so = _is_so if len(value.text) <= MOST_REMEMBERED else _is_so.__wrapped__
+    return is_so(text, functions, op, value.text)
+
+
 @lru_cache(maxsize=1 << 12)
 def _is_so(text: str, functions: tuple[str, ...], op: str, value: str) -> bool:
-    """Whether a comparison of a text is true: most are asked of each of thousands of topics."""
+    """The same, remembered: most are asked again and again."""
     return bool(text_test(op, value)(changed_case(pa.array([text]), functions))[0].as_py())
 
 
@@ -124,7 +128,7 @@ def topics_of(source: Source, partitions: Mapping[str, Collection[str]]) -> set[
         if name in _IN_COLUMNS:
             return anywhere, anywhere
         if name not in texts:
-            return (anywhere, nowhere) if _is_so("", functions, op, value.text) else (nowhere, anywhere)
+            return (anywhere, nowhere) if _holds("", functions, op, value) else (nowhere, anywhere)
         found = np.asarray(text_test(op, value.text)(changed_case(texts[name], functions)))
         return found, ~found
 
