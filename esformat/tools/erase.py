@@ -12,7 +12,9 @@ from esformat.errors import SpaceNotFoundError, UsageError
 from esformat.format.dictionary import ColumnDictionary
 from esformat.format.metadata import Statistics, check_properties
 from esformat.io.location import Options, Target, located
+from esformat.io.publish import Publication
 from esformat.io.source import FileSource
+from esformat.io.upload import Upload
 from esformat.read.segment import Segment, open_segment
 from esformat.tools.new_segment import (
     Progress,
@@ -120,16 +122,9 @@ def erase(
             plan, copied = plan_assembly([original], metadata, [dictionaries])
         with published(out, overwrite=overwrite) as publication:
             made = make_segment(publication, [original], [selection], plan, copied, progress=progress)
-            publication.file.flush()
-            descriptor = publication.file.fileno()
             before = original.metadata.statistics
             assert before is not None
-            with ThreadPoolExecutor(1, thread_name_prefix="esformat-sync") as pool:
-                synced = pool.submit(os.fsync, descriptor)  # beside the checks; the file then gets its name at once
-                stored_matches = _stored_matches(descriptor, list(counts))
-                with open_segment(FileSource(publication.name, descriptor)) as after:
-                    checks = tuple(_checks(after, counts, before, erased))
-                synced.result()
+            stored_matches, checks = _looked_at(publication, counts, before, erased)
     return EraseReport(
         path=publication.name,
         erased={space: count for space, count in counts.items() if count},
@@ -180,6 +175,21 @@ def _rows_of(original: OpenOriginal, key: bytes) -> tuple[int, int]:
 
 
 # ---------------------------------------------------------------- what is found afterwards
+
+
+def _looked_at(
+    publication: Publication | Upload, counts: dict[Key, int], before: Statistics, erased: Erased
+) -> tuple[dict[Key, int], tuple[Check, ...]]:
+    """What of the spaces the new file still tells; when this returns it is synced, so that it gets its name at once."""
+    publication.file.flush()
+    descriptor = publication.file.fileno()
+    with ThreadPoolExecutor(1, thread_name_prefix="esformat-sync") as pool:
+        synced = pool.submit(os.fsync, descriptor)
+        matches = _stored_matches(descriptor, list(counts))
+        with open_segment(FileSource(publication.name, descriptor)) as after:
+            checks = tuple(_checks(after, counts, before, erased))
+        synced.result()
+    return matches, checks
 
 
 def _checks(after: Segment, counts: dict[Key, int], before: Statistics, erased: Erased) -> Iterator[Check]:
