@@ -73,20 +73,30 @@ def never_free(one: object) -> None:
 class Owner:
     """The process that opened a catalog, the only one that may use what it opened."""
 
+    here = os.getpid()
+    """This process; asked for once in each, as every append looks."""
+
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._pid = os.getpid()
+        self._pid = self.here
 
     @property
     def is_here(self) -> bool:
         """Whether this is that process."""
-        return os.getpid() == self._pid
+        return self.here == self._pid
 
     def check(self) -> None:
         """Raises ClosedError in a process that was forked from it."""
-        if os.getpid() != self._pid:
+        if self.here != self._pid:
             raise ClosedError(
-                f"the catalog was opened by process {self._pid}, and this is process {os.getpid()}, forked from it",
+                f"the catalog was opened by process {self._pid}, and this is process {self.here}, forked from it",
                 path=str(self._root),
                 hint="open it again in this one: only to read, as long as the other writes to it",
             )
+
+
+def _name_process() -> None:
+    Owner.here = os.getpid()
+
+
+os.register_at_fork(after_in_child=_name_process)

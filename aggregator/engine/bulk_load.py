@@ -36,7 +36,7 @@ from aggregator.errors import InvalidRequestError, OverloadedError, SequenceConf
 from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
 from aggregator.storage.files.layout import Layout, make_directory
 from aggregator.storage.files.staging import claim, forget_note, note, staging, undo
-from aggregator.storage.log.entry import Entry
+from aggregator.storage.log.entry import Action
 from aggregator.storage.manifest import Edit, Manifest
 from aggregator.storage.segments.file import write_segment
 from aggregator.storage.state.schema import choose_schema
@@ -266,7 +266,7 @@ class BulkLoad:
         """Take them in between two groups of appends, if nothing of the partition is unsealed then."""
         outcome: list[Added | str] = []
 
-        def act(_: Entry) -> bool:
+        def act() -> None:
             self._topic.check_there()
             known = _known(place, batch.key)
             if known is not None:
@@ -277,11 +277,9 @@ class BulkLoad:
                 outcome.append(_STALE)
             else:
                 outcome.append(self._take_in(place, staged, batch))
-            return False  # there is nothing to log
 
-        entry = Entry(place.number, 0, (), act, lambda _: None, lambda _: None, (None, lambda: b""))
         with place.seal_lock:
-            self._writing.log.append(entry)
+            self._writing.log.append(Action(act))
         return outcome[0]
 
     def _take_in(self, place: Partition, staged: list[StagedSegment], batch: Batch) -> Added:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from aggregator.policy import Durability
 from aggregator.storage.log.entry import Entry
@@ -33,26 +34,44 @@ class Bench:
             file_bytes=file_bytes,
         )
 
-    def entry(self, partition: int, payload: bytes, key: Any = None) -> Entry:
+    def entry(self, partition: int, payload: bytes, key: Any = None, joins: Any = None) -> BenchEntry:
         """One batch: each byte of the payload is an event."""
-        return Entry(
-            partition, len(payload), [PREFIX, payload], self._place, self._withdraw, self._publish,
-            ((partition, 1), lambda: b'{"partition": %d}' % partition), key,
-        )  # fmt: skip
+        return BenchEntry(self, partition, payload, key, joins)
 
     def append(self, partition: int, payload: bytes) -> None:
         self.log.append(self.entry(partition, payload))
 
-    def _place(self, entry: Entry) -> bool:
-        entry.first_index = self.next.get(entry.partition, 0)
-        self.next[entry.partition] = entry.first_index + entry.count
+
+class BenchEntry(Entry):
+    """One batch of a bench's log."""
+
+    def __init__(self, bench: Bench, partition: int, payload: bytes, key: Any, joins: Any) -> None:
+        super().__init__(partition, len(payload), defines=(partition, 1), key=key, joins=joins)
+        self.bench, self.payload = bench, payload
+        self.body_length = len(PREFIX) + len(payload)
+        if joins is None:
+            self.carry([PREFIX, payload])
+
+    def join(self, others: Sequence[Self]) -> None:
+        for other in others:
+            other.bearer, other.offset = self, self.count
+            self.count += other.count
+            self.payload += other.payload
+        self.carry([PREFIX, self.payload])
+
+    def place(self) -> bool:
+        self.first_index = self.bench.next.get(self.partition, 0)
+        self.bench.next[self.partition] = self.first_index + self.count
         return True
 
-    def _withdraw(self, entry: Entry) -> None:
-        self.next[entry.partition] = entry.first_index
+    def withdraw(self) -> None:
+        self.bench.next[self.partition] = self.first_index
 
-    def _publish(self, entry: Entry) -> None:
-        self.published.append((entry.partition, entry.first_index, b"".join(entry.parts)[len(PREFIX) :]))
+    def publish(self) -> None:
+        self.bench.published.append((self.partition, self.first_index, self.payload))
+
+    def definition(self) -> bytes:
+        return b'{"partition": %d}' % self.partition
 
 
 def read_back(directory: Path) -> tuple[Recovered, list[tuple[int, int, bytes]]]:

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
 from aggregator.base.common_type import magnitudes_at, magnitudes_of, places_of_magnitudes, rounds_nothing
 from aggregator.base.names import check_name
-from aggregator.engine.ingest.batch import BatchAdapter, Message
+from aggregator.engine.ingest.batch import BatchAdapter, Message, is_valid
 from aggregator.engine.ingest.event_table import Rows, taken_in, to_table
 from aggregator.engine.ingest.quota import RETRY_S, Quota
 from aggregator.engine.ingest.reserve import Reserve
 from aggregator.errors import OverloadedError, SequenceConflictError
 from aggregator.model import ProducerEntry, Receipt, SchemaInfo
-from aggregator.storage.log.entry import Entry
+from aggregator.storage.log.entry import PASSED, Entry
 from aggregator.storage.log.frame import EventsPrefix, plain_prefix
-from aggregator.storage.memtable.memtable import MERGED
+from aggregator.storage.memtable.memtable import MERGED, SMALL_BYTES
 from aggregator.storage.memtable.piece import Piece
 from aggregator.storage.parts import Storage
 from aggregator.storage.state.schema import choose_schema, newest_of_families, widened
@@ -30,6 +30,8 @@ from esformat import InvalidEventError
 
 MAX_GIVEN = 64
 """So many sets of columns are remembered for each topic."""
+MOST_JOINED = 64
+"""Batches of up to so many events are written as one with others that come at the same time."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,72 +50,134 @@ class Shipper(Protocol):
         """Why nothing may be acknowledged now; None where it may. Raises LogFailedError where it never will be."""
 
 
-class _Batch:
+class _Batch(Entry):
     """One batch on its way: what the log's leader does with it, in order."""
 
-    __slots__ = ("_digest", "_ingest", "_limits", "_note", "_partition", "_piece", "_topic", "due", "key", "known")
+    __slots__ = (
+        "_digest", "_events", "_ingest", "_key", "_limits", "_note", "_piece", "_schema", "_topic", "due", "into",
+        "known", "reserved",
+    )  # fmt: skip
 
     def __init__(
         self,
         ingest: Ingest,
         topic: Topic,
         partition: Partition,
-        piece: Piece,
-        key: tuple[str, int] | None,
-        digest: int,
-        note: str,
-        limits: tuple[int, int],
+        schema: SchemaInfo,
+        rows: int,
+        key: tuple[str, int] | None = None,
+        note: str = "",
     ) -> None:
-        """limits: rows and bytes at which the partition is sealed."""
-        self._ingest, self._topic, self._partition, self._piece = ingest, topic, partition, piece
-        self.key, self._digest, self._note, self._limits = key, digest, note, limits
+        number = partition.number
+        super().__init__(number, rows, defines=(number, schema.number), key=(number, *key) if key else None)
+        self._ingest, self._topic, self.into, self._schema = ingest, topic, partition, schema
+        self._key, self._note, self._digest, self._events = key, note, 0, rows
         self.known: ProducerEntry | None = None
         """The same batch, where it was stored before."""
         self.due = False
         """Whether it made the partition due to be sealed."""
+        self.reserved = 0
+        """Bytes of memory that are reserved for it."""
 
-    def prefix(self) -> bytes:
+    def hold(self, message: Message, digest: int = 0) -> None:
+        """Take in the events, and memory for them. Raises InvalidEventError, OverloadedError."""
+        ingest, stored, size = self._ingest, message.stored, len(message.stored)
+        ingest.quota.check_size(size)
+        self._piece = Piece(
+            0, self._schema, stored, message.rows, message.min_timestamp, message.max_timestamp, size, ingest.clock()
+        )
+        self._digest = digest
+        self._limits = self._topic.info.roll.rows, ingest.roll_bytes(self._topic)
+        self.carry([self._prefix(), stored])
+        ingest.quota.reserve(size)
+        self.reserved = size
+
+    def receipt(self) -> Receipt:
+        """What its appender is told."""
+        if self.known is not None:
+            return _receipt(self._topic, self.into, self.known.first_index, self.known.count, duplicate=True)
+        first = (self.bearer or self).first_index + self.offset
+        return _receipt(self._topic, self.into, first, self._events)
+
+    def _prefix(self) -> bytes:
         """What stands before the batch in its frame of the log."""
-        number = self._piece.schema.number
-        if self.key is None and not self._note:
-            return plain_prefix(number)
-        producer, sequence = self.key or ("", 0)
-        return EventsPrefix(number, producer, sequence, self._digest, self._note).encode()
+        if self._key is None and not self._note:
+            return plain_prefix(self._schema.number)
+        producer, sequence = self._key or ("", 0)
+        return EventsPrefix(self._schema.number, producer, sequence, self._digest, self._note).encode()
 
     def definition(self) -> bytes:
         """The body of the log frame that says what its partition and schema are."""
-        return definition(self._topic, self._partition, self._piece.schema)
+        return definition(self._topic, self.into, self._schema)
 
-    def place(self, entry: Entry) -> bool:
+    def place(self) -> bool:
         """Give it the partition's next record indexes. False: it is known."""
         self._topic.check_there()
-        partition, reserve = self._partition, self._ingest.reserve
-        if self.key is not None:
-            self.known = _known(partition, self.key, self._digest, entry.count)
+        partition, reserve = self.into, self._ingest.reserve
+        if self._key is not None:
+            self.known = _known(partition, self._key, self._digest, self.count)
             if self.known is not None:
                 return False
         if reserve is not None:
-            reserve.cover(partition, partition.next_index + entry.count)
-        entry.first_index = partition.next_index
-        partition.next_index += entry.count
+            reserve.cover(partition, partition.next_index + self.count)
+        self.first_index = partition.next_index
+        partition.next_index += self.count
         return True
 
-    def withdraw(self, entry: Entry) -> None:
+    def withdraw(self) -> None:
         """Take them back."""
-        if self._partition.next_index == entry.first_index + entry.count:  # else segments were added behind it
-            self._partition.next_index = entry.first_index
+        if self.into.next_index == self.first_index + self.count:  # else segments were added behind it
+            self.into.next_index = self.first_index
 
-    def publish(self, entry: Entry) -> None:
+    def publish(self) -> None:
         """Show it to readers."""
-        partition, piece = self._partition, self._piece
-        if self.key is not None:
+        partition, piece = self.into, self._piece
+        if self._key is not None:
             partition.keep_producer(
-                ProducerEntry(partition.number, *self.key, self._digest, entry.first_index, entry.count, self._note)
+                ProducerEntry(partition.number, *self._key, self._digest, self.first_index, self.count, self._note)
             )
-        piece.first_index = entry.first_index
+        piece.first_index = self.first_index
         rows, size = self._ingest.show(partition, piece)
         most_rows, most_bytes = self._limits
         self.due = _passes(most_rows, rows, piece.rows) or _passes(most_bytes, size, piece.size_bytes)
+
+
+class _SmallBatch(_Batch):
+    """One that nobody named, of few events: those that wait for the same group are written as one batch."""
+
+    __slots__ = ("_adapter", "_given")
+
+    def __init__(
+        self,
+        ingest: Ingest,
+        topic: Topic,
+        partition: Partition,
+        schema: SchemaInfo,
+        adapter: BatchAdapter,
+        given: pa.RecordBatch,
+    ) -> None:
+        super().__init__(ingest, topic, partition, schema, given.num_rows)
+        self._adapter, self._given = adapter, given
+        self.joins = partition.number, adapter  # made for one set of columns, so that theirs are alike
+
+    def join(self, others: Sequence[Self]) -> None:
+        """Take in its events and theirs; each its own where that is refused, as one of them may be at fault."""
+        if not others or not self._bear(others):
+            for batch in (self, *others):
+                try:
+                    batch.hold(batch._adapter.message(batch._given))
+                except Exception as error:  # noqa: BLE001  it belongs to the thread that appends this batch
+                    batch.error, batch.fate = error, PASSED
+
+    def _bear(self, others: Sequence[Self]) -> bool:
+        try:
+            self.hold(self._adapter.message(pa.concat_batches([self._given, *(other._given for other in others)])))
+        except Exception:  # noqa: BLE001  each finds out by itself whether it is its own
+            return False
+        for other in others:
+            other.bearer, other.offset = self, self.count
+            self.count += other.count
+        return True
 
 
 class Ingest:
@@ -131,22 +195,17 @@ class Ingest:
         """roll_bytes: at how many a partition of a topic is sealed. wake: called when one may be due for that. shipper:
         what brings the log to a store.
         """
-        self._shipper = shipper
+        self._shipper, self._wake = shipper, wake
         self._state, self._manifest, self._log = storage.state, storage.manifest, storage.log
-        self._quota, self._roll_bytes, self._clock, self._wake = quota, roll_bytes, storage.clock, wake
-        # a crash may lose what was acknowledged, unless every append is synced
-        self._reserve = None if storage.durability.is_synced else Reserve(storage.manifest)
+        self.quota, self.roll_bytes, self.clock = quota, roll_bytes, storage.clock
+        self.reserve = None if storage.durability.is_synced else Reserve(storage.manifest)
+        """What reserves record indexes: a crash may lose what was acknowledged, unless every append is synced."""
         self.appended_rows = self.appended_bytes = (
             0  # since this was made; only the log's leader, one at a time, counts
         )
         self._making = Lock()  # held while a partition or a schema is made
         self._given: dict[int, list[_Given]] = {}  # by topic, the latest first
         self._ordering = Lock()  # held while one of those lists changes
-
-    @property
-    def reserve(self) -> Reserve | None:
-        """What reserves record indexes; None where every append is synced."""
-        return self._reserve
 
     def show(self, partition: Partition, piece: Piece) -> tuple[int, int]:
         """Make a batch visible, and count it: called by the log's leader. Gives the rows and bytes unsealed before."""
@@ -167,6 +226,9 @@ class Ingest:
         key = batch_key(producer, sequence)
         events = given if type(given) is pa.RecordBatch else taken_in(given)
         table = self._as_table(topic, events) if isinstance(events, list) else events
+        small = None if key or note else self._small(topic, table, partition)
+        if small is not None:
+            return self._append(small)
         schema, message = self._fitted(topic, table)
         place = topic.partitions.get(partition) or self._make_partition(topic, partition)
         if not message.rows:
@@ -213,35 +275,31 @@ class Ingest:
         key: tuple[str, int] | None,
         note: str,
     ) -> Receipt:
-        stored, rows, size = message.stored, message.rows, len(message.stored)
-        self._quota.check_size(size)
         self._check_shipping()
-        piece = Piece(0, schema, stored, rows, message.min_timestamp, message.max_timestamp, size, self._clock())
         digest = message.fingerprint(schema.schema) if key else 0
-        remembered = _remembered(partition, key, digest, rows)
+        remembered = _remembered(partition, key, digest, message.rows)
         if remembered is not None:  # what was stored needs no room
             return _receipt(topic, partition, remembered.first_index, remembered.count, duplicate=True)
-        if self._reserve is not None:
-            self._reserve.keep_ahead(partition, partition.next_index + rows)
-        batch = _Batch(
-            self, topic, partition, piece, key, digest, note, (topic.info.roll.rows, self._roll_bytes(topic))
-        )
-        entry = Entry(
-            partition.number,
-            rows,
-            [batch.prefix(), stored],
-            batch.place,
-            batch.withdraw,
-            batch.publish,
-            ((partition.number, schema.number), batch.definition),
-            key=(partition.number, *key) if key else None,
-        )
-        self._append(entry, size, batch)
-        known = batch.known
-        if known is not None:
-            return _receipt(topic, partition, known.first_index, known.count, duplicate=True)
-        self._tidy(partition, due=batch.due)
-        return _receipt(topic, partition, entry.first_index, entry.count)
+        batch = _Batch(self, topic, partition, schema, message.rows, key, note)
+        batch.hold(message, digest)
+        return self._append(batch)
+
+    def _small(self, topic: Topic, table: pa.Table | pa.RecordBatch, partition: str) -> _SmallBatch | None:
+        """A batch of few events as one that is joined to others; None where it is not, or its types or its partition
+        are new.
+        """
+        place = topic.partitions.get(partition)
+        if place is None or not 0 < table.num_rows <= MOST_JOINED:
+            return None
+        given = self._given_of(topic, table.schema)
+        found = None if given.measured else given.adapters.get(())
+        batches = [table] if isinstance(table, pa.RecordBatch) else table.to_batches()
+        if found is None or len(batches) > 1 or batches[0].get_total_buffer_size() > SMALL_BYTES:
+            return None
+        if not is_valid(batches[0]):  # Arrow joins without a look
+            return None
+        self._check_shipping()
+        return _SmallBatch(self, topic, place, *found, batches[0])
 
     def _check_shipping(self) -> None:
         """Raises OverloadedError where nothing may be acknowledged now, LogFailedError where nothing ever will be."""
@@ -251,27 +309,31 @@ class Ingest:
                 refusal, hint="refused events were not kept; append them again", retry_after_s=RETRY_S
             )
 
-    def _tidy(self, partition: Partition, *, due: bool) -> None:
-        """After an append: have small batches put together, and the partition sealed where this one made it due."""
-        if partition.unsealed.alike >= MERGED:
-            with contextlib.suppress(MemoryError):  # the batch is stored: then small ones stay as they are
-                self._state.put_together(partition)
-        if due:
-            self._wake()
-
-    def _append(self, entry: Entry, size: int, batch: _Batch) -> None:
-        """Log an entry with room for its batch, which is given back where the batch is not published."""
-        self._quota.reserve(size)
+    def _append(self, batch: _Batch) -> Receipt:
+        """Log a batch. Room that is reserved for it is given back where it is not published."""
         kept = False
         try:
-            self._log.append(entry)
+            if self.reserve is not None:
+                self.reserve.keep_ahead(batch.into, batch.into.next_index + batch.count)
+            self._log.append(batch)
             kept = batch.known is None
         except BaseException:
-            kept = entry.first_index >= 0 and entry.error is None  # it was interrupted after it was published
+            kept = batch.first_index >= 0 and batch.error is None  # it was interrupted after it was published
             raise
         finally:
             if not kept:
-                self._quota.release(size)
+                self.quota.release(batch.reserved)
+        if kept and batch.bearer is None:
+            self._tidy(batch)
+        return batch.receipt()
+
+    def _tidy(self, batch: _Batch) -> None:
+        """After an append: have small batches put together, and the partition sealed where this one made it due."""
+        if batch.into.unsealed.alike >= MERGED:
+            with contextlib.suppress(MemoryError):  # the batch is stored: then small ones stay as they are
+                self._state.put_together(batch.into)
+        if batch.due:
+            self._wake()
 
     # ------------------------------------------------------------ partitions and schemas
 

@@ -82,7 +82,7 @@ class BatchAdapter:
             return self._of_written(written, given.num_rows)
         if self._writer is not None and (isinstance(given, pa.RecordBatch) or _one_chunk(given)):
             batch = given if isinstance(given, pa.RecordBatch) else given.to_batches()[0]
-            if _is_valid(batch):
+            if is_valid(batch):
                 written = self._writer.write(batch.__arrow_c_array__()[1])
                 if written is not None:
                     return self._of_written(written, batch.num_rows)
@@ -109,7 +109,7 @@ _PLAIN = (
 )  # fmt: skip
 
 
-def _is_valid(batch: pa.RecordBatch) -> bool:
+def is_valid(batch: pa.RecordBatch) -> bool:
     """Whether a batch holds what Arrow says that it does. Where not, `apply` tells what is wrong."""
     try:
         batch.validate(full=True)

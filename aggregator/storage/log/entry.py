@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from _thread import LockType, allocate_lock
+from _thread import allocate_lock
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from aggregator.storage.files.checksum import checksum64, hasher64
 from aggregator.storage.log.frame import ALIGNMENT, FrameKind, encode_head, frame_bytes, padded
@@ -22,44 +21,77 @@ SMALL_BYTES = 1 << 14
 """Of a body below this the parts are put together: that is quicker than to write each by itself."""
 
 
-@dataclass(eq=False, slots=True)
 class Entry:
-    """One batch on its way into the log.
+    """What a thread waits for the log's leader to do. The leader calls the methods; here they write nothing."""
 
-    place: gives it its first record index, called by the leader, in order; False: there is nothing to write.
-    withdraw: takes that back, called in reverse order when the write failed.
-    publish: makes it visible, called in order when it is as durable as was asked for.
-    definition: `(key, body)`, written before it where the file does not define the key yet.
-    """
+    __slots__ = (
+        "bearer", "body_check", "body_length", "count", "defines", "error", "fate", "first_index", "following", "joins",
+        "key", "offset", "partition", "parts", "state", "turn",
+    )  # fmt: skip
 
-    partition: int
-    count: int
-    parts: Sequence[bytes]
-    place: Callable[[Entry], bool]
-    withdraw: Callable[[Entry], None]
-    publish: Callable[[Entry], None]
-    definition: tuple[Any, Callable[[], bytes]]
-    key: Any = None  # entries with equal keys are never in one group
-    first_index: int = -1
-    body_length: int = field(init=False)
-    body_check: int = field(init=False)
-    error: BaseException | None = None
-    state: int = WAITING
-    fate: int = UNKNOWN
-    turn: LockType = field(default_factory=allocate_lock)
-    following: Entry | None = None  # whom its thread wakes when it leaves
+    def __init__(
+        self, partition: int = 0, count: int = 0, *, defines: Any = None, key: Any = None, joins: Any = None
+    ) -> None:
+        """count: of events. defines: what its definition is known by. key: entries with equal ones are never in one
+        group. joins: those of a group that have equal ones, other than None, are written as one.
+        """
+        self.partition, self.count, self.defines, self.key, self.joins = partition, count, defines, key, joins
+        self.parts: Sequence[bytes] = ()
+        self.body_length = self.body_check = 0
+        self.first_index = -1
+        self.error: BaseException | None = None
+        self.state, self.fate = WAITING, UNKNOWN
+        self.turn = allocate_lock()
+        self.turn.acquire()
+        self.following: Entry | None = None  # whom its thread wakes when it leaves
+        self.bearer: Entry | None = None  # with which it is written, this many events behind that one's first
+        self.offset = 0
 
-    def __post_init__(self) -> None:
-        self.body_length = sum(map(len, self.parts))
+    def carry(self, parts: Sequence[bytes]) -> None:
+        """Set the body of its frame."""
+        self.parts, self.body_length = parts, sum(map(len, parts))
         if self.body_length < SMALL_BYTES:
-            self.parts = [b"".join(self.parts)]
-            self.body_check = checksum64(self.parts[0])
+            whole = b"".join(parts)
+            self.parts, self.body_check = [whole], checksum64(whole)
         else:
             hasher = hasher64()
-            for part in self.parts:
+            for part in parts:
                 hasher.update(part)
             self.body_check = hasher.intdigest()
-        self.turn.acquire()
+
+    def join(self, others: Sequence[Self]) -> None:
+        """Set the body of one that joins: also of the others, of which this becomes the bearer, or of each by itself.
+        Whose events are refused gets its error here.
+        """
+
+    def place(self) -> bool:
+        """Give it its first record index, called in order; False: there is nothing to write."""
+        return False
+
+    def withdraw(self) -> None:
+        """Take that back, called in reverse order when the write failed."""
+
+    def publish(self) -> None:
+        """Make it visible, called in order when it is as durable as was asked for."""
+
+    def definition(self) -> bytes:
+        """The body of the frame that is written before it where the file has no definition of that kind yet."""
+        return b""
+
+
+class Action(Entry):
+    """Something that is done between two groups, when what had its place before is published or has failed."""
+
+    __slots__ = ("_act",)
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        super().__init__()
+        self._act = act
+
+    def place(self) -> bool:
+        """Do it."""
+        self._act()
+        return False
 
 
 def frames_of(group: Sequence[Entry], position: int, defined: Collection[Any]) -> tuple[list[bytes], int]:
@@ -70,10 +102,10 @@ def frames_of(group: Sequence[Entry], position: int, defined: Collection[Any]) -
     first = position
     fresh: set[Any] = set()
     for entry in group:
-        key, make_definition = entry.definition
+        key = entry.defines
         if key not in defined and key not in fresh:
             fresh.add(key)
-            body = make_definition()
+            body = entry.definition()
             buffers.append(
                 encode_head(position, _DEFINITION, len(body), 0, first, entry.partition, 0, checksum64(body))
             )

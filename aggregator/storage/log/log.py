@@ -28,7 +28,9 @@ from aggregator.storage.log.entry import (
     PUBLISHED,
     PUBLISHING,
     TAKEN,
+    UNKNOWN,
     WAITING,
+    Action,
     Entry,
     frames_of,
 )
@@ -193,9 +195,10 @@ class Log:
                 with contextlib.suppress(BaseException):  # the interrupt that came first is raised
                     done = self._leave(entry)
             raise
-        if entry.error is not None:
-            raise entry.error
-        if entry.fate < PASSED:  # whoever led was interrupted more than once
+        settled = entry.bearer or entry
+        if settled.error is not None:
+            raise settled.error
+        if settled.fate < PASSED:  # whoever led was interrupted more than once
             raise self._failure or self._not_written(KeyboardInterrupt())
 
     def _check(self) -> None:
@@ -238,8 +241,10 @@ class Log:
         self._undone = False
         try:
             self._take()
+            self._join()
             for entry in self._taken:
-                self._place(entry)
+                if entry.bearer is None and entry.fate == UNKNOWN:
+                    self._place(entry)
             group = [entry for entry in self._taken if entry.fate == PLACED]
             if group:
                 self._write_group(group)
@@ -269,11 +274,20 @@ class Log:
                 if entry.key is not None:
                     keys.add(entry.key)
 
+    def _join(self) -> None:
+        """Put together what can be written as one: it shares whatever a batch costs, not the sync alone."""
+        joining: dict[Any, list[Entry]] = {}
+        for entry in self._taken:
+            if entry.joins is not None:
+                joining.setdefault(entry.joins, []).append(entry)
+        for first, *others in joining.values():
+            first.join(others)
+
     @staticmethod
     def _place(entry: Entry) -> None:
         entry.fate = PLACING
         try:
-            entry.fate = PLACED if entry.place(entry) else PASSED
+            entry.fate = PLACED if entry.place() else PASSED
         except Exception as error:  # noqa: BLE001  it belongs to the thread that appends this entry, which raises it
             entry.error, entry.fate = error, PASSED
 
@@ -322,12 +336,12 @@ class Log:
         self._unsynced = True
         for entry in group:
             file.ends[entry.partition] = entry.first_index + entry.count
-            self._defined.add(entry.definition[0])
+            self._defined.add(entry.defines)
         file.end = end  # behind `ends`: `needed` asks for both
         for entry in group:
             if entry.fate == PLACED:
                 entry.fate = PUBLISHING
-                entry.publish(entry)
+                entry.publish()
                 entry.fate = PUBLISHED
 
     def _commit(self, buffers: list[bytes], end: int) -> None:
@@ -432,7 +446,7 @@ class Log:
             self._refuse(error, "was interrupted while writing")
         for entry in reversed(self._taken):
             if entry.fate == PLACED:
-                entry.withdraw(entry)
+                entry.withdraw()
             if entry.fate < PASSED:
                 entry.error = self._failure or self._not_written(error)
 
@@ -495,16 +509,15 @@ class Log:
     def roll(self) -> None:
         """Begin a new file, so that what is logged so far can be deleted when it is sealed. Raises as `append`."""
 
-        def place(_: Entry) -> bool:
+        def start() -> None:
             self._check_mine()
             self._start_file(self._files[-1].end)
-            return False
 
-        self.append(Entry(0, 0, (), place, lambda _: None, lambda _: None, (None, lambda: b"")))
+        self.append(Action(start))
 
     def wait(self) -> None:
         """Return when every entry that had its place by now is published, or has failed. Raises as `append`."""
-        self.append(Entry(0, 0, (), lambda _: False, lambda _: None, lambda _: None, (None, lambda: b"")))
+        self.append(Entry())
 
     def _acknowledge(self, end: int) -> None:
         """Tell readers in other processes how far they may read."""

@@ -9,7 +9,6 @@ import time
 from itertools import product
 
 import pytest
-from effort import share_of
 from log_bench import Bench, read_back
 
 from aggregator.errors import LogFailedError
@@ -59,8 +58,10 @@ def until(holds):
         time.sleep(0.0001)
 
 
-def leading(bench, at, others):
-    """An append that is interrupted at a step, while others wait behind it; what each gave, and whether it came."""
+def leading(bench, at, others, joins):
+    """An append that is interrupted at a step, while others wait behind it, which are joined where `joins` is given;
+    what each gave, and whether it came.
+    """
     found = {}
     interrupter = Interrupter(at)
     placing, go = threading.Event(), threading.Event()
@@ -76,10 +77,10 @@ def leading(bench, at, others):
         entry = bench.entry(0, b"leader")
         place = entry.place
 
-        def placed(entry):
+        def placed():
             placing.set()
             assert go.wait(WAIT_S)
-            return place(entry)
+            return place()
 
         entry.place = placed
         with interrupter:
@@ -89,7 +90,7 @@ def leading(bench, at, others):
     threads[0].start()
     until(lambda: placing.is_set() or "leader" in found)  # it may be interrupted before
     for number in range(others):
-        entry = bench.entry(number, b"other %d" % number)
+        entry = bench.entry(0 if joins else number, b"other %d" % number, joins=joins)
         threads.append(threading.Thread(target=append, args=(f"other {number}", entry), daemon=True))
         threads[-1].start()
     until(lambda: not placing.is_set() or len(bench.log._queue) == others or "leader" in found)
@@ -100,18 +101,21 @@ def leading(bench, at, others):
     return found, interrupter.came
 
 
-@pytest.mark.parametrize(("durability", "others"), share_of(product(["fsync", "none"], [0, 2]), 3))
-def test_interrupts_at_every_step(tmp_path, durability, others):
+SITUATIONS = [*product(["fsync", "none"], [0, 2], [None]), *product(["fsync", "none"], [3], ["joins"])]
+
+
+@pytest.mark.parametrize(("durability", "others", "joins"), SITUATIONS)
+def test_interrupts_at_every_step(tmp_path, durability, others, joins):
     """Alone, and with others behind: told as stored is what is stored, and nobody is told both or nothing."""
     at, refused, came = 1, 0, True
     while came:
         bench = Bench(tmp_path / f"{at}", durability)
         bench.append(0, b"before")
-        found, came = leading(bench, at, others)
-        stored = {payload.decode() for _, _, payload in bench.published}
+        found, came = leading(bench, at, others, joins)
+        stored = " ".join(payload.decode() for _, _, payload in bench.published)
         for name, error in found.items():
             if error is None:
-                assert name in stored, (at, name)
+                assert stored.count(name) == 1, (at, name)
             elif isinstance(error, LogFailedError):
                 assert name not in stored, (at, name, error)
         refused += bench.log.failure is not None
@@ -157,10 +161,10 @@ def test_interrupts_of_one_who_wakes_another(tmp_path, durability):
         first = bench.entry(0, b"first")
         place = first.place
 
-        def placed(entry, place=place, placing=placing, go=go):
+        def placed(place=place, placing=placing, go=go):
             placing.set()
             assert go.wait(WAIT_S)
-            return place(entry)
+            return place()
 
         first.place = placed
         threads = [threading.Thread(target=append, args=("first", first), daemon=True)]

@@ -329,7 +329,7 @@ def test_placing_that_fails_concerns_its_own_append(directory):
     bench = Bench(directory)
     entry = bench.entry(1, b"bad")
 
-    def refuse(entry):
+    def refuse():
         raise ValueError("not this one")
 
     entry.place = refuse
@@ -514,16 +514,28 @@ class Turn:
         self._lock.release()
 
 
-def entry(published, number, place=lambda _: None):
-    def placed(entry):
-        place(entry)
-        entry.first_index = number
+class Numbered(Entry):
+    """A batch of one event, told apart by a number that is its record index."""
+
+    def __init__(self, published, number, before):
+        super().__init__(0, 1, defines=0)
+        self.published, self.number, self.before = published, number, before
+        self.carry([b"x" * 8])
+
+    def place(self):
+        self.before()
+        self.first_index = self.number
         return True
 
-    def publish(_):
-        published.append(number)
+    def publish(self):
+        self.published.append(self.number)
 
-    return Entry(0, 1, [b"x" * 8], placed, lambda _: None, publish, (0, lambda: b"a definition"))
+    def definition(self):
+        return b"a definition"
+
+
+def entry(published, number, before=lambda: None):
+    return Numbered(published, number, before)
 
 
 def appending(log, entry):
@@ -555,7 +567,7 @@ def test_an_interrupt_while_another_writes_for_it(directory):
     placing, go = [threading.Event(), threading.Event()], [threading.Event(), threading.Event()]
 
     def slowly(number):
-        def place(_):
+        def place():
             placing[number].set()
             assert go[number].wait(WAIT_S)
 
