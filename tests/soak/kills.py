@@ -2,10 +2,11 @@
 
     python -m tests.soak.kills --kills 1000
 
-A run appends batches of three families of schemas and of streams, each batch twice, seals all the time, in threads or
-in a process of its own, and makes and deletes pipes; it is killed at any moment. Between runs the clock may go back or
-forward, and `writer.lock` may be deleted. Where the run did not sync its appends, sometimes the log loses what came
-since its last sync, as in a power cut. Then the catalog is opened and held against the notes of all runs.
+A run appends batches of three families of schemas and of streams, each batch twice, and small ones that nobody named,
+of several threads to one partition, which are joined; it seals all the time, in threads or in a process of its own, and
+makes and deletes pipes; it is killed at any moment. Between runs the clock may go back or forward, and `writer.lock`
+may be deleted. Where the run did not sync its appends, sometimes the log loses what came since its last sync, as in a
+power cut. Then the catalog is opened and held against the notes of all runs.
 """
 
 from __future__ import annotations
@@ -44,11 +45,12 @@ RUNS_OF_A_CATALOG = 12
 OPENING = 0.2  # such a part of the kills may come while the catalog is opened
 PATIENCE_S = 60.0
 OPEN_SECONDS = 10.0
-TOPIC, STREAMS = "t", "logs"
+TOPIC, STREAMS, SMALL = "t", "logs", "small"
+WRITERS = ("v", "w", "x", "y", "z")  # of small batches
 OF_A_CUT = ("are missing", "cut short", "the log has lost the last of its events")
 
 Key = tuple[str, str, int]
-"""Topic, partition, sequence."""
+"""Topic, partition (of a small batch: its writer), sequence."""
 
 
 def batch(key: Key) -> list[dict[str, Any]]:
@@ -59,6 +61,13 @@ def batch(key: Key) -> list[dict[str, Any]]:
         {"space": f"s{(sequence + number) % 7}", "timestamp": sequence * 100 + number, "data": partition} | family
         for number in range(1 + sequence * 7 % 20)
     ]
+
+
+def small_batch(key: Key) -> list[dict[str, Any]]:
+    """The events of a batch that nobody named."""
+    _, writer, sequence = key
+    times = range(sequence * 100, sequence * 100 + 1 + sequence % 3)
+    return [{"space": f"s{sequence % 7}", "timestamp": time, "data": writer.encode()} for time in times]
 
 
 def record(key: Key) -> dict[str, Any]:
@@ -122,9 +131,12 @@ class Run:
         if TOPIC not in catalog.topics():
             catalog.create_topic(TOPIC, roll={"rows": 60})
             self._note("made")
+        if SMALL not in catalog.topics():
+            catalog.create_topic(SMALL, roll={"rows": 500})
         pipes = threading.Thread(target=self._pipes, args=(catalog,), daemon=True)
         pipes.start()
         threads = [threading.Thread(target=self._append, args=(catalog, name), daemon=True) for name in PARTITIONS]
+        threads += [threading.Thread(target=self._append_small, args=(catalog, name), daemon=True) for name in WRITERS]
         for thread in threads:
             thread.start()
         for sequence in itertools.count():
@@ -146,9 +158,14 @@ class Run:
                 key, lambda key=key: catalog.write({"from": key[1]}, [record(key)], producer=key[1], sequence=key[2])
             )
 
-    def _store(self, key: Key, append: Callable[[], aggregator.Receipt]) -> None:
+    def _append_small(self, catalog: aggregator.Catalog, writer: str) -> None:
+        for sequence in itertools.count(self.first):
+            key = (SMALL, writer, sequence)
+            self._store(key, lambda key=key: catalog.topic(SMALL).append(small_batch(key)), once=True)
+
+    def _store(self, key: Key, append: Callable[[], aggregator.Receipt], *, once: bool = False) -> None:
         self._note("try", key)
-        for again in (False, True):
+        for again in (False,) if once else (False, True):
             while True:
                 try:
                     receipt = append()
@@ -316,6 +333,12 @@ def _stored(catalog: aggregator.Catalog) -> dict[Key, list[tuple[str, int, Any]]
             for event in topic.read(partition):
                 place = (TOPIC, partition, event.timestamp // 100)
                 found[place].append((partition, event.columns["record_index"], event.timestamp % 100))
+    if SMALL in catalog.topics():
+        topic = catalog.topic(SMALL)
+        for partition in topic.partitions:
+            for event in topic.read(partition):
+                place = (SMALL, event.data.decode(), event.timestamp // 100)
+                found[place].append((partition, event.columns["record_index"], event.timestamp % 100))
     if STREAMS in catalog.topics():
         topic = catalog.topic(STREAMS)
         for partition in topic.partitions:
@@ -338,7 +361,7 @@ def _broken(catalog: aggregator.Catalog, notes: Notes, cut: bool) -> list[str]:
         return [*wrong, "the topic is gone"]
     stored = _stored(catalog)
     for key, events in stored.items():
-        count = len(batch(key)) if key[0] == TOPIC else 1
+        count = 1 if key[0] == STREAMS else len((batch if key[0] == TOPIC else small_batch)(key))
         if [number for _, _, number in events] != list(range(count)):
             wrong.append(f"{key} is not there as one batch: {events}")
         if key not in notes.tried:
