@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,26 @@ class Topic(Unpicklable, Scans[Scan]):
         used with other events), OverloadedError (try again later), LogFailedError, ReadOnlyError, esformat.ClosedError.
         """
         return writer_of(self._backend).ingest.append(self._topic, events, partition, producer, sequence)
+
+    async def append_async(
+        self,
+        events: Any,
+        partition: str = DEFAULT_PARTITION,
+        *,
+        producer: str | None = None,
+        sequence: int | None = None,
+    ) -> Receipt:
+        """The same for asyncio. A batch or list of up to 64 events that no producer names, of columns that the topic
+        knows, takes no thread: all that wait are stored together. For others a thread calls `append`.
+
+        Who is cancelled while this waits does not learn whether the events are stored; they are, or will be.
+        """
+        from aggregator.engine.ingest import soon  # and asyncio, which not everybody needs
+
+        named = producer is not None or sequence is not None
+        append = partial(self.append, events, partition, producer=producer, sequence=sequence)
+        ingest = writer_of(self._backend).ingest
+        return await soon.appended(ingest, append, None if named else ingest.small(self._topic, events, partition))
 
     def add_segments(
         self,

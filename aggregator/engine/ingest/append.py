@@ -142,7 +142,7 @@ class _Batch(Entry):
         self.due = _passes(most_rows, rows, piece.rows) or _passes(most_bytes, size, piece.size_bytes)
 
 
-class _SmallBatch(_Batch):
+class SmallBatch(_Batch):
     """One that nobody named, of few events: those that wait for the same group are written as one batch."""
 
     __slots__ = ("_adapter", "_given")
@@ -284,7 +284,7 @@ class Ingest:
         batch.hold(message, digest)
         return self._append(batch)
 
-    def _small(self, topic: Topic, table: pa.Table | pa.RecordBatch, partition: str) -> _SmallBatch | None:
+    def _small(self, topic: Topic, table: pa.Table | pa.RecordBatch, partition: str) -> SmallBatch | None:
         """A batch of few events as one that is joined to others; None where it is not, or its types or its partition
         are new.
         """
@@ -299,7 +299,7 @@ class Ingest:
         if not is_valid(batches[0]):  # Arrow joins without a look
             return None
         self._check_shipping()
-        return _SmallBatch(self, topic, place, *found, batches[0])
+        return SmallBatch(self, topic, place, *found, batches[0])
 
     def _check_shipping(self) -> None:
         """Raises OverloadedError where nothing may be acknowledged now, LogFailedError where nothing ever will be."""
@@ -313,8 +313,7 @@ class Ingest:
         """Log a batch. Room that is reserved for it is given back where it is not published."""
         kept = False
         try:
-            if self.reserve is not None:
-                self.reserve.keep_ahead(batch.into, batch.into.next_index + batch.count)
+            self._keep_ahead(batch)
             self._log.append(batch)
             kept = batch.known is None
         except BaseException:
@@ -326,6 +325,40 @@ class Ingest:
         if kept and batch.bearer is None:
             self._tidy(batch)
         return batch.receipt()
+
+    def small(self, topic: Topic, given: Any, partition: str) -> SmallBatch | None:
+        """A batch of few events, in columns that the topic knows, for `append_soon`; None where `append` is to take it.
+        Raises as that does.
+        """
+        topic.check_there()
+        if not isinstance(given, pa.RecordBatch | list) or len(given) > MOST_JOINED:
+            return None
+        events = taken_in(given)
+        return self._small(topic, self._as_table(topic, events) if isinstance(events, list) else events, partition)
+
+    def append_soon(self, batches: Sequence[SmallBatch]) -> None:
+        """Store batches for which no thread waits: of each `settled` is called when `outcome` can be asked. Raises
+        ManifestFailedError, LogFailedError, ClosedError, and then nothing is called.
+        """
+        if self.reserve is not None:
+            for batch in batches:
+                self._keep_ahead(batch)
+        self._log.submit(batches)
+
+    def outcome(self, batch: SmallBatch) -> Receipt:
+        """What became of it; to be asked once. Raises as `append`."""
+        try:
+            self._log.check_stored(batch)
+        except BaseException:
+            self.quota.release(batch.reserved)
+            raise
+        if batch.bearer is None:
+            self._tidy(batch)
+        return batch.receipt()
+
+    def _keep_ahead(self, batch: _Batch) -> None:
+        if self.reserve is not None:
+            self.reserve.keep_ahead(batch.into, batch.into.next_index + batch.count)
 
     def _tidy(self, batch: _Batch) -> None:
         """After an append: have small batches put together, and the partition sealed where this one made it due."""

@@ -26,7 +26,7 @@ class Entry:
 
     __slots__ = (
         "bearer", "body_check", "body_length", "count", "defines", "error", "fate", "first_index", "following", "joins",
-        "key", "offset", "partition", "parts", "state", "turn",
+        "key", "offset", "partition", "parts", "settled", "state", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -41,8 +41,9 @@ class Entry:
         self.first_index = -1
         self.error: BaseException | None = None
         self.state, self.fate = WAITING, UNKNOWN
-        self.turn = allocate_lock()
+        self.turn = allocate_lock()  # at which its thread waits
         self.turn.acquire()
+        self.settled: Callable[[], None] | None = None  # called when it is, where no thread waits
         self.following: Entry | None = None  # whom its thread wakes when it leaves
         self.bearer: Entry | None = None  # with which it is written, this many events behind that one's first
         self.offset = 0

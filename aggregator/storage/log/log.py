@@ -11,7 +11,8 @@ import errno
 import math
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Condition, Lock
 from typing import Any, Protocol
@@ -117,6 +118,8 @@ class Log:
         self._changes = Lock()  # held while a change is noted, and while the file for it is closed
         self._noted = 0
         self._mark = create_file(directory / MARK_NAME, os.O_WRONLY)
+        self._helper: ThreadPoolExecutor | None = None  # leads where the one whose turn it is has no thread
+        self._helping = Lock()  # held while it is made
         leave_when_forked(self)
         try:
             self._start_file(position)
@@ -177,29 +180,67 @@ class Log:
         Raises LogFailedError, and then it is not published; ClosedError.
         """
         try:
-            with self._lock:
-                self._check()
-                if self._leader is None:
-                    self._leader = entry  # from here on nobody else leads, wherever this is interrupted
-                self._queue.append(entry)
-            while entry.state != DONE or self._leader is entry:
-                if self._leader is entry:
-                    self._lead()
-                else:
-                    entry.turn.acquire()
-            if entry.following is not None:
-                _wake(entry.following)
+            self._enqueue(entry)
+            while not self._go_on(entry):
+                entry.turn.acquire()
         except BaseException:
-            done = False
-            while not done:
-                with contextlib.suppress(BaseException):  # the interrupt that came first is raised
-                    done = self._leave(entry)
+            self._leave_for_good(entry)
             raise
+        self.check_stored(entry)
+
+    def submit(self, entries: Sequence[Entry]) -> None:
+        """Write entries for which no thread waits. When `check_stored` can be asked of one, its `settled` is called, by
+        any thread and perhaps more than once. Raises LogFailedError, ClosedError, and then nothing is called.
+        """
+        with self._helping:
+            if self._helper is None:
+                helper = ThreadPoolExecutor(1, thread_name_prefix="aggregator-log")
+                helper.submit(int)  # its thread starts now, or never
+                self._helper = helper
+        self._enqueue(*entries)
+        if self._leader is entries[0]:
+            self._wake(entries[0])
+
+    def _go_on_alone(self, entry: Entry) -> None:
+        """Go on with an entry that no thread waits for, in the log's own thread."""
+        try:
+            is_settled = self._go_on(entry)
+        except BaseException:  # noqa: BLE001  whoever waits is told by `check_stored`
+            self._leave_for_good(entry)
+            is_settled = True
+        if is_settled:
+            self._wake(entry)
+
+    def _enqueue(self, *entries: Entry) -> None:
+        with self._lock:
+            self._check()
+            if self._leader is None:
+                self._leader = entries[0]  # from here on nobody else leads, wherever this is interrupted
+            self._queue.extend(entries)
+
+    def _go_on(self, entry: Entry) -> bool:
+        """Lead where it is an entry's turn. Gives whether it is settled; where not, somebody wakes it."""
+        while entry.state != DONE or self._leader is entry:
+            if self._leader is not entry:
+                return False
+            self._lead()
+        if entry.following is not None:
+            self._wake(entry.following)
+        return True
+
+    def check_stored(self, entry: Entry) -> None:
+        """Raises what kept a settled entry from being stored."""
         settled = entry.bearer or entry
         if settled.error is not None:
             raise settled.error
         if settled.fate < PASSED:  # whoever led was interrupted more than once
             raise self._failure or self._not_written(KeyboardInterrupt())
+
+    def _leave_for_good(self, entry: Entry) -> None:
+        done = False
+        while not done:
+            with contextlib.suppress(BaseException):  # the interrupt that came first is raised
+                done = self._leave(entry)
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -217,11 +258,11 @@ class Log:
             if entry.state == WAITING and entry in self._queue:
                 self._queue.remove(entry)
             if self._leader is not None:
-                _wake(self._leader)  # the interrupt may have come between naming it and waking it
+                self._wake(self._leader)  # the interrupt may have come between naming it and waking it
         if entry.state == TAKEN and self._leader is not entry:
             entry.turn.acquire()
         if entry.following is not None:
-            _wake(entry.following)
+            self._wake(entry.following)
         return entry.state != TAKEN and self._leader is not entry
 
     def _lead(self) -> None:
@@ -297,12 +338,16 @@ class Log:
         Whom an entry wakes is known, and done, before it is done itself: its thread may leave then, woken or not.
         """
         others = [entry for entry in self._taken if entry is not self._leader]
-        for place in range(len(others) - 1, WOKEN - 1, -1):
-            others[place - WOKEN].following = others[place]
+        threads = [entry for entry in others if entry.settled is None]
+        for place in range(len(threads) - 1, WOKEN - 1, -1):
+            threads[place - WOKEN].following = threads[place]
         for entry in reversed(self._taken):
             entry.state = DONE
-        for entry in others[:WOKEN]:
-            _wake(entry)
+        for entry in threads[:WOKEN]:
+            self._wake(entry)
+        for entry in others:
+            if entry.settled is not None:
+                self._wake(entry)
         self._taken = []
 
     def _write_group(self, group: list[Entry]) -> None:
@@ -457,6 +502,21 @@ class Log:
             hint="make room on the disk, then append it again",
         )
 
+    def _wake(self, entry: Entry) -> None:
+        """Let the thread of an entry look what became of it; it may have been told before. Where it has none, `settled`
+        is called, or the log's own thread leads.
+        """
+        if entry.settled is None:
+            try:  # noqa: SIM105  for each entry; a context manager takes four times as long
+                entry.turn.release()
+            except RuntimeError:
+                pass
+        elif entry.state == DONE and self._leader is not entry:
+            entry.settled()
+        else:
+            assert self._helper is not None
+            self._helper.submit(self._go_on_alone, entry)
+
     def _hand_over(self) -> None:
         """Let the next in the queue lead; where the log has failed, tell all of them."""
         with self._lock:
@@ -464,11 +524,11 @@ class Log:
                 entry = self._queue[0]
                 if entry.state != DONE:  # else it was told when an interrupt came while it was taken
                     entry.error, entry.state = self._failure, DONE
-                _wake(entry)
+                self._wake(entry)
                 self._queue.popleft()
             if self._queue:
                 self._leader = self._queue[0]
-                _wake(self._leader)
+                self._wake(self._leader)
             else:
                 self._leader = None
                 self._idle.notify_all()
@@ -609,6 +669,8 @@ class Log:
             self._closed = True
             while self._leader is not None:
                 self._idle.wait()
+        if self._helper is not None:
+            self._helper.shutdown()
         with self._io:
             try:
                 if self._failure is None and self._unsynced:
@@ -627,14 +689,6 @@ def _read(path: Path, at: int, length: int) -> bytes:
     if len(data) != length:
         raise OSError(errno.EIO, "the log's file ends early", str(path))
     return data
-
-
-def _wake(entry: Entry) -> None:
-    """Let the thread of an entry look what became of it; it may have been told before."""
-    try:  # noqa: SIM105  for each entry; a context manager takes four times as long
-        entry.turn.release()
-    except RuntimeError:
-        pass
 
 
 def _os_error(number: int) -> OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import sys
 import threading
@@ -135,6 +136,60 @@ def test_interrupts_at_every_step(tmp_path, durability, others, joins):
         at += 1
     assert at > 40
     assert refused < at / 4  # while a batch is placed or shown nobody knows how far that came
+
+
+@pytest.mark.parametrize("durability", ["fsync", "none"])
+def test_interrupts_before_those_without_threads(tmp_path, durability):
+    """A leader is interrupted while entries wait that have no thread: each is told, and told what is so."""
+    at, came = 1, True
+    while came:
+        bench = Bench(tmp_path / f"{at}", durability)
+        interrupter = Interrupter(at)
+        placing, go = threading.Event(), threading.Event()
+        told = [threading.Event() for _ in range(5)]
+
+        def lead(bench=bench, interrupter=interrupter, placing=placing, go=go):
+            entry = bench.entry(0, b"leader")
+            place = entry.place
+
+            def placed():
+                placing.set()
+                assert go.wait(WAIT_S)
+                return place()
+
+            entry.place = placed
+            with interrupter, contextlib.suppress(KeyboardInterrupt, LogFailedError):
+                bench.log.append(entry)
+
+        thread = threading.Thread(target=lead, daemon=True)
+        thread.start()
+        until(lambda thread=thread, placing=placing: placing.is_set() or not thread.is_alive())
+        entries = [bench.entry(0, b"%d" % number, joins="yes" if number else None) for number in range(5)]
+        for entry, event in zip(entries, told, strict=True):
+            entry.settled = event.set
+        with contextlib.suppress(LogFailedError):
+            bench.log.submit(entries)
+            go.set()
+            assert all(event.wait(WAIT_S) for event in told), f"somebody is never told after an interrupt at step {at}"
+        go.set()
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+        stored = b"".join(payload for _, _, payload in bench.published)
+        for number, (entry, event) in enumerate(zip(entries, told, strict=True)):
+            if event.is_set():
+                assert is_stored(bench.log, entry) == (b"%d" % number in stored)
+        came = interrupter.came
+        bench.log.close()
+        at += 1
+    assert at > 40
+
+
+def is_stored(log, entry):
+    try:
+        log.check_stored(entry)
+    except LogFailedError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("durability", ["fsync", "none"])
