@@ -6,7 +6,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-binary pyspark
+# Python compiles what it imports, a sixth of what is installed.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --only-binary :all: \
+	--no-binary pyspark
 # pytest-xdist processes, each of which collects all tests: two for each core of a small CI machine, as tests wait as
 # well. Tests with Spark stay together in one of them.
 TEST_WORKERS ?= 4
@@ -101,7 +103,8 @@ clean:  ## Remove the environment and everything generated.
 # sources when that is compiled from them.
 $(VENV)/%.stamp: pyproject.toml .ci/backend.py $(wildcard esformat/core/*.py esformat/core/*.pxd)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "esformat needs Python 3.11 or newer; try: make PYTHON=python3.11")'
-	@test -x $(BIN)/pip || { echo "Creating $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
+	@test -x $(BIN)/pip || { echo "Creating $(VENV) ..."; $(PYTHON) -m venv --upgrade-deps $(VENV) > /dev/null; }
 	@echo "Installing esformat and what '$*' needs into $(VENV), once$(SIZE_$*) ..."
-	@$(PIP_INSTALL) --editable '.[$*]'
+	@# setuptools would warn of parts of pyproject.toml that may change.
+	@PYTHONWARNINGS=ignore $(PIP_INSTALL) --editable '.[$*]'
 	@touch $@
