@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -24,18 +25,11 @@ def to_arrow(table: Any) -> pa.Table:
         return table
     if isinstance(table, pa.RecordBatch):
         return pa.Table.from_batches([table])
-    try:
-        reader = stream_of(table) if hasattr(table, "__arrow_c_stream__") else None
-        if reader is None and hasattr(table, "__arrow_c_array__"):
+    if hasattr(table, "__arrow_c_stream__"):
+        return stream_of(table).read_all()
+    if hasattr(table, "__arrow_c_array__"):
+        with _told_as_table(table):
             return pa.Table.from_batches([pa.record_batch(table)])
-    except pa.ArrowException as error:  # columns of mixed values, or no columns at all
-        reasons = ": ".join(map(str, reversed(error.args)))  # of pandas: what was wrong, and then in which column
-        raise InvalidEventError(
-            f"{type(table).__name__} cannot be read as a table: {reasons}",
-            hint="give each column one type, such as table.astype({'price': str})" if len(error.args) > 1 else None,
-        ) from error
-    if reader is not None:
-        return reader.read_all()
     raise InvalidEventError(
         f"cannot read events from {type(table).__name__}",
         hint="give a pyarrow table, or anything with __arrow_c_stream__ (pandas, Polars, DuckDB …)",
@@ -46,21 +40,47 @@ def stream_of(table: Any) -> pa.RecordBatchReader:
     """The batches of anything with the Arrow C stream; of a frame of pandas its index, too, where that has a name.
 
     pandas hands an index over as a column, but for one that counts on by the same step: whether an index of integers is
-    such a one depends on its values. Raises InvalidEventError for a name that the stream would cut, and what reading it
-    raises.
+    such a one depends on its values. Raises InvalidEventError for what is no table, and for a name that the stream
+    would cut; reading it raises what it raises.
     """
     library = type(table).__module__.partition(".")[0]
     if isinstance(table, pa.RecordBatch | pa.RecordBatchReader):
         check_names(table.schema)
     elif library in ("pandas", "polars"):
         check_names([pa.field(str(name), pa.null()) for name in getattr(table, "columns", ())])
-    reader = pa.RecordBatchReader.from_stream(table)
-    if library != "pandas" or not hasattr(table, "columns"):
-        return reader
-    name = table.index.name
-    if name is None or str(name) in reader.schema.names:
-        return reader
-    return pa.RecordBatchReader.from_stream(table.assign(**{str(name): table.index}))
+    if library == "polars":
+        _check_polars(getattr(table, "schema", {}))
+    with _told_as_table(table):
+        reader = pa.RecordBatchReader.from_stream(table)
+        if library != "pandas" or not hasattr(table, "columns"):
+            return reader
+        name = table.index.name
+        if name is None or str(name) in reader.schema.names:
+            return reader
+        return pa.RecordBatchReader.from_stream(table.assign(**{str(name): table.index}))
+
+
+@contextmanager
+def _told_as_table(table: Any) -> Iterator[None]:
+    """What a library raises that cannot hand its table over: columns of mixed values, two of one name, no columns."""
+    try:
+        yield
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        reasons = ": ".join(map(str, reversed(error.args)))  # of pandas: what was wrong, and then in which column
+        mixed = len(error.args) > 1 or isinstance(error, OverflowError)
+        raise InvalidEventError(
+            f"{type(table).__name__} cannot be read as a table: {reasons}",
+            hint="give each column one type, such as table.astype({'price': str})" if mixed else None,
+        ) from error
+
+
+def _check_polars(schema: Mapping[str, Any]) -> None:
+    """Refuse what Arrow has no type for: of an Object, as which Polars keeps UUIDs, the stream has the address."""
+    for name, kind in schema.items():
+        if str(kind) in ("Object", "Int128", "UInt128"):
+            raise InvalidEventError(
+                f"column {name!r} is {kind}, which Arrow does not have", hint="cast it first, for example to text"
+            )
 
 
 def check_table(table: pa.Table, schema: EventSchema) -> pa.Table:
@@ -147,7 +167,8 @@ def _timestamps(table: pa.Table) -> pa.ChunkedArray:
     if pt.is_timestamp(kind):
         if kind.tz is None:
             raise InvalidEventError(
-                "column 'timestamp' has no time zone", hint='say which: cast it to pyarrow.timestamp("us", "UTC")'
+                "column 'timestamp' has no time zone",
+                hint='say which: cast it to pyarrow.timestamp("us", "UTC"), or in pandas .dt.tz_localize("UTC")',
             )
         try:
             return column.cast(pa.timestamp("us", "UTC"))
@@ -320,8 +341,12 @@ class EventRows:
             if self._losing[field.name](value):
                 raise ValueError(f"of {value!r} only {stored!r} would be left")
             return stored
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError, TypeError, ValueError) as error:
-            raise InvalidEventError(f"{what} {field.name!r} must be {field.type}: {error}") from None
+        except (pa.ArrowException, OverflowError, UnicodeError, TypeError, ValueError) as error:
+            if pt.is_string(field.type) and not isinstance(value, str | bytes):  # of which Arrow says "Expected bytes"
+                reason, hint = f", not {type(value).__name__}", "make text of it, or create the file with a schema"
+            else:
+                reason, hint = f": {error}", None
+            raise InvalidEventError(f"{what} {field.name!r} must be {field.type}{reason}", hint=hint) from None
 
     def take(self) -> pa.Table:
         """The events so far as a table of the schema; none are left."""

@@ -16,7 +16,7 @@ import pytest
 
 from esformat.errors import InvalidEventError
 from esformat.format.schema import EventSchema, Field, make_schema, normalise_type
-from esformat.write.intake import EventRows, check_table, to_arrow
+from esformat.write.intake import EventRows, check_table, stream_of, to_arrow
 
 SCHEMA = EventSchema(
     (
@@ -329,7 +329,10 @@ BAD_EVENTS = [
     ({"timestamp": -(2**63) - 1}, "does not fit 64 bits"),
     ({"indexes": {"typo": "a"}}, "unknown index 'typo'; declared when the file was created: type"),
     ({"indexes": {"n": 5}}, "unknown index 'n'"),
-    ({"indexes": {"type": 5}}, "index 'type' must be string"),
+    (
+        {"indexes": {"type": 5}},
+        "index 'type' must be string, not int; make text of it, or create the file with a schema",
+    ),
     ({"indexes": {"type": "\ud800"}}, "index 'type' must be string"),
     ({"indexes": {"type": b"\xff"}}, "index 'type' must be string"),
     ({"columns": {"type": "a"}}, "unknown column 'type'; declared when the file was created: n"),
@@ -348,6 +351,13 @@ def test_events_that_do_not_fit(given, message):
         rows.add(*(event | given).values())
     assert len(rows) == 1
     assert rows.take()["space"].to_pylist() == ["a"]
+
+
+def test_numpy_numbers_are_no_times():
+    """Arrow has not implemented them, and says so by an error of its own kind."""
+    rows = EventRows(EventSchema((Field("at", US),)))
+    with pytest.raises(InvalidEventError, match="column 'at' must be timestamp"):
+        rows.add("a", None, 1, "", None, {"at": np.int64(3)})
 
 
 def test_binary_keys():
@@ -429,10 +439,17 @@ def test_dictionary_of_views(kind):
     assert [v.decode() if isinstance(v, bytes) else v for v in table["v"].to_pylist()] == ["x", None, "yy", "x"]
 
 
-def test_what_arrow_cannot_make_a_table_of():
-    """A column alone, or values of several types in one, is told as events that do not fit, with what was given."""
+@pytest.mark.parametrize("read", [to_arrow, stream_of])
+def test_what_arrow_cannot_make_a_table_of(read):
+    """A column alone, values of several types in one, or what pandas refuses, is told as events that do not fit."""
     pandas = pytest.importorskip("pandas")
-    mixed = pandas.DataFrame({"space": ["a", "b"], "x": [1, "y"]})
-    for given, reason in ((pa.chunked_array([[1.5]]), ""), (mixed, r"Conversion failed for column x .*'y'.*astype")):
+    frame = pandas.DataFrame({"space": ["a", "b"], "x": [1, "y"]})
+    for given, reason in (
+        (pa.chunked_array([[1.5]]), "Cannot import schema"),
+        (frame, r"Conversion failed for column x .*'y'.*astype"),
+        (frame.assign(x=[2**70, 1]), "Python int too large .*astype"),
+        (pandas.concat([frame, frame["x"]], axis=1), "Duplicate column names"),
+        (frame.assign(x=pandas.arrays.SparseArray([0, 1])), "Sparse pandas data"),
+    ):
         with pytest.raises(InvalidEventError, match=f"{type(given).__name__} cannot be read as a table: {reason}"):
-            to_arrow(given)
+            read(given)
