@@ -337,10 +337,10 @@ class EventRows:
                 value.encode()  # refuses lone surrogates; much cheaper than asking Arrow
                 return value
             made = array_of([value], field.type)[0] if pt.is_nested(field.type) else pa.scalar(value, field.type)
-            stored = made.as_py()
             if self._losing[field.name](value):
-                raise ValueError(f"of {value!r} only {stored!r} would be left")
-            return stored
+                raise ValueError(f"of {value!r} only {made.as_py()!r} would be left")
+            # Python has no times of all years and no nanoseconds, and for the least pandas says NaT.
+            return made.value if pt.is_timestamp(field.type) or pt.is_duration(field.type) else made.as_py()
         except (pa.ArrowException, OverflowError, UnicodeError, TypeError, ValueError) as error:
             if pt.is_string(field.type) and not isinstance(value, str | bytes):  # of which Arrow says "Expected bytes"
                 reason, hint = f", not {type(value).__name__}", "make text of it, or create the file with a schema"

@@ -353,6 +353,18 @@ def test_events_that_do_not_fit(given, message):
     assert rows.take()["space"].to_pylist() == ["a"]
 
 
+@pytest.mark.parametrize("kind", [pa.timestamp("ns"), pa.duration("ns"), US, pa.timestamp("s"), pa.duration("s")])
+def test_whole_numbers_as_times(kind):
+    """All 64 bits, though Python has no such times; of the least ones in nanoseconds pandas has none."""
+    given = [-(2**63), -(2**63) + 1, -1, 2**63 - 1]
+    rows = EventRows(EventSchema((Field("at", kind),)))
+    for value in given:
+        rows.add("a", None, 1, "", None, {"at": value})
+    stored = rows.take()["at"]
+    assert stored.type == kind
+    assert stored.cast(pa.int64()).to_pylist() == given
+
+
 def test_numpy_numbers_are_no_times():
     """Arrow has not implemented them, and says so by an error of its own kind."""
     rows = EventRows(EventSchema((Field("at", US),)))
