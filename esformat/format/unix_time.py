@@ -59,10 +59,11 @@ def unit_of(number: float | Decimal) -> str:
     return _by_size(number)
 
 
-def to_nanos(number: float | str, unit: str | None = None) -> tuple[int, str]:
+def to_nanos(number: float | str, unit: str | None = None, *, asked: bool = False) -> tuple[int, str]:
     """Nanoseconds since 1970 of one number, or of its decimal text, and the unit that it was taken to count.
 
-    unit: of UNIX_UNITS; None: the size tells. Text is exact; a float is rounded to the microsecond. Raises ValueError.
+    unit: of UNIX_UNITS; None: the size tells. Text is exact; a float is rounded to the microsecond. asked: in a
+    question, where 2026 is hardly meant as half an hour after 1970 began, and is refused. Raises ValueError.
     """
     exact: int | Decimal
     if isinstance(number, str):
@@ -75,6 +76,11 @@ def to_nanos(number: float | str, unit: str | None = None) -> tuple[int, str]:
         exact = Decimal(number)
     else:
         raise ValueError(f"{number} is no time")
+    if asked and unit is None and 1900 <= exact <= 2100 and exact == int(exact):
+        raise ValueError(
+            f"{exact} may be a year, or a number of s since 1970: write it as {int(exact)}-01-01, "
+            "or say which unit it counts"
+        )
     taken = unit or unit_of(exact)
     nanos = exact * UNIX_UNITS[taken] if -(10**30) < exact < 10**30 else 10**40
     if not FIRST_US * 1000 <= nanos < (LAST_US + 1) * 1000:

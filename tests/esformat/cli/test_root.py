@@ -88,6 +88,10 @@ WRONG_USAGE = [
         ["scan", "activity.esdb", "--start", "soon"],
         "invalid time 'soon': expected ISO 8601, such as 2006-04-07T17:08, or a number",
     ),
+    (
+        ["scan", "activity.esdb", "--start", "2024"],
+        "2024 may be a year, or a number of s since 1970: write it as 2024-01-01",
+    ),
     (["scan", "activity.esdb", "--start", "2024-03-01T00:00:00.0000001"], "is finer than the microseconds"),
     (["scan", "activity.esdb", "--index", "type"], "'type' is not of the form NAME=VALUE"),
     (["scan", "activity.esdb", "--index", "nope=1"], "esdb: activity.esdb"),

@@ -80,6 +80,17 @@ def test_texts(text, unit):
     assert single == column
 
 
+@pytest.mark.parametrize("number", [1900, 2026, 2100, 2026.0, "2026"])
+def test_years(number):
+    """So is what reads as a year, in a question: events may come half an hour after 1970 began, as of a simulation."""
+    with pytest.raises(ValueError, match="may be a year"):
+        to_nanos(number, asked=True)
+    assert to_nanos(number) == (int(number) * 10**9, "s")
+    assert to_nanos(number, "s", asked=True) == to_nanos(number)
+    assert to_nanos(1899, asked=True)
+    assert to_nanos("2026.5", asked=True)
+
+
 @pytest.mark.parametrize("number", [19991231, 20260301, 202603010800, 20260301080005, 20260301.0, "20260301"])
 def test_dates(number):
     """What reads as a date is refused, unless a unit is given."""

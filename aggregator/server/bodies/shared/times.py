@@ -36,7 +36,7 @@ class TimeReader:
     def read(self, given: Any, what: str, *, up: bool = False) -> int | None:
         """A value of JSON in µs; in UTC where text has no zone. None stays None. Raises InvalidEventError.
 
-        up: parts of a µs count as a whole one, as in the start and the end of a question: events have none.
+        up: of the start and the end of a question: parts of a µs count as a whole one, as events have none.
         """
         if given is None:
             return None
@@ -45,7 +45,7 @@ class TimeReader:
         if isinstance(given, bool) or not isinstance(given, int | float | str):
             raise _no_time(given, what)
         try:
-            nanos, unit = to_nanos(given, self.unit)
+            nanos, unit = to_nanos(given, self.unit, asked=up)
         except ValueError as error:
             raise InvalidEventError(f"{what}: {error}", hint=TIMES_HINT) from None
         if self.unit is None:
