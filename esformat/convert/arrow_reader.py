@@ -70,7 +70,7 @@ class ArrowReader:
             return first_row + row, str(_as_json(batch.slice(row, 1))[0])
 
         types = {field.name: plain(field.type) for field in batch.schema}
-        meant = {field.name: name for field in batch.schema if (name := _foreign(field.type)) is not None}
+        meant = {field.name: name for field in batch.schema if (name := _foreign(field)) is not None}
         return Rows(batch, types, Origin(self.source.path, "row", locate), meant=meant)
 
     @contextmanager
@@ -146,11 +146,15 @@ def _batches_of(reader: Any) -> Iterator[pa.RecordBatch]:
     return iter(reader)
 
 
-def _foreign(type_: pa.DataType) -> str | None:
+def _foreign(field: pa.Field) -> str | None:
     """The name of a type that segments do not have and whose plain values they take, such as arrow.uuid."""
-    if isinstance(type_, pa.BaseExtensionType):
-        return str(type_.extension_name)
-    return str(type_) if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_) else None
+    if isinstance(field.type, pa.BaseExtensionType):
+        return str(field.type.extension_name)
+    unknown = (field.metadata or {}).get(b"ARROW:extension:name")  # of a library that is not loaded: pandas.period
+    if unknown is not None:
+        return str(unknown.decode(errors="replace"))
+    plain_values = pa.types.is_dictionary(field.type) or pa.types.is_run_end_encoded(field.type)
+    return str(field.type) if plain_values else None
 
 
 def _as_json(batch: pa.RecordBatch) -> pa.StringArray:

@@ -371,6 +371,8 @@ def test_types_that_segments_do_not_have_are_announced(tmp_path):
             "nothing": pa.nulls(1),
         }
     )
+    unknown = pa.field("month", pa.int64(), metadata={"ARROW:extension:name": "pandas.period"})  # without pandas
+    table = table.append_column(unknown, [[672]])
     pa.parquet.write_table(table, tmp_path / "x.parquet")
     roles = Roles(space="u", timestamp="t")
     with Load([str(tmp_path / "x.parquet")], roles) as load:
@@ -382,5 +384,6 @@ def test_types_that_segments_do_not_have_are_announced(tmp_path):
         "column 'id' is of type arrow.uuid",
         "column 'extra' is of type arrow.json",
         "column 'kind' is of type dictionary<values=string",
+        "column 'month' is of type pandas.period",
         "no row has a value for 'nothing': such a column keeps no type",
     ]
