@@ -50,8 +50,8 @@ def tell_of_others(fresh: Sequence[Found], notes: Notes, catalog: str) -> None:
         shared = [one for one in fresh if one.key in heads and heads[one.key].begins(one.start)]
         if progress.catalog == catalog and shared:
             _LOG.warning(
-                "%s is collected into this catalog by another collector, too, so that its lines are stored twice "
-                "(%d such files; its notes: %s)",
+                "%s is collected into this catalog by another collector, too, so its lines are stored twice "
+                "(files like it: %d; the other's notes: %s)",
                 shared[0].path,
                 len(shared),
                 path,

@@ -196,12 +196,18 @@ def _made(kind: Any, given: Mapping[str, Any]) -> Any:
         else:
             fits = isinstance(value, str) or wanted.startswith("tuple")
         if not fits:
-            raise InvalidRequestError(f"the setting {name!r} cannot be {value!r}")
+            raise InvalidRequestError(f"the setting {name!r} cannot be {value!r}", hint=f"give {_shown(wanted)}")
         checked[name] = value
     for name, one in known.items():
         if name not in checked and one.default is MISSING and one.default_factory is MISSING:
             raise InvalidRequestError(f"the setting {name!r} is missing")
     return kind(**checked)
+
+
+def _shown(wanted: str) -> str:
+    """What a setting of this type is, in words."""
+    words = {"float": "a number", "int": "a whole number", "Mapping": "a table of texts", "tuple": "a list of texts"}
+    return next((known for start, known in words.items() if wanted.startswith(start)), "text")
 
 
 def _one_of(what: str, given: str, known: tuple[str, ...]) -> None:
@@ -214,7 +220,7 @@ def check_pattern(what: str, pattern: str) -> None:
     try:
         Regex(pattern)
     except RegexError as error:
-        raise InvalidRequestError(f"{what} is not a regular expression: {error}") from None
+        raise InvalidRequestError(f"{what} {pattern!r}: {error}") from None
 
 
 def _check_groups(what: str, pattern: str) -> None:

@@ -57,7 +57,7 @@ class Regex:
             pc.match_substring_regex(pa.array([""]), pattern)  # compiled for a batch with rows only
         except pa.ArrowInvalid as error:
             reason = str(error).removeprefix("Invalid regular expression: ")
-            raise RegexError(f"no regular expression: {reason}") from None
+            raise RegexError(f"not a regular expression: {reason}") from None
 
     def matches(self, texts: pa.Array) -> pa.BooleanArray:
         """Which texts, of string type, have a match in them. Raises QueryLimitError for a text that is too long."""

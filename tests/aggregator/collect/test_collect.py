@@ -958,6 +958,9 @@ def test_settings_of_a_file(tmp_path):
         path.write_text(wrong)
         with pytest.raises(aggregator.InvalidRequestError):
             Settings.load(path)
+    path.write_text('into = "x"\ninterval_s = "1"\n[[files]]\npath = "a"')
+    with pytest.raises(aggregator.InvalidRequestError, match="'interval_s' cannot be '1'; give a number"):
+        Settings.load(path)
 
 
 @pytest.mark.skipif(not WEB_LOG.exists(), reason="the web server's log is not here")
