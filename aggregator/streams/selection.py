@@ -347,6 +347,10 @@ class Selection(Answer):
             return []
         columns = material.columns
         told = hidden_columns(self._select, columns)
+        only = material.parts[0] if len(material.parts) == 1 else None
+        if only is not None and only.others is not None and only.streams and not only.spaces:
+            topic = only.snapshot.topic.name
+            told.append(f"FROM matches no stream of the topic {topic!r}: streams have their own tags, and no tag topic")
         unknown = sorted(names_beside(self._select, columns) - set(self._backend.streams.tag_names()) - EVENT_TAGS)
         if columns.extra is not None:
             near = ((name, did_you_mean(name, columns.names)) for name in unknown)

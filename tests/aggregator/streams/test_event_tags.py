@@ -127,6 +127,10 @@ def test_a_space_is_looked_up(catalog):
     [
         ("FROM app = nowhere", ["FROM matches no stream and no topic"]),
         ("FROM {topic=nowhere}", ["FROM matches no stream and no topic"]),
+        (
+            "FROM {topic=logs,space=r1}",
+            ["FROM matches no stream of the topic 'logs': streams have their own tags, and no tag topic"],
+        ),
         ("FROM topic = reviews WHERE fields:ratng = 1", ["no topic that is read has a field 'ratng'"]),
         ("FROM topic = reviews WHERE fields:rating = 7", []),
         ("", []),
