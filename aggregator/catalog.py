@@ -162,7 +162,7 @@ class Catalog(Closing):
         """A topic. Raises TopicNotFoundError, which is a KeyError; a topic is never made by asking for it."""
         found = self._topics().get(name)
         if found is None:
-            hint = "create_topic makes one, as do `aggregator topics --create` and `aggregator import`"
+            hint = "`aggregator topics` lists them; create_topic, `aggregator topics --create` and `import` make one"
             raise TopicNotFoundError(f"no topic {name!r}", path=str(self.path), hint=hint)
         return Topic(self._backend, found)
 

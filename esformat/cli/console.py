@@ -41,6 +41,14 @@ def size(number: int) -> str:
     return f"{number / 1000**power:.1f} {('kB', 'MB', 'GB', 'TB')[power - 1]}"
 
 
+def length(micros: int) -> str:
+    """Write a length of time in the largest unit that it is a whole number of."""
+    for unit, noun in ((86_400_000_000, "day"), (3_600_000_000, "hour"), (60_000_000, "minute")):
+        if micros % unit == 0:
+            return count(micros // unit, noun)
+    return f"{micros / 1_000_000:,.6g} seconds"
+
+
 def moment(micros: int | None) -> str:
     """Write microseconds since 1970 as ISO 8601, the fraction only where there is one."""
     if micros is None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from esformat.base.lazy import lazily
 
 if TYPE_CHECKING:
-    from esformat.cli.console import count, is_terminal, moment, progress, say, size, warn
+    from esformat.cli.console import count, is_terminal, length, moment, progress, say, size, warn
     from esformat.cli.inputs import (
         InputCommand,
         bad_rows_of,
@@ -42,7 +42,7 @@ else:
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "esformat.cli.console": "count is_terminal moment progress say size warn",
+            "esformat.cli.console": "count is_terminal length moment progress say size warn",
             "esformat.cli.inputs": (
                 "InputCommand bad_rows_of input_options input_options_of reading_of reading_options roles_of"
             ),
@@ -95,6 +95,7 @@ __all__ = [
     "is_terminal",
     "job_options",
     "json_option",
+    "length",
     "moment",
     "one_line",
     "one_of",

@@ -11,7 +11,7 @@ import click
 import aggregator
 from aggregator.cli.catalog.stats import shipped
 from aggregator.cli.shared.opened import catalog_argument, looking, policy, reading, writing
-from esformat.cli.parts import Group, Pair, count, json_option, moment, progress, say, say_json, size, warn
+from esformat.cli.parts import Group, Pair, count, json_option, length, moment, progress, say, say_json, size, warn
 
 _EXAMPLES = """\b
 Examples:
@@ -187,8 +187,7 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield shown, f"{count(facts[key]['segments'], 'segment')}, {size(facts[key]['bytes'])}"
     kept, cache = facts["keep_local"], facts["cache"]
     for of, own in [("", kept), *((f" of {name}", own) for name, own in kept["topics"].items())]:
-        days = "any" if own["age_us"] is None else f"{own['age_us'] / 86_400_000_000:g} days"
         yield f"stays on the disk{of}, bytes", "all" if own["bytes"] is None else size(own["bytes"])
-        yield f"stays on the disk{of}, age", days
+        yield f"stays on the disk{of}, age", "any" if own["age_us"] is None else length(own["age_us"])
     yield from shipped(facts)
     yield "cache", f"{size(cache['bytes'])} of {size(cache['limit'])}"

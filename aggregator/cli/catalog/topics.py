@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -15,7 +16,9 @@ from aggregator.cli.shared.opened import (
     policy_options,
 )
 from esformat.cli.parts import (
+    count,
     json_option,
+    length,
     moment,
     say,
     say_json,
@@ -131,11 +134,11 @@ def _row(name: str, facts: dict[str, Any]) -> tuple[str, ...]:
 
 def kept(retention: dict[str, int | None]) -> str:
     """What a topic keeps, in words."""
-    words = {
-        "bytes": lambda limit: size(limit),
-        "age_us": lambda limit: f"{limit / 86_400_000_000:,.6g} days",
-        "segments": lambda limit: f"{limit:,} segments",
+    words: dict[str, Callable[[int], str]] = {
+        "bytes": size,
+        "age_us": length,
+        "segments": lambda limit: count(limit, "segment"),
         "partition_bytes": lambda limit: f"{size(limit)} of each partition",
-        "partition_segments": lambda limit: f"{limit:,} segments of each partition",
+        "partition_segments": lambda limit: f"{count(limit, 'segment')} of each partition",
     }
     return ", ".join(words[name](limit) for name, limit in retention.items() if limit is not None) or "everything"

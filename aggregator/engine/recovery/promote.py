@@ -34,7 +34,7 @@ def promote(layout: Layout, clock: Callable[[], int]) -> Following:
     try:
         note = read_following(layout.following)
         if note is None:
-            raise InvalidRequestError("the directory follows nobody", path=str(layout.root))
+            raise InvalidRequestError("the directory is not the copy of a follower", path=str(layout.root))
         if not note.whole:
             raise InvalidRequestError(
                 "the directory is not a whole copy yet, or had to begin anew",

@@ -85,7 +85,9 @@ class Mirror:
             make_directory(directory)
         if not self._begin_from_copy() and not self._begin_anew():
             raise CatalogNotFoundError(
-                "no catalog found" if self._until_us is None else "there was no catalog then, or it is known no more",
+                "no catalog found"
+                if self._until_us is None
+                else "there was no catalog at that time, or its history does not go back so far",
                 path=self._store.address,
             )
         self._read_on()

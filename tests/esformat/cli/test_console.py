@@ -10,7 +10,7 @@ import sys
 import pytest
 from effort import long
 
-from esformat.cli.console import count, moment, progress, size
+from esformat.cli.console import count, length, moment, progress, size
 from tests.esformat.cli.conftest import environment
 
 
@@ -32,6 +32,18 @@ from tests.esformat.cli.conftest import environment
 def test_size(number, words):
     """Bytes in the unit that makes them short."""
     assert size(number) == words
+
+
+@pytest.mark.parametrize(
+    ("micros", "words"),
+    [
+        (86_400_000_000, "1 day"), (31_536_000_000_000, "365 days"), (129_600_000_000, "36 hours"),
+        (3_600_000_000, "1 hour"), (60_000_000, "1 minute"), (90_000_000, "90 seconds"), (1_500_000, "1.5 seconds"),
+    ],
+)  # fmt: skip
+def test_length(micros, words):
+    """A whole number of the largest unit that allows it: an hour is no 0.0416667 days."""
+    assert length(micros) == words
 
 
 def test_count():

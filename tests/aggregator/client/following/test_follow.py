@@ -122,7 +122,7 @@ def test_only_a_promoted_directory_is_written_to_and_no_index_is_given_twice(tmp
             reader.topic("t").append(rows(5))
         assert refused.value.hint == f"it follows {server.url}: write there"
     assert aggregator.promote(copy)["lag_bytes"] == 0
-    with pytest.raises(InvalidRequestError, match="follows nobody"):
+    with pytest.raises(InvalidRequestError, match="not the copy of a follower"):
         aggregator.promote(copy)
     with aggregator.open(copy) as catalog:
         topic = catalog.topic("t")
