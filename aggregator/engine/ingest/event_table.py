@@ -64,7 +64,7 @@ def _row(event: Any, number: int) -> dict[str, Any]:
         return row | event.indexes | event.columns
     if not isinstance(event, Mapping):
         raise InvalidEventError(
-            f"event {number} is a {type(event).__name__}", hint="give esformat.Event, mappings, or a table"
+            f"event {number} is of type {type(event).__name__}", hint="give esformat.Event, mappings, or a table"
         )
     row = dict(event)
     wrong = next((name for name in row if not isinstance(name, str)), None)

@@ -32,6 +32,8 @@ class TagSet:
     @classmethod
     def of(cls, tags: Mapping[str, str]) -> Self:
         """From names and values. Raises LqlError where one is no text, or too long."""
+        if type(tags) is not dict and not isinstance(tags, Mapping):
+            raise LqlError(f"tags are names and values, such as {{'app': 'web'}}, and not {type(tags).__name__}")
         for name, value in tags.items():
             _check(name, value)
         made = cls(tuple(sorted(tags.items())))
@@ -106,7 +108,7 @@ def _check(name: object, value: object) -> None:
     for what, given in (("name", name), ("value", value)):
         shown = f"the {what} of tag {name!r}"
         if not isinstance(given, str):
-            raise LqlError(f"{shown} is a {type(given).__name__}, not text")
+            raise LqlError(f"{shown} is of type {type(given).__name__}, not text")
         try:
             size = len(given.encode())
         except UnicodeEncodeError:

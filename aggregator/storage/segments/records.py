@@ -132,7 +132,7 @@ def _messages(table: pa.Table) -> Any:
 def _of_mappings(records: list[Any], columns: pa.Schema, now_us: int) -> dict[str, Any]:
     for place, record in enumerate(records):
         if type(record) is not dict and not isinstance(record, Mapping):  # looked up in Mapping's registry: slow
-            raise InvalidRequestError(f"record {place} is a {type(record).__name__}, not a mapping")
+            raise InvalidRequestError(f"record {place} is of type {type(record).__name__}, not a mapping")
     made: dict[str, Any] = {
         "timestamp": pa.array([_time(record.get("ts"), now_us) for record in records], pa.int64()),
         "data": pa.array([_message(record.get("msg"), place) for place, record in enumerate(records)], pa.binary()),
@@ -232,7 +232,9 @@ def _message(given: Any, place: int) -> bytes:
             raise InvalidRequestError(f"msg of record {place} is not Unicode text") from None
     if given is None or isinstance(given, bytes):
         return given or b""
-    raise InvalidRequestError(f"msg of record {place} is a {type(given).__name__}", hint="a message is text or bytes")
+    raise InvalidRequestError(
+        f"msg of record {place} is of type {type(given).__name__}", hint="a message is text or bytes"
+    )
 
 
 def _rest(record: Mapping[Any, Any], unfit: Mapping[str, frozenset[int]], place: int) -> list[tuple[str, str]]:
@@ -247,7 +249,7 @@ def _rest(record: Mapping[Any, Any], unfit: Mapping[str, frozenset[int]], place:
 def _name(name: Any, place: int) -> str:
     if isinstance(name, str):
         return name
-    raise InvalidRequestError(f"record {place} has a field whose name is a {type(name).__name__}, not text")
+    raise InvalidRequestError(f"record {place} has a field whose name is of type {type(name).__name__}, not text")
 
 
 def _text(value: Any, name: str, place: int) -> str:
@@ -275,7 +277,7 @@ def _text(value: Any, name: str, place: int) -> str:
     except (UnicodeError, TypeError, ValueError, RecursionError):
         pass
     raise InvalidRequestError(
-        f"field {name!r} of record {place} is a {type(value).__name__} without a text form",
+        f"field {name!r} of record {place} is of type {type(value).__name__}, which has no text form",
         hint="give text, numbers, truth values, times, lists or mappings",
     )
 

@@ -154,6 +154,13 @@ def test_streams_without_a_tag():
     assert len(table.select(None)) == len(STREAMS)
 
 
+@pytest.mark.parametrize("tags", ["{app=web}", None, [("app", "web")], {"app": 5}, {None: "web"}])
+def test_what_is_no_tags(tags):
+    """Whatever else a program hands over is told as such: text is for `parse`."""
+    with pytest.raises(LqlError, match=r"^(tags are names|the (name|value) of tag) .*not"):
+        TagSet.of(tags)
+
+
 def test_names():
     """Every name of a tag is known once, in order."""
     table = TagTable(STREAMS)
