@@ -30,7 +30,7 @@ from aggregator.storage.files.pins import Pin
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.state import Topic as TopicState
 from aggregator.storage.state.tombstones import erased_spaces
-from esformat import Source
+from esformat import Source, UsageError
 from esformat.parts import Unpicklable, html_facts, html_time
 
 MOST_NAMED = 10
@@ -223,9 +223,7 @@ class Topic(Unpicklable, Scans[Scan]):
         catalog's store does not know yet, so that another writer would have them back: erase again.
         """
         writing = writer_of(self._backend)
-        question = self._question(space=space)
-        assert question.space is not None
-        erasure = writing.upkeep.erasures.hide(self._topic, question.space, self.scan(space=space).count())
+        erasure = writing.upkeep.erasures.hide(self._topic, self._space(space), self.scan(space=space).count())
         writing.scheduler.wake()
         return erasure
 
@@ -241,15 +239,12 @@ class Topic(Unpicklable, Scans[Scan]):
         Raises UsageError, OSError, esformat.CorruptSegmentError, CorruptLogError.
         """
         self._backend.refresh()
-        question = self._question(space=space)
-        assert question.space is not None
+        key = self._space(space)
         backend = self._backend
         visible = self.scan(space=space).count()
         snapshot, pin = self._snap(None)
         try:
-            return look_for(
-                question.space, self._topic, snapshot, backend.pool, backend.layout, backend.manifest, visible
-            )
+            return look_for(key, self._topic, snapshot, backend.pool, backend.layout, backend.manifest, visible)
         finally:
             pin.release()
 
@@ -303,6 +298,13 @@ class Topic(Unpicklable, Scans[Scan]):
 
     def _question(self, **asked: Any) -> Question:
         return make_question(binary_keys=self._topic.binary_keys, indexes=self.indexes, **asked)
+
+    def _space(self, space: str | bytes) -> bytes:
+        """The key of a space. Raises UsageError, of None too, which is every space where events are asked for."""
+        key = self._question(space=space).space
+        if key is None:
+            raise UsageError("space must be text or bytes, not None")
+        return key
 
     def _scan(self, conditions: Mapping[str, Any], options: Mapping[str, Any]) -> Scan:
         asked = dict(options)

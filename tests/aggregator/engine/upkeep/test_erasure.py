@@ -12,6 +12,7 @@ from still import still
 import aggregator
 from aggregator.engine.seal.sealer import Sealer
 from aggregator.storage.state.tombstones import FEW_SPACES
+from esformat import UsageError
 
 KEY = "person-4711@example.org"
 
@@ -92,6 +93,18 @@ def test_hidden_at_once_and_gone_after_compaction(root, sealed):
         assert catalog.problems() == []
         assert fill(topic, 3, "1").first == 21
         assert topic.scan(space=KEY).count() == 1
+
+
+@pytest.mark.parametrize("space", [None, 5])
+def test_no_space_to_erase(root, space):
+    """None is every space where events are asked for: here it is a mistake, and nothing goes."""
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append([{"space": "a", "timestamp": 1}])
+        for verb in (topic.erase, topic.traces):
+            with pytest.raises(UsageError, match="space must be text"):
+                verb(space)
+        assert topic.scan().count() == 1
 
 
 def test_gone_by_itself(root):
