@@ -71,8 +71,9 @@ def convert(
     converted to a file of its own in the directory TO, in --format.
 
     What is converted comes back without a difference: Parquet and Arrow carry types, indexes and properties; CSV and
-    JSON lines are read with those of --schema. A file that no conversion wrote becomes a segment as `esdb write` has
-    it, by --space, --timestamp, --grouping and --index. go-esdb is an archive, go-stream a stream of the Go ESDB.
+    JSON lines are read with those of --schema. A file that did not come from a conversion is read as `esdb write` reads
+    it: --space, --timestamp, --grouping and --index name its columns. go-esdb is an archive, go-stream a stream of the
+    Go ESDB.
     """
     how = files.Conversion(
         source_format=input_format,

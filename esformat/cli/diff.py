@@ -35,8 +35,8 @@ def diff(left: str, right: str, limit: int, as_json: bool) -> int:
     """Compare the columns and the events of two segments, however they are stored.
 
     LEFT and RIGHT are each a segment, a directory or pattern of them, which are read as one, or a place in a store.
-    Exit status 0 if they hold the same events in the same columns, 1 if not, 2 if they cannot be compared. Indexes that
-    differ are told, and make no difference. Floats are the same where all their bits are: -0.0 is not 0.0.
+    Exit status 0 if they hold the same events in the same columns, 1 if not, 2 if they cannot be compared. Different
+    indexes are reported, and count as no difference. Floats are the same where all their bits are: -0.0 is not 0.0.
     """
     from esformat.tools import diff as diff_segments  # here: slow to import
 

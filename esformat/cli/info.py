@@ -27,7 +27,7 @@ Examples:
 def info(files: tuple[str, ...], as_json: bool) -> None:
     """Show what is in a segment: how much, of when, in which columns, and what takes the space.
 
-    Of several, or of a directory or pattern, a line for each and the sum; --json then gives a list.
+    Several files, a directory or a pattern give a line each and the total; --json then gives a list.
     """
     facts = [_info(place) for place in places(files)]
     if is_one(files):

@@ -23,7 +23,7 @@ Examples:
 def merge(out: str, inputs: tuple[str, ...], as_json: bool, force: bool) -> None:
     """Merge segments into a new segment OUT. INPUT is a segment, a directory or pattern of them, or in a store.
 
-    Columns that an INPUT lacks are null for its events; an index is kept that every INPUT with the column has. Where
+    Columns that an INPUT lacks are null for its events; an index is kept if every INPUT with that column has it. Where
     columns and indexes are the same, blocks that no other INPUT's events fall into are copied as they are. Events with
     the same keys and time keep the order of the INPUTs. The INPUTs stay as they are.
     """

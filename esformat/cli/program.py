@@ -72,7 +72,7 @@ def completion_command(example: str) -> click.Command:
     @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
     @click.pass_context
     def completion(ctx: click.Context, shell: str) -> None:
-        """Print what makes SHELL complete verbs, options, values and files at the tab key."""
+        """Print the script that lets SHELL complete verbs, options, values and files with the tab key."""
         from click.shell_completion import get_completion_class  # here: few ask
 
         main = ctx.find_root().command

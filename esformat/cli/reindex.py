@@ -22,7 +22,7 @@ Examples:
 @files_and_out
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Index this column. Repeatable.")
 @click.option("--no-index", is_flag=True, help="Drop all indexes.")
-@click.option("--rebuild", is_flag=True, help="Build the indexes that FILE has from their columns, too.")
+@click.option("--rebuild", is_flag=True, help="Also build those again that FILE has.")
 @json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def reindex(

@@ -26,9 +26,9 @@ Examples:
 def repair(files: tuple[str, ...], out: str, as_json: bool, force: bool) -> int:
     """Write every event that can still be read of damaged segments to new ones, and count those that are lost.
 
-    Works on files that were cut off or lost their directory, indexes or footer. What is wrong is told on standard
-    error, a line each. Exit status 1 if events are lost, or may be. FILE is a segment, a directory or pattern of them,
-    or a place in a store, and stays as it is. One goes to OUT, several into the directory OUT.
+    Works on files that were cut off or lost their directory, indexes or footer. Each problem is a line on standard
+    error. Exit status 1 if events are lost, or may be. FILE is a segment, a directory or pattern of them, or a place in
+    a store, and stays as it is. One goes to OUT, several into the directory OUT.
     """
     from esformat.tools import repair as repair_segment  # here: slow to import
 

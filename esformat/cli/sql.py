@@ -52,9 +52,9 @@ class _Command(click.Command):
 def sql(statement: str | None, format_: str | None, output: str, force: bool) -> None:
     """Run a statement over files and print its answer; without one, at a terminal, type statements.
 
-    A name behind FROM, in quotes, is a segment, a directory or pattern of them, or a place in a store; Parquet, CSV and
-    JSON go beside them. The dialect is DuckDB's. Times without a zone are UTC. "-": the statement comes from standard
-    input. EXPLAIN tells the plan, and how many blocks each file would be read of.
+    A quoted name after FROM is a segment, a directory or pattern of them, or a place in a store; Parquet, CSV and JSON
+    files can be named beside them. The dialect is DuckDB's. Times without a zone are UTC. "-": the statement comes from
+    standard input. EXPLAIN shows the plan, and how many blocks of each file would be read.
 
     The text of a payload is `decode(data)`, and a field of one that is JSON `decode(data)->>'$.url'`.
     """

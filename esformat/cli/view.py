@@ -33,7 +33,7 @@ each file that can be looked at."""
 def view(files: tuple[str, ...], opens: bool) -> None:
     """Show segments in the browser: their events over time, what they hold, how they are built. Until Ctrl-C.
 
-    Prints the address of a page which only this machine reaches, and only who has the address. FILE is a segment, or a
+    Prints the address of a page that only this machine can reach, and only with that address. FILE is a segment, or a
     directory or pattern of segments with the same columns. Their events are copied into a temporary directory, which
     takes a second or two for each million; the files are only read.
     """

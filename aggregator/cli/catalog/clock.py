@@ -28,9 +28,8 @@ Examples:
 def clock(catalog: str, believe: bool, as_json: bool) -> int:
     """Show the time from which CATALOG counts the ages of events, and whether it trusts the clock.
 
-    A clock that is further ahead than can have passed would make everything old at once, so it is doubted: retention by
-    age waits until the clock and the events that come in have agreed for a day, or until --believe. Exit status 1 if
-    the clock is doubted.
+    A clock that leaps ahead would make everything old at once, so it is doubted: retention by age waits until the clock
+    and the events that come in have agreed for a day, or until --believe. Exit status 1 if the clock is doubted.
     """
     with writing(catalog) if believe else reading(catalog) as opened:
         report = opened.believe_clock() if believe else opened.clock()

@@ -22,7 +22,7 @@ Examples:
 @click.option("--file-mode", metavar="OCTAL", help="Mode of the catalog's files, such as 0640. Default: 0600.")
 @json_option
 def init(catalog: str, file_mode: str | None, as_json: bool) -> None:
-    """Make the directory CATALOG and an empty catalog in it. If it exists, only its file mode changes."""
+    """Make the directory CATALOG and an empty catalog in it. Of a catalog that exists only the file mode changes."""
     with aggregator.open(catalog, file_mode=None if file_mode is None else parse_mode(file_mode)) as opened:
         topics = opened.topics()
     if as_json:

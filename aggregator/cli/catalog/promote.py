@@ -19,10 +19,10 @@ Examples:
 @catalog_argument
 @json_option
 def promote(catalog: str, as_json: bool) -> None:
-    """Make CATALOG, a directory that followed a server, a catalog that is written to. The follower must have stopped.
+    """Make CATALOG, a follower's copy, a catalog that takes events. The follower must have stopped.
 
-    Stop the server before, if it still runs: what it takes in from now on is in no copy. Record indexes that it may
-    have given since the follower heard from it last are passed over, 2^32 in each partition.
+    If the server still runs, stop it first: what it takes in from now on is in no copy. 2^32 record indexes of each
+    partition are skipped, as the server may have given out some since the follower last heard from it.
     """
     told = aggregator.promote(catalog)
     if as_json:

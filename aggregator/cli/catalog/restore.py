@@ -23,11 +23,11 @@ Examples:
 @click.option("--at", metavar="TIME", help="As it was then: ISO 8601, UTC unless it names a zone. Default: now.")
 @json_option
 def restore(store: str, directory: str, at: str | None, as_json: bool) -> int:
-    """Bring the catalog whose store is at the address STORE back into DIRECTORY, which is empty or not there.
+    """Restore the catalog in the object store at STORE into DIRECTORY, which must be empty or absent.
 
-    With record indexes, producers, policies and pipes. Where this was interrupted, it goes on. The catalog in the
-    directory is one of its own then, without a store. What of the store is damaged or missing is told, and the rest
-    comes back: exit status 1.
+    Record indexes, producers, policies and pipes come back, too. After an interruption, run it again: it goes on. The
+    restored catalog is independent and has no store. What is damaged or missing in the store is reported, and the rest
+    restored: exit status 1.
     """
     with progress("restoring") as show:
         report = aggregator.restore(store, directory, at=parsed_time(at), progress=show)

@@ -100,7 +100,7 @@ def push(catalog: str, as_json: bool) -> None:
 @keep_local_option
 @json_option
 def evict(catalog: str, topic: str | None, keep_local: Sequence[tuple[str, str]], as_json: bool) -> None:
-    """Let files of CATALOG, or of one TOPIC, go that the store has, by this --keep-local or by the catalog's own.
+    """Delete files of CATALOG, or of one TOPIC, that the store has, by this --keep-local or the catalog's own.
 
     Each object is read back first, and its checksum compared.
     """
@@ -114,7 +114,10 @@ def evict(catalog: str, topic: str | None, keep_local: Sequence[tuple[str, str]]
 @_topic
 @json_option
 def fetch(catalog: str, topic: str | None, as_json: bool) -> None:
-    """Bring files of CATALOG, or of one TOPIC, back to the disk. They go again unless its --keep-local keeps them."""
+    """Copy segments of CATALOG, or of one TOPIC, from the store back to the disk.
+
+    They go again unless its --keep-local keeps them.
+    """
     with progress("fetching"), writing(catalog) as opened:
         back = opened.store.fetch(topic)
     _tell_names(back, "fetched", as_json)
@@ -125,11 +128,11 @@ def fetch(catalog: str, topic: str | None, as_json: bool) -> None:
 @click.option("--read", is_flag=True, help="Read every object, and compare its checksum; else its size.")
 @json_option
 def verify(catalog: str, read: bool, as_json: bool) -> int:
-    """Look whether the store has every segment of CATALOG that it should. Exit status 1 if it has not.
+    """Check that the store has every segment of CATALOG that it should. Exit status 1 if it does not.
 
-    What is on the disk as well is put there again. Events of others are lost unless the object comes back: bring an
-    earlier version of it back where the store keeps such, or go on without: `aggregator verify --accept-losses`, once
-    the object is deleted.
+    A segment that is also on the disk is put there again. The events of any other are lost unless its object comes
+    back: restore an earlier version, if the store keeps them, or delete the object and then go on without it:
+    `aggregator verify --accept-losses`.
     """
     with progress("verifying"), looking(catalog) as opened:
         problems = opened.store.verify(read=read)
@@ -150,7 +153,7 @@ def verify(catalog: str, read: bool, as_json: bool) -> int:
 @click.option("--dry-run", is_flag=True, help="Print what would be deleted; delete nothing.")
 @json_option
 def gc(catalog: str, grace: str | None, dry_run: bool, as_json: bool) -> None:
-    """Delete objects of segments that CATALOG does not know, as a crash can leave, and what else nobody needs there."""
+    """Delete objects that are not needed: of segments that CATALOG does not know, as a crash can leave, and others."""
     with writing(catalog) as opened:
         found = opened.store.gc(grace=grace, dry_run=dry_run)
     if as_json:

@@ -34,10 +34,10 @@ def verify(catalog: str, accept_losses: bool, forget: bool, as_json: bool) -> in
     """Read every segment of CATALOG against its checksums; recover the log, look for missing and orphaned files.
 
     A damaged segment is set aside in quarantine/, where `esdb repair` can make a copy of it; scans that need it fail
-    until it is put back, or --accept-losses says to go on without. Exit status 1 if the catalog knows of a problem.
-    One of a segment that is whole again is forgotten; others, as what was lost, are listed until --forget. Beside a
-    process that writes, as a server, and where the directory may only be read, problems are told and nothing is set
-    aside.
+    until it is put back, or --accept-losses says to go on without. Exit status 1 if the catalog knows of a problem. A
+    problem with a segment that is whole again is dropped; others, such as losses, are listed until --forget. While
+    another process writes, such as a server, or in a directory that is read-only, problems are reported and nothing is
+    set aside.
     """
     changing = accept_losses or forget
     with progress("verifying"), writing(catalog) if changing else looking(catalog) as opened:

@@ -113,9 +113,9 @@ def collect(
 ) -> int:
     """Collect lines of files into streams as they are written, each exactly once, until interrupted.
 
-    Rotation by renaming and by copying, restarts and kills are followed: what was stored is noted together with who
-    the files are, and which catalog it is. CONFIG is a TOML file with the same settings; several [[files]] may stand in
-    it. Exit status 1 of --once if no file matched a pattern.
+    It keeps up with rotation by renaming and by copying, and goes on after restarts and kills: it notes what it stored
+    of which file in which catalog. CONFIG is a TOML file with the same settings and one or more [[files]]. With --once,
+    exit status 1 if no file matched a pattern.
     """
     settings = _settings(config, path, options)
     notes = state_file(settings.state, f"collect-{_digest(config, settings)}")

@@ -31,7 +31,7 @@ Examples:
 def query(catalog: str, statement: str, format_: str | None, output: str, force: bool) -> None:
     """Run a statement over the streams of a catalog and print the answer. "-": the statement comes from standard input.
 
-    Exit status 2 where the statement is wrong; the place is shown.
+    The name of FILE tells its format. Exit status 2 where the statement is wrong; the place is shown.
     """
     text = sys.stdin.read() if statement == "-" else statement
     if output != "-":

@@ -30,8 +30,8 @@ def sql(catalog: str, statement: str | None, format_: str | None, output: str, f
     """Run a statement over a catalog and print its answer; without one, at a terminal, type statements.
 
     Topics are tables, unsealed events included; the table "streams" has the records of streams, with their tags as a
-    map. The dialect is DuckDB's. Times without a zone are UTC. "-": the statement comes from standard input. In a
-    directory's catalog files of Parquet, CSV and JSON can be named as well, in quotes.
+    map. The dialect is DuckDB's. Times without a zone are UTC. "-": the statement comes from standard input. With a
+    directory, Parquet, CSV and JSON files can be named as well, in quotes.
     """
     chosen = chosen_format(format_, output)  # refused before the catalog is opened
     with asking(catalog) as opened:

@@ -58,9 +58,9 @@ Examples:
 def tail(catalog: str, topic: str, limit: int, follow: bool, partition: str | None, format_: str | None) -> None:
     """Print the events of TOPIC that were appended last, as JSON lines with their partition and record index.
 
-    They are in the order of their timestamps among those that are printed together, else as they were appended.
-    Instead of a topic an LQL statement may stand that begins with SELECT: its last records, and with -f what comes, of
-    streams made later, too. --format goes with a statement.
+    Events that are printed together are in order of time, others as they were appended. TOPIC may also be an LQL
+    statement that begins with SELECT: its last records, and with -f new ones, also of streams made later. --format
+    needs a statement.
     """
     with asking(catalog) as opened:
         if topic not in opened.topics() and topic.split(None, 1)[:1] and topic.split()[0].upper() == "SELECT":

@@ -116,11 +116,11 @@ def bench(
     """Append generated events for some seconds, and print rates and latencies.
 
     Without --url, to a catalog of its own, which lies in a new directory and is removed at the end. Segments are sealed
-    meanwhile, as ever.
+    meanwhile, as always.
 
-    With --url, to a topic of a server, where they stay. Told are the requests that were done (the goodput), those that
-    the server shed with 429, and how long either took: from when a request was due, so that one that could not be sent
-    for lack of a free connection has waited, too. --work read asks for the newest events of one space after another.
+    With --url, to a topic of a server, where they stay. Reports the requests that succeeded (the goodput), those that
+    the server refused with 429, and how long each took, counted from when it was due: waiting for a free connection
+    counts. --work read asks for the newest events of one space after another.
     """
     if url is not None:
         bench_url(url, seconds, rate, threads, (work, interface, body, compression, topic, token), load, as_json)

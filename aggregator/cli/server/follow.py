@@ -25,7 +25,7 @@ Examples:
 @click.option("--once", is_flag=True, help="Exit when the copy has what the server had at some moment.")
 @json_option
 def follow(catalog: str, directory: str, once: bool, as_json: bool) -> None:
-    """Copy the catalog of the server at URL into DIRECTORY, and keep it so until SIGTERM or Ctrl-C.
+    """Copy the catalog of the server at URL into DIRECTORY, and keep the copy up to date until SIGTERM or Ctrl-C.
 
     The copy is a catalog that can be read meanwhile: topics, events with their record indexes, erasures, producers and
     pipes are as there. It goes on where it was, whichever side was stopped or killed. The token must have the scope

@@ -30,8 +30,8 @@ ROWS_SHOWN = 50
 def statement_format_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the option --format."""
     text = (
-        "template is the statement's format string. Default: that where it has one, else by the name of FILE, table on "
-        "a terminal and jsonl in a pipe."
+        "template is the statement's format string. Default: that where it has one, else table on a terminal and "
+        "jsonl in a pipe."
     )
     return cast("Callable[..., Any]", format_option(*FORMATS[len(TABLES) :], text=text)(command))
 
