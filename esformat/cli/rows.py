@@ -26,7 +26,7 @@ def give_rows(ask: Ask, statement: str, chosen: str, output: str = "-", *, force
     """Ask, and print or write what comes, in a format that is chosen."""
     text = statement.strip().rstrip(";")
     if not text:
-        raise click.UsageError("no statement: give one, such as \"SELECT count(*) FROM 'x.esdb'\"")
+        raise click.UsageError('no statement: give one, or "-" for standard input')
     if chosen in TABLES and output != "-":
         raise click.UsageError(f"--format {chosen} goes to standard output only: choose another format for -o")
     rows = ask(text)

@@ -13,7 +13,7 @@ import click
 
 import aggregator
 from aggregator.cli.server.bench_url import WORKS, bench_url
-from aggregator.cli.shared.opened import durability_option
+from aggregator.cli.shared.opened import durability_option, typed_options
 from aggregator.client.load import BODIES, COMPRESSIONS, INTERFACES
 from esformat.cli.parts import (
     json_option,
@@ -125,6 +125,8 @@ def bench(
     if url is not None:
         bench_url(url, seconds, rate, threads, (work, interface, body, compression, topic, token), load, as_json)
         return
+    for name in typed_options("rate", "work", "interface", "body", "compression", "topic"):
+        raise click.UsageError(f"--{name} goes with --url")
     with (
         TemporaryDirectory(prefix="aggregator-bench-", dir=directory) as root,
         progress("appending"),

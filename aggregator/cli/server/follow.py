@@ -8,7 +8,7 @@ from threading import Event
 import click
 
 from aggregator.cli.events.collect import ended_by_signals
-from aggregator.cli.shared.opened import access, catalog_or_server, is_address
+from aggregator.cli.shared.opened import access, is_address, server
 from esformat.cli.parts import json_option, say, say_json, size
 
 _EXAMPLES = """\b
@@ -20,11 +20,11 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@catalog_or_server
+@server
 @click.argument("directory", type=click.Path(readable=False))
 @click.option("--once", is_flag=True, help="Exit when the copy has what the server had at some moment.")
 @json_option
-def follow(catalog: str, directory: str, once: bool, as_json: bool) -> None:
+def follow(url: str, directory: str, once: bool, as_json: bool) -> None:
     """Copy the catalog of the server at URL into DIRECTORY, and keep the copy up to date until SIGTERM or Ctrl-C.
 
     The copy is a catalog that can be read meanwhile: topics, events with their record indexes, erasures, producers and
@@ -32,13 +32,13 @@ def follow(catalog: str, directory: str, once: bool, as_json: bool) -> None:
     admin. `aggregator stats DIRECTORY` tells how far behind it is; `aggregator promote DIRECTORY` makes it a catalog of
     its own when the server is gone.
     """
-    if not is_address(catalog):
-        raise click.UsageError(f"{catalog} is not the address of a server, such as http://127.0.0.1:3030")
+    if not is_address(url):
+        raise click.UsageError(f"{url} is not the address of a server, such as http://127.0.0.1:3030")
     from aggregator.client.following import Follower  # needs the extra `client`
 
     logging.basicConfig(format="aggregator: %(message)s", level=logging.WARNING)
     token, ca = access()
-    with Follower(catalog, directory, token=token, ca_file=ca) as follower, ended_by_signals(Event(), follower.stop):
+    with Follower(url, directory, token=token, ca_file=ca) as follower, ended_by_signals(Event(), follower.stop):
         if once:
             follower.wait_until_caught_up()
         else:

@@ -47,7 +47,16 @@ def catalog_or_server(command: Callable[..., Any]) -> Callable[..., Any]:
 
     `asking` and `changing` find the options in the context: the command itself has no use for them.
     """
+    argument = click.argument("catalog", type=click.Path(readable=False), metavar="CATALOG|URL")
+    return argument(_access_options(command))
 
+
+def server(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the argument URL, of a server, and the options of access, as `catalog_or_server` does."""
+    return click.argument("url", metavar="URL")(_access_options(command))
+
+
+def _access_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
         context.meta.setdefault(_ACCESS, {})[parameter.name] = value
 
@@ -58,7 +67,6 @@ def catalog_or_server(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="For a server: file that holds the access token."),
         click.option("--token", envvar="AGGREGATOR_TOKEN", metavar="TEXT", expose_value=False, callback=keep,
                      help="For a server: access token. Prefer AGGREGATOR_TOKEN or --token-file."),
-        click.argument("catalog", type=click.Path(readable=False), metavar="CATALOG|URL"),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -140,14 +148,14 @@ def changing(place: str, durability: str = DURABILITY) -> AnyCatalog:
 
 def _without_access(path: str) -> str:
     """The path of a directory, which needs no token. AGGREGATOR_TOKEN may be there for other commands."""
-    for name in _typed("server_ca", "token_file", "token"):
+    for name in typed_options("server_ca", "token_file", "token"):
         raise click.UsageError(f"--{name.replace('_', '-')} goes with the address of a server; {path} is a directory")
     return path
 
 
 def access() -> tuple[str | None, str | None]:
     """The token, and the file of certificates, that the options of access give. Raises click.UsageError, OSError."""
-    if len(_typed("token", "token_file")) == 2:
+    if len(typed_options("token", "token_file")) == 2:
         raise click.UsageError("give either --token or --token-file, not both")
     given = click.get_current_context().meta[_ACCESS]
     token = given["token"]
@@ -164,7 +172,7 @@ def _server(address: str) -> RemoteCatalog:
     return RemoteCatalog(address, *access())
 
 
-def _typed(*names: str) -> list[str]:
+def typed_options(*names: str) -> list[str]:
     """The options given on the command line."""
     context = click.get_current_context()
     typed = click.core.ParameterSource.COMMANDLINE

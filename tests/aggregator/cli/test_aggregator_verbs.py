@@ -356,6 +356,8 @@ def test_bench(command, tmp_path):
 
 
 WRONG = [
+    (["bench", "--rate", "5"], 2, "aggregator bench: --rate goes with --url"),
+    (["follow"], 2, "aggregator follow: Missing argument 'URL'"),
     (["scan", "nowhere", "t"], 2, "aggregator: nowhere: no catalog found; name the directory of one"),
     (["verify", "nowhere"], 2, "aggregator: nowhere: no catalog found; name the directory of one"),
     (["stats", "localhost:3931"], 2, "localhost:3931: no catalog found; the address of a server begins with http://"),
