@@ -146,6 +146,9 @@ class Load:
         for name, kind in self._meant.items():
             if name in self._plan.typed:
                 yield f"column {name!r} is of type {kind}, which segments do not have: its plain values are kept"
+        for name in self._roles.types:
+            if name not in self._plan.types:
+                yield f"--type {name}: no column of that name was read"
         for name, count in self._lost.items():
             yield f"column {name!r}: {json_text.NO_NAN.format(count)}"
         untyped = [name for name in self._plan.untyped if name not in self._roles.required]

@@ -185,7 +185,9 @@ def _likely(role: str, names: Sequence[str]) -> str | None:
 
 
 def _other_delimiter(names: Sequence[str]) -> str | None:
-    """What to do with a header that is one name with delimiters of another kind in it."""
+    """What to do with a header that is one name with delimiters of another kind in it, or that is a line for Excel."""
+    if names and names[0].lower().startswith("sep="):
+        return "its first line tells Excel what ends a field: remove it"
     shown = {";": "';'", "\t": "'\\t'", "|": "'|'"}
     found = next((each for each in shown if len(names) == 1 and each in names[0]), None)
     return found and f"its fields seem to end in {shown[found]}: give --delimiter {shown[found]}"

@@ -318,6 +318,26 @@ def test_another_delimiter_is_proposed(esdb, tmp_path, delimiter, shown):
     assert esdb("write", "x.esdb", "x.csv", "--delimiter", shown, "--space", "User", "--timestamp", "When").status == 0
 
 
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_a_first_line_for_excel(esdb, tmp_path, delimiter):
+    """Excel writes `sep=;` before the names, where it is told to: no column is called so."""
+    (tmp_path / "a.csv").write_text("sep=;\nspace;timestamp\na;2026-03-01\n")
+    result = esdb("write", "a.esdb", "a.csv", "--delimiter", delimiter)
+    assert (result.status, result.out) == (1, b"")
+    assert result.err.rstrip().endswith("its first line tells Excel what ends a field: remove it")
+
+
+def test_a_type_of_no_column(esdb, tmp_path):
+    """A mistyped name is told of: the column that was meant has the type that its values look like."""
+    (tmp_path / "a.jsonl").write_text('{"space": "a", "timestamp": 1700000000, "price": 1}\n')
+    result = esdb(
+        "write", tmp_path / "a.esdb", tmp_path / "a.jsonl", "--type", "prcie=string", "--type", "price=string"
+    )
+    assert result.status == 0
+    assert "note: --type prcie: no column of that name was read" in result.lines
+    assert "--type price:" not in result.text
+
+
 def test_keys_that_no_line_has(esdb, tmp_path):
     """JSON lines have no header; where all lack a key, the options that name others are told at once."""
     (tmp_path / "x.jsonl").write_text('{"who": "a", "ts": "2026-01-01"}\n{"who": "b", "ts": "2026-01-02"}\n')
