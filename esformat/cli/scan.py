@@ -55,7 +55,7 @@ class _Question:
         key = one_of(question, "space")
         self._arguments = {name: question[name] for name in ("start", "end", "reverse")}
         self._where, self._columns = question["where"], question["columns"]
-        self._arguments["columns"] = columns_with(self._columns, self._where)
+        self._arguments["columns"] = columns_with(self._columns, self._where, segments.schema.names)
         self._arguments["grouping"] = one_of(question, "grouping")
         self._conditions = read_conditions(question["conditions"], segments.indexes, segments.schema)
         self._space = None if key is None else segments.find(key)
@@ -65,7 +65,7 @@ class _Question:
 
     def scan(self, limit: int | None) -> Answer:
         """The events, at most so many."""
-        if self._where or any(map(is_path, self._columns or ())):
+        if self._where or any(is_path(name, self._segments.schema.names) for name in self._columns or ()):
             return Filtered(self._scan(None), self._where, self._columns, limit)
         return self._scan(limit)
 

@@ -120,11 +120,13 @@ class Filtered:
         """
         self._limit = limit
         self._columns = list(answer.schema.names if columns is None else columns)
-        paths = [name for name in [*self._columns, *(each.name for each in conditions)] if is_path(name)]
-        exact = {each.name for each in conditions if _is_exact(each)}
-        columns = [name for name in [*self._columns, *(each.name for each in conditions)] if not is_path(name)]
-        self._answer = _WithPaths(answer, columns, paths, exact, _held(conditions)) if paths else answer
-        self._filter = _expression(conditions, self._answer.schema) if conditions else None
+        names = [*self._columns, *(each.name for each in conditions)]
+        paths = [name for name in names if is_path(name, answer.schema.names)]
+        within = [each for each in conditions if each.name in paths]
+        exact = {each.name for each in within if _is_exact(each)}
+        columns = [name for name in names if name not in paths]
+        self._answer = _WithPaths(answer, columns, paths, exact, _held(within)) if paths else answer
+        self._filter = _expression(conditions, self._answer.schema, paths) if conditions else None
 
     @property
     def schema(self) -> pa.Schema:
@@ -151,17 +153,19 @@ class Filtered:
         return sum(batch.num_rows for batch in self.batches())
 
 
-def columns_with(columns: tuple[str, ...] | None, conditions: Sequence[Condition]) -> tuple[str, ...] | None:
-    """The columns to read: those that are shown, and those that are compared; of paths into payloads, the payload."""
+def columns_with(
+    columns: tuple[str, ...] | None, conditions: Sequence[Condition], known: Collection[str]
+) -> tuple[str, ...] | None:
+    """The columns to read of those that are known: shown or compared; of paths into payloads, the payload."""
     if columns is None:
         return None
     names = [*columns, *(each.name for each in conditions)]
-    return tuple(dict.fromkeys("data" if is_path(name) else name for name in names))
+    return tuple(dict.fromkeys("data" if is_path(name, known) else name for name in names))
 
 
-def is_path(name: str) -> bool:
-    """Whether a name is a path into JSON payloads."""
-    return name.startswith("$")
+def is_path(name: str, known: Collection[str]) -> bool:
+    """Whether a name is a path into JSON payloads, and no column: one that was written out may be called so."""
+    return name.startswith("$") and name not in known
 
 
 class _WithPaths:
@@ -207,10 +211,10 @@ class _WithPaths:
 
 
 def _held(conditions: Sequence[Condition]) -> list[list[bytes]]:
-    """Texts of which the payload of an event that fulfils conditions holds one, for each condition that tells."""
+    """Texts of which the payload of an event that fulfils conditions on paths holds one, for each that tells."""
     from esformat.format.json_values import texts_around  # here: slow to import
 
-    equal = [each for each in conditions if is_path(each.name) and each.sign in ("=", "==", "in")]
+    equal = [each for each in conditions if each.sign in ("=", "==", "in")]
     around = [list(map(texts_around, each.values)) for each in equal if len(each.values) <= MOST_TEXTS]
     return [list(dict.fromkeys(chain.from_iterable(texts))) for texts in around if texts and all(texts)]
 
@@ -235,8 +239,7 @@ def _integers(texts: pa.Array) -> pa.Array:
 
 def _is_exact(condition: Condition) -> bool:
     """Whether a path is compared with a number that has more digits than a float64."""
-    ordered = condition.sign in ("<", "<=", ">", ">=") and is_path(condition.name)
-    value = condition.values[0] if ordered else ""
+    value = condition.values[0] if condition.sign in ("<", "<=", ">", ">=") else ""
     return bool(_LONG_NUMBER.fullmatch(value)) and not _NUMBER.fullmatch(value)
 
 
@@ -256,15 +259,15 @@ def _exactly(condition: Condition) -> pc.Expression:
     return pc.if_else(pc.is_valid(whole), compared(whole, pa.scalar(bound, pa.decimal128(_MOST_DIGITS))), number)
 
 
-def _expression(conditions: Sequence[Condition], schema: pa.Schema) -> pc.Expression:
+def _expression(conditions: Sequence[Condition], schema: pa.Schema, paths: Collection[str]) -> pc.Expression:
     import pyarrow as pa  # here: slow to import
     import pyarrow.compute as pc
 
     def one(condition: Condition) -> pc.Expression:
         name = condition.name
-        if _is_exact(condition):
+        if name in paths and _is_exact(condition):
             return _exactly(condition)
-        if is_path(name) and all(map(_NUMBER.fullmatch, condition.values)):
+        if name in paths and all(map(_NUMBER.fullmatch, condition.values)):
             name = _number(name)
         if name not in schema.names:
             known = ", ".join(schema.names)

@@ -48,9 +48,11 @@ def scan(
         names = ("start", "end", "reverse", "columns", "partition")
         arguments = {name: question[name] for name in names}
         where, columns = question["where"], question["columns"]
-        arguments["columns"], shaped = columns_with(columns, where), where or any(map(is_path, columns or ()))
+        schema = asked.scan().schema
+        arguments["columns"] = columns_with(columns, where, schema.names)
+        shaped = where or any(is_path(name, schema.names) for name in columns or ())
         arguments |= {name: one_of(question, name) for name in ("space", "grouping")}
-        conditions = read_conditions(question["conditions"], asked.indexes, asked.scan().schema)
+        conditions = read_conditions(question["conditions"], asked.indexes, schema)
 
         if is_address(catalog) and len(conditions) > 1:
             raise click.UsageError("a server looks up one --index at a time: give one, or use `aggregator query`")

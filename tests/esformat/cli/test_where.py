@@ -22,6 +22,18 @@ def test_values(esdb, activity):
     assert esdb("values", "activity.esdb", "type", "--limit", "1", "--format", "csv", "-o", "x.csv").status == 0
 
 
+def test_columns_called_as_paths(esdb, tmp_path):
+    """Fields of payloads, written out, are columns of these names, and may stand beside paths."""
+    (tmp_path / "a.jsonl").write_text('{"space": "s", "timestamp": 1, "$.url": "/", "n": 7, "data": {"a": 5}}\n')
+    assert esdb("write", "a.esdb", "a.jsonl").status == 0
+    for condition, count in (("n = 7", 1), ("$.url = /", 1), ("$.url = x", 0), ("$.a >= 5", 1), ("$.a > 5", 0)):
+        assert (condition, esdb("scan", "a.esdb", "--where", condition, "--count").text) == (condition, f"{count}\n")
+    assert esdb("scan", "a.esdb", "--columns", "$.url,$.a", "--where", "n = 7").rows == [{"$.url": "/", "$.a": "5"}]
+    (tmp_path / "b.jsonl").write_text('{"space": "s", "timestamp": 1, "$.url": "/", "n": 7}\n')  # without payloads
+    assert esdb("write", "b.esdb", "b.jsonl").status == 0
+    assert esdb("scan", "b.esdb", "--columns", "$.url", "--where", "n = 7").rows == [{"$.url": "/"}]
+
+
 def test_values_of_no_index(esdb, activity):
     """The indexes are named."""
     result = esdb("values", "activity.esdb", "data")
