@@ -25,6 +25,8 @@ _ALIKE = (
     pt.is_integer, pt.is_floating, pt.is_decimal, pt.is_timestamp, pt.is_time, pt.is_duration, pt.is_nested, _is_bytes,
 )  # fmt: skip
 """A Python value tells which of these it is; how wide, in which unit or zone, is for the column to say."""
+_UNFIT = (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError)
+_NULLS_OF_PANDAS = ("NaTType", "NAType")  # which Arrow takes for null in pandas' own frames only
 
 
 def taken_in(given: Any) -> pa.Table | pa.RecordBatch | Rows:
@@ -87,11 +89,15 @@ def _of_rows(rows: Rows, binary_keys: bool, families: Sequence[EventSchema]) -> 
     plain: dict[str, pa.Array] = {}
     wrong: dict[str, Exception] = {}
     for name, values in columns.items():
+        kind = kinds.get(name) or (None if rows else pa.string())
         try:
-            kind = kinds.get(name) or (None if rows else pa.string())
             plain[name] = _inferred(values) if kind is None else pa.array(values, kind)
-        except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError) as error:
-            wrong[name] = error
+        except _UNFIT as error:
+            columns[name] = [None if type(value).__name__ in _NULLS_OF_PANDAS else value for value in values]
+            try:
+                plain[name] = _inferred(columns[name]) if kind is None else pa.array(columns[name], kind)
+            except _UNFIT:
+                wrong[name] = error
     fitted = _fitted(columns, plain, families)
     if fitted is not None:
         return pa.table(fitted)

@@ -61,6 +61,21 @@ def test_values_that_do_not_fit_are_kept(catalog):
     assert table["at"].to_pylist() == [None, None, None, late]
 
 
+def test_rows_of_a_frame(catalog):
+    """`to_dict("records")` has pandas' own nulls: rows give what the frame gives, also one whose column is all null."""
+    pandas = pytest.importorskip("pandas")
+    times = pandas.to_datetime(["2026-03-01", "2026-03-02"], utc=True)
+    frame = pandas.DataFrame({"space": ["a", "b"], "timestamp": times, "seen": [times[0], pandas.NaT]})
+    frame = frame.assign(n=pandas.array([1, None], dtype="Int64"), took=pandas.to_timedelta([1, None], unit="s"))
+    catalog.create_topic("frame").append(frame)
+    catalog.create_topic("rows").append(frame.to_dict("records"))
+    catalog.create_topic("one").append(frame.to_dict("records")[1:])
+    catalog.topic("one").append(frame.to_dict("records")[:1])
+    whole = catalog.topic("frame").scan().to_table()
+    for name in ("rows", "one"):
+        assert catalog.topic(name).scan().to_table().equals(whole)
+
+
 def test_a_map_in_a_family_of_its_own(catalog):
     """Nothing but the column says of pairs that they are a map, also where another column begins a family."""
     topic = catalog.create_topic("t", pa.schema([("m", pa.map_(pa.string(), pa.int64())), ("n", pa.int64())]))
