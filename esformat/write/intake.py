@@ -49,7 +49,9 @@ def stream_of(table: Any) -> pa.RecordBatchReader:
     elif library in ("pandas", "polars"):
         check_names([pa.field(str(name), pa.null()) for name in getattr(table, "columns", ())])
     if library == "polars":
-        _check_polars(getattr(table, "schema", {}))
+        _check_kinds(getattr(table, "schema", {}))
+    elif library == "pandas" and hasattr(table, "columns"):
+        _check_kinds(table.dtypes)
     with _told_as_table(table):
         reader = pa.RecordBatchReader.from_stream(table)
         if library != "pandas" or not hasattr(table, "columns"):
@@ -74,10 +76,12 @@ def _told_as_table(table: Any) -> Iterator[None]:
         ) from error
 
 
-def _check_polars(schema: Mapping[str, Any]) -> None:
-    """Refuse what Arrow has no type for: of an Object, as which Polars keeps UUIDs, the stream has the address."""
-    for name, kind in schema.items():
-        if str(kind) in ("Object", "Int128", "UInt128"):
+def _check_kinds(kinds: Any) -> None:
+    """Refuse what Arrow has no type for, by columns' names and types: of an Object, as which Polars keeps UUIDs, the
+    stream has the address, and of a period of pandas a number that counts months since 1970, or whatever it has.
+    """
+    for name, kind in kinds.items():
+        if str(kind) in ("Object", "Int128", "UInt128") or str(kind).startswith("period["):
             raise InvalidEventError(
                 f"column {name!r} is {kind}, which Arrow does not have", hint="cast it first, for example to text"
             )

@@ -1,24 +1,31 @@
-"""Of a column of Objects, as which Polars keeps UUIDs, files and topics had addresses in memory, without a word."""
+"""Of a column of Objects, as which Polars keeps UUIDs, files and topics had addresses in memory, without a word; of
+periods of pandas they had numbers.
+"""
 
 from __future__ import annotations
 
 import uuid
 
+import pandas as pd
 import polars as pl
 import pytest
 
 import aggregator
 import esformat
 
+EVENT = {"space": ["a"], "timestamp": [1]}
+FRAMES = {
+    "Object": pl.DataFrame({**EVENT, "id": pl.Series("id", [uuid.uuid4()])}),
+    "Int128": pl.DataFrame({**EVENT, "id": pl.Series("id", [1], pl.Int128)}),
+    r"period\[M\]": pd.DataFrame({**EVENT, "id": pd.period_range("2026-01", periods=1, freq="M")}),
+}
 
-@pytest.mark.parametrize(
-    ("kind", "values"), [("Object", pl.Series("id", [uuid.uuid4()])), ("Int128", pl.Series("id", [1], pl.Int128))]
-)
-def test_they_are_refused(tmp_path, kind, values):
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_they_are_refused(tmp_path, kind):
     """So is what Arrow has no type for: by the name of the column, in files and in topics."""
-    frame = pl.DataFrame({"space": ["a"], "timestamp": [1], "id": values})
     reason = f"column 'id' is {kind}, which Arrow does not have; cast it first"
     with esformat.create(tmp_path / "a.esdb") as writer, pytest.raises(esformat.InvalidEventError, match=reason):
-        writer.add_table(frame)
+        writer.add_table(FRAMES[kind])
     with aggregator.open(tmp_path / "data") as catalog, pytest.raises(esformat.InvalidEventError, match=reason):
-        catalog.create_topic("t").append(frame)
+        catalog.create_topic("t").append(FRAMES[kind])
