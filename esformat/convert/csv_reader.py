@@ -59,7 +59,11 @@ class CsvReader:
         try:
             text = found.group().decode()
         except UnicodeDecodeError as error:
-            raise InputError("line 1: the names of its columns are not UTF-8 text", path=self.source.path) from error
+            raise InputError(
+                "line 1: the names of its columns are not UTF-8 text",
+                path=self.source.path,
+                hint="convert it, for example with iconv -f latin1 -t utf-8",
+            ) from error
         names = next(csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter))
         line = block.first_line + block.data.count(b"\n", 0, found.end())
         rest = Block(block.data[found.end() :], line)

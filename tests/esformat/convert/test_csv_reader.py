@@ -115,7 +115,7 @@ def test_nameless_columns():
         (b"a,b\n1,2\n", "has no columns 'u' and 't', only 'a', 'b'; name those to use with --space and --timestamp"),
         (b"u,b\n1,2\n", "has no column 't', only 'u', 'b'; name the one to use with --timestamp"),
         (b"u,t,x,x\n", "two columns are called 'x'; rename one of them"),
-        (b"\xff,b\n", "line 1: the names of its columns are not UTF-8 text"),
+        (b"\xff,b\n", "line 1: the names of its columns are not UTF-8 text; convert it, for example with iconv"),
         (b'"u,t\n1,2\n', "its first line names no columns"),
         ("u,t\n".encode("utf-16"), "is UTF-16 text"),
     ],
