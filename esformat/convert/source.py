@@ -5,6 +5,7 @@ Owns opening, spooling and decompression. What the bytes mean is decided in `for
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -176,7 +177,9 @@ class Source:
         except InputError:
             raise
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last for names in binary formats
-            raise InputError(f"cannot be read: {_cause(error)}", path=self.path) from error
+            full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+            hint = "what is read twice is kept in the temporary directory; TMPDIR names another" if full else None
+            raise InputError(f"cannot be read: {_cause(error)}", path=self.path, hint=hint) from error
         except MemoryError as error:  # damaged lengths, mostly
             raise InputError("cannot be read: it claims more data than memory can hold", path=self.path) from error
 

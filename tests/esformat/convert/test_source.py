@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
@@ -207,3 +208,16 @@ def test_a_small_file_is_read_once(tmp_path, monkeypatch):
     source = Source(str(small))
     small.write_bytes(b"x" * (2 << 20))
     assert len(read(source)) == 2 << 20
+
+
+def test_no_room_for_a_copy_of_a_pipe(monkeypatch):
+    """Nothing is wrong with the input: it is kept for a second look, elsewhere if that is said."""
+
+    def full(_: object, __: int, ___: int) -> bytes:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("esformat.convert.spool.Spool.read_at", full)
+    source = Source("-", stdin=io.BytesIO(DATA))
+    with pytest.raises(InputError, match=r"<stdin>: cannot be read: no space left on device; .*TMPDIR"):
+        read(source)
+    source.close()
