@@ -12,7 +12,7 @@ from esformat.io.location import Target, locate
 from esformat.io.store import StoredAt
 from esformat.io.upload import Upload
 
-_HINT = "mend it, or leave bad rows out with --on-error skip or --on-error collect FILE"
+_HINT = "correct it, or leave bad rows out with --on-error skip or --on-error collect FILE"
 
 
 class BadRows(Protocol):

@@ -31,7 +31,7 @@ TASK_BYTES = 128 << 20  # stored bytes that a task reads, as with Spark's own re
 TOGETHER_BATCHES = 200  # that become events with one call of each kind; of small files each has one
 TOGETHER_BYTES = 1 << 20  # in memory, of theirs
 Fit = Callable[[pa.RecordBatch], pa.RecordBatch]
-_BAD_ROW_HINT = "mend it, or leave bad rows out with on_error=skip (--on-error skip)"
+_BAD_ROW_HINT = "correct it, or leave bad rows out with on_error=skip (--on-error skip)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -283,9 +283,9 @@ def test_groups_of_inputs():
         ),
         (
             "An error occurred while calling o1.save.\n: x.SparkException: aborted\nTraceback\n"
-            "esformat.errors.InputError: a.csv: line 3: 1 fields; mend it\n\n"
+            "esformat.errors.InputError: a.csv: line 3: 1 fields; correct it\n\n"
             "Caused by: x.PythonException: Traceback (most",
-            "a.csv: line 3: 1 fields; mend it",
+            "a.csv: line 3: 1 fields; correct it",
         ),
         ("An error occurred while calling o533.save.", "ValueError"),
         ("", "ValueError"),

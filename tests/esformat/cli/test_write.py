@@ -236,7 +236,7 @@ def test_refused(esdb, source, tmp_path, arguments, message):
 
 BAD_INPUT = [
     (b"user,date\n", ["--space", "nope", "--timestamp", "date"], "has no column 'nope', only 'user', 'date'; name the one to use with --space"),
-    (b"user,date\na,b,c\n", NAMED, "line 2: 3 fields where the names of the columns are 2; mend it, or leave bad rows out with"),
+    (b"user,date\na,b,c\n", NAMED, "line 2: 3 fields where the names of the columns are 2; correct it, or leave bad rows out with"),
     (b"user,date\na,now\n", NAMED, "line 2: timestamp 'now' is neither an ISO 8601 time nor a number since 1970: say how times are written"),
     (b"user,date\na,20060407\n", NAMED, "'20060407' may be a date or a number since 1970: give --timestamp-format %Y%m%d"),
     (b"user,date\n,2006-04-07\n", NAMED, "line 2: no space: 'user' has no value"),
@@ -347,7 +347,7 @@ def test_keys_that_no_line_has(esdb, tmp_path):
         in esdb("write", "x.esdb", "x.jsonl", "--space", "who").err
     )
     (tmp_path / "y.jsonl").write_text('{"space": "a", "timestamp": "2026-01-01"}\n{"timestamp": "2026-01-02"}\n')
-    assert "line 2: no space: 'space' has no value; mend it" in esdb("write", "x.esdb", "y.jsonl").err
+    assert "line 2: no space: 'space' has no value; correct it" in esdb("write", "x.esdb", "y.jsonl").err
 
 
 def test_text_of_another_encoding(esdb, tmp_path):

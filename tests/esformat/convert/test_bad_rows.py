@@ -21,7 +21,7 @@ def test_stop():
         policy.take(ROWS)
     assert str(caught.value) == (
         "in.csv: line 7: no space: 'u' has no value; "
-        "mend it, or leave bad rows out with --on-error skip or --on-error collect FILE"
+        "correct it, or leave bad rows out with --on-error skip or --on-error collect FILE"
     )
 
 

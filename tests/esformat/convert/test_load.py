@@ -224,7 +224,7 @@ def dirty(tmp_path):
 
 def test_stop(tmp_path, dirty):
     """The first bad row stops the work; nothing is left under the output's name, nor beside it."""
-    expected = r"dirty\.csv: line 3: 2 fields where .* are 3; mend it, or leave bad rows out with --on-error skip or"
+    expected = r"dirty\.csv: line 3: 2 fields where .* are 3; correct it, or leave bad rows out with --on-error skip or"
     with pytest.raises(BadRowError, match=expected):
         load(tmp_path, [dirty], Roles(space="u", timestamp="t"))
     assert list(tmp_path.iterdir()) == [dirty]
