@@ -9,11 +9,13 @@ from pathlib import Path
 import click
 
 from aggregator.cli.shared.opened import catalog_argument
+from aggregator.storage.files.modes import MANIFEST
 from esformat.cli.parts import (
     Group,
     json_option,
     say,
     say_json,
+    warn,
 )
 
 _EXAMPLES = """\b
@@ -64,6 +66,8 @@ def create(catalog: str, name: str, scopes: tuple[str, ...], topics: tuple[str, 
     end = None
     if expires is not None:
         end = dt.datetime.now(dt.UTC) + dt.timedelta(microseconds=checked_duration(expires, "--expires"))
+    if file is None and not Path(catalog, MANIFEST).exists():
+        warn(f"{catalog}: no catalog is there yet; only a server of this directory will ask for the token")
     made = make(_file(catalog, file), name, scopes, topics or None, end)
     if as_json:
         say_json({"name": name, "token": made, "scopes": scopes, "topics": topics or None, "expires": end})

@@ -37,3 +37,14 @@ def test_life_of_a_token(tmp_path, capsys):
     assert Authority(tmp_path / "tokens.json").access(f"Bearer {made['token']}").allows("read", "clicks")
     assert run(["token", "revoke", catalog, "app", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["revoked"][0]["name"] == "app"
+
+
+def test_a_token_for_no_catalog(tmp_path, capsys):
+    """It may be made before the catalog is; a mistyped directory would leave the server that was meant open to all."""
+    place = str(tmp_path / "dat")
+    assert run(["token", "create", place, "web", "--scope", "read"]) == 0
+    assert f"{place}: no catalog is there yet; only a server of this directory" in capsys.readouterr().err
+    assert run(["init", place]) == 0
+    capsys.readouterr()
+    assert run(["token", "create", place, "app", "--scope", "read"]) == 0
+    assert capsys.readouterr().err == ""
