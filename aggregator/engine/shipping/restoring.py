@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock
 
@@ -43,7 +43,11 @@ def restore(store: Store, layout: Layout, until_us: int | None, progress: Progre
     begin_following(layout, store)
     before = look(store)
     mirror = Mirror(store, layout, until_us=until_us, durable=True)
-    mirror.begin()
+    try:
+        mirror.begin()
+    except CatalogNotFoundError:
+        _let_go(layout)
+        raise
     mirror.read_over_gaps()
     complete = until_us is None and _is_all(before, look(store)) and not mirror.at.damages
     segments, size_bytes, lacking = fetch(store, layout, progress)
@@ -52,6 +56,14 @@ def restore(store: Store, layout: Layout, until_us: int | None, progress: Progre
     lacking = [Lacking(name, message) for name, message in mirror.at.damages.items()] + lacking
     log_bytes = sum(path.stat().st_size for _, path in list_files(layout.log))
     return RestoreReport(mirror.at.shipped_us, segments, size_bytes, log_bytes, tuple(lacking), complete)
+
+
+def _let_go(layout: Layout) -> None:
+    """Leave a directory empty for which the store had nothing: the address may have been mistyped."""
+    with suppress(OSError):  # there are files of an earlier try
+        for directory in (layout.log, layout.segments):
+            directory.rmdir()
+        note_path(layout).unlink()
 
 
 def _is_all(before: Seen | None, after: Seen | None) -> bool:

@@ -55,3 +55,12 @@ def test_restore_into_a_full_directory(command, tmp_path: Path):
     address = _stored(tmp_path)
     done = command("restore", address, str(tmp_path / "a"))
     assert (done.status, "not empty" in done.err) == (2, True)
+
+
+def test_restore_after_a_mistyped_address(command, tmp_path: Path):
+    """A store without a catalog leaves the directory empty: the right address may follow."""
+    address = _stored(tmp_path)
+    done = command("restore", f"{address}s", str(tmp_path / "back"))
+    assert (done.status, "no catalog found" in done.err) == (2, True)
+    assert not list((tmp_path / "back").iterdir())
+    assert command("restore", address, str(tmp_path / "back")).status == 0
