@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         SealingFailedError,
         SegmentMissingError,
         SequenceConflictError,
+        SequenceForgottenError,
         StoreError,
         StoreUnreachableError,
         TopicExistsError,
@@ -66,8 +67,8 @@ else:
                 "AggregatorError BehindError CatalogLockedError CatalogNotFoundError CorruptLogError "
                 "CorruptManifestError DiskFullError FencedError InvalidRequestError LogFailedError ManifestFailedError "
                 "OverloadedError QueryCancelledError QueryLimitError ReadOnlyError SealingFailedError "
-                "SegmentMissingError SequenceConflictError StoreError StoreUnreachableError TopicExistsError "
-                "TopicNotFoundError UnknownVersionError"
+                "SegmentMissingError SequenceConflictError SequenceForgottenError StoreError StoreUnreachableError "
+                "TopicExistsError TopicNotFoundError UnknownVersionError"
             ),
             "aggregator.model": "Problem Receipt",
             "aggregator.opening": "Catalogs open=open_catalog open_many promote rebuild_manifest restore",
@@ -128,6 +129,7 @@ __all__ = [
     "SegmentMissingError",
     "Selection",
     "SequenceConflictError",
+    "SequenceForgottenError",
     "StoreError",
     "StoreUnreachableError",
     "StoreView",

@@ -8,6 +8,7 @@
     ├── TopicExistsError             the caller: the topic is there already (also a ValueError)
     ├── TopicNotFoundError           the caller: no such topic (also a KeyError)
     ├── SequenceConflictError        the caller: a producer's sequence came again with other events (also a ValueError)
+    │   └── SequenceForgottenError   the caller: it is too old to tell whether it was stored
     ├── BehindError                  nobody: a copy has not come that far yet; ask again, or where the position is from
     ├── OverloadedError              the load: try again after `retry_after_s`
     │   └── DiskFullError            the disk: appends are refused until there is room
@@ -94,6 +95,10 @@ class TopicNotFoundError(AggregatorError, KeyError):
 
 class SequenceConflictError(AggregatorError, ValueError):
     """A producer gave a sequence that is known with other events, or too old to tell; nothing was stored."""
+
+
+class SequenceForgottenError(SequenceConflictError):
+    """A producer gave a sequence that is older than those that are remembered; nothing was stored."""
 
 
 class BehindError(AggregatorError):

@@ -32,7 +32,7 @@ from aggregator.base.common_type import magnitudes_of
 from aggregator.base.merge import numbers
 from aggregator.engine.ingest.batch import BatchAdapter
 from aggregator.engine.writer import WriterEngine, now_us
-from aggregator.errors import InvalidRequestError, OverloadedError, SequenceConflictError
+from aggregator.errors import InvalidRequestError, OverloadedError
 from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
 from aggregator.storage.files.layout import Layout, make_directory
 from aggregator.storage.files.staging import claim, forget_note, note, staging, undo
@@ -57,6 +57,10 @@ class Batch:
 
     key: Key | None = None
     note: str = ""
+
+    def known_to(self, place: Partition) -> ProducerEntry | None:
+        """The batch that was added before under its key. Raises SequenceForgottenError."""
+        return None if self.key is None else place.remembered(*self.key)
 
     def entries(self, partition: int, first_index: int, count: int) -> list[ProducerEntry]:
         """The same as the manifest and segments keep it."""
@@ -200,7 +204,7 @@ class BulkLoad:
                 raise esformat.UsageError(f"it has other columns than {paths[0]}", path=path, hint="add them apart")
         target = self.prepare(partition, schemas[0])
         place = self._topic.partitions[partition]
-        known = _known(place, batch.key)
+        known = batch.known_to(place)
         if known is not None:
             return self._duplicate(place, known)
         with self._room(sum(Path(path).stat().st_size for path in paths)):
@@ -209,14 +213,14 @@ class BulkLoad:
     def add(self, target: Target, staged: Sequence[StagedSegment], batch: Batch) -> Added:
         """Take in segments that were staged for a target: all of them, or none. Their files go from where they are.
 
-        Raises InvalidEventError (values that do not go with the topic's), SequenceConflictError (a key too old to
+        Raises InvalidEventError (values that do not go with the topic's), SequenceForgottenError (a key too old to
         tell), OverloadedError (no room; events keep arriving), InvalidRequestError (another catalog), LogFailedError,
         ManifestFailedError, OSError; then nothing changed.
         """
         place = self._topic.partitions.get(target.partition[1])
         if place is None or (place.number, self._topic.info.number) != (target.partition[0], target.topic.number):
             raise InvalidRequestError("the catalog is another one than when the segments were begun")
-        known = _known(place, batch.key)
+        known = batch.known_to(place)
         if known is not None:
             return self._duplicate(place, known)
         with self._room(sum(each.info.size_bytes for each in staged)):
@@ -268,7 +272,7 @@ class BulkLoad:
 
         def act() -> None:
             self._topic.check_there()
-            known = _known(place, batch.key)
+            known = batch.known_to(place)
             if known is not None:
                 outcome.append(self._duplicate(place, known))
             elif place.unsealed.pieces or place.sealing is not None:
@@ -334,19 +338,6 @@ class BulkLoad:
     def _duplicate(self, place: Partition, known: ProducerEntry) -> Added:
         first, last = known.first_index, known.first_index + known.count - 1
         return Added(self._topic.info.name, place.name, 0, known.count, first, last, duplicate=True)
-
-
-def _known(place: Partition, key: Key | None) -> ProducerEntry | None:
-    """The batch that was added before under the same key. Raises SequenceConflictError."""
-    if key is None:
-        return None
-    window = place.producers.get(key[0], {})
-    if key[1] not in window and len(window) >= PRODUCER_WINDOW and key[1] < min(window):
-        raise SequenceConflictError(
-            f"sequence {key[1]} of producer {key[0]!r} is older than the {PRODUCER_WINDOW} that are remembered",
-            hint="give each new batch a higher sequence",
-        )
-    return window.get(key[1])
 
 
 def _name(layout: Layout, staged: Iterable[StagedSegment]) -> None:

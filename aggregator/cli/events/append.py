@@ -46,7 +46,7 @@ def feeding_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--producer",
             metavar="NAME",
-            help="Name of the producer. Batches among the last 64 that it appended are not stored again.",
+            help="Name of the producer: run again after an error, what it has stored is passed over.",
         ),
         click.option(
             "--receipts", is_flag=True, help="Print a line of JSON for each batch as soon as it is acknowledged."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -97,17 +97,17 @@ def _payload(schema: pa.Schema) -> pa.Schema:
 
 
 def _feed_segments(topic: Topic, paths: Sequence[convert.Input], options: dict[str, Any]) -> Fed:
-    fed = Fed(topic.name, options["partition"])
-    with progress("importing", things=True) as show:
+    def batches() -> Iterator[pa.RecordBatch]:
         for path in paths:
             with esformat.open(path) as segment:
-                feed(
-                    topic,
-                    showing(segment.scan().batches(), show, segment.num_events),
-                    options["partition"],
-                    batch_rows=options["batch_rows"],
-                    producer=options["producer"],
-                    fed=fed,
-                    receipts=options["receipts"],
-                )
-    return fed
+                yield from showing(segment.scan().batches(), show, segment.num_events)
+
+    with progress("importing", things=True) as show:
+        return feed(
+            topic,
+            batches(),
+            options["partition"],
+            batch_rows=options["batch_rows"],
+            producer=options["producer"],
+            receipts=options["receipts"],
+        )

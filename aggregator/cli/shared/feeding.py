@@ -42,6 +42,12 @@ class Fed:
     bad_rows: int = 0
     assumptions: tuple[str, ...] = ()
 
+    def take_forgotten(self, rows: int) -> None:
+        """Count a batch that must have been stored, as later ones of its producer were."""
+        self.batches += 1
+        self.events += rows
+        self.duplicates += 1
+
     def take(self, receipt: aggregator.Receipt) -> None:
         """Count a receipt."""
         self.batches += 1
@@ -63,19 +69,29 @@ def feed(
 ) -> Fed:
     """Append `batches`, cut to `batch_rows`, in order; each is acknowledged before the next is begun.
 
-    producer: the batches are its sequences 0, 1, 2 …, so that those that are there already are not stored again.
+    producer: the batches are its sequences 0, 1, 2 …, so that those that are there already are not stored again. Where
+    there are more than the catalog remembers, the first are passed over, if the next one proves to be the same.
     receipts: print each as soon as there is one.
     """
     fed = fed or Fed(topic.name, partition)
+    forgotten: aggregator.SequenceForgottenError | None = None
     try:
         for batch in _cut(batches, batch_rows):
             key = {} if producer is None else {"producer": producer, "sequence": fed.batches}
-            receipt = _patiently(lambda batch=batch, key=key: topic.append(batch, partition, **key), fed)  # type: ignore[misc]
+            try:
+                receipt = _patiently(lambda batch=batch, key=key: topic.append(batch, partition, **key), fed)  # type: ignore[misc]
+            except aggregator.SequenceForgottenError as error:
+                forgotten = error
+                fed.take_forgotten(batch.num_rows)
+                continue
+            forgotten = None
             fed.take(receipt)
             if receipts:
                 say(json.dumps(asdict(receipt), ensure_ascii=False))
+        if forgotten is not None:  # nothing shows that these events are those that were stored
+            raise forgotten
     except BaseException:
-        if fed.events:
+        if fed.first is not None:
             warn(
                 f"{fed.topic} keeps {count(fed.events, 'event')} appended before the error: "
                 f"record indexes {fed.first:,} to {fed.last:,} of partition {fed.partition}"

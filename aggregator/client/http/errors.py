@@ -22,6 +22,7 @@ from aggregator.errors import (
     ReadOnlyError,
     SegmentMissingError,
     SequenceConflictError,
+    SequenceForgottenError,
     TopicExistsError,
     TopicNotFoundError,
 )
@@ -69,6 +70,7 @@ _KINDS: dict[str, type[EsdbError]] = {
     "no-such-topic": TopicNotFoundError,
     "topic-exists": TopicExistsError,
     "sequence-conflict": SequenceConflictError,
+    "sequence-forgotten": SequenceForgottenError,
     "read-only": ReadOnlyError,
     "invalid-event": InvalidEventError,
     "unknown-index": UnknownIndexError,

@@ -25,7 +25,7 @@ from aggregator.storage.memtable.memtable import MERGED, SMALL_BYTES
 from aggregator.storage.memtable.piece import Piece
 from aggregator.storage.parts import Storage
 from aggregator.storage.state.schema import choose_schema, newest_of_families, widened
-from aggregator.storage.state.state import PRODUCER_WINDOW, Partition, Topic
+from aggregator.storage.state.state import Partition, Topic
 from esformat import InvalidEventError
 
 MAX_GIVEN = 64
@@ -331,7 +331,7 @@ class Ingest:
         Raises as that does.
         """
         topic.check_there()
-        if not isinstance(given, pa.RecordBatch | list) or len(given) > MOST_JOINED:
+        if not isinstance(given, pa.RecordBatch | pa.Table | list) or len(given) > MOST_JOINED:
             return None
         events = taken_in(given)
         return self._small(topic, self._as_table(topic, events) if isinstance(events, list) else events, partition)
@@ -494,15 +494,7 @@ def _remembered(partition: Partition, key: tuple[str, int] | None, digest: int, 
 def _known(partition: Partition, key: tuple[str, int] | None, digest: int, count: int) -> ProducerEntry | None:
     """The same for the log's leader, who sees every batch before this one; refuses what is too old to tell."""
     entry = _remembered(partition, key, digest, count)
-    if key is not None and entry is None:
-        producer, sequence = key
-        window = partition.producers.get(producer, {})
-        if len(window) >= PRODUCER_WINDOW and sequence < min(window):
-            raise SequenceConflictError(
-                f"sequence {sequence} of producer {producer!r} is older than the {PRODUCER_WINDOW} that are remembered",
-                hint="give each new batch a higher sequence",
-            )
-    return entry
+    return entry if entry is not None or key is None else partition.remembered(*key)
 
 
 def _receipt(topic: Topic, partition: Partition, first: int, count: int, *, duplicate: bool = False) -> Receipt:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggregator.errors import TopicNotFoundError
+from aggregator.errors import SequenceForgottenError, TopicNotFoundError
 from aggregator.model import (
     PARTITION,
     RECORD_INDEX,
@@ -87,6 +87,17 @@ class Partition:
             if low < end:
                 first = max(first, high)
         return [*found, (first, end)] if first < end else found
+
+    def remembered(self, producer: str, sequence: int) -> ProducerEntry | None:
+        """The batch of a producer under a sequence; None: there was none. Raises SequenceForgottenError."""
+        window = self.producers.get(producer, {})
+        found = window.get(sequence)
+        if found is None and len(window) >= PRODUCER_WINDOW and sequence < min(window):
+            raise SequenceForgottenError(
+                f"sequence {sequence} of producer {producer!r} is older than the {PRODUCER_WINDOW} that are remembered",
+                hint="give each new batch a higher sequence",
+            )
+        return found
 
     def keep_producer(self, entry: ProducerEntry) -> None:
         """Remember a batch of a producer, and forget its oldest."""

@@ -64,6 +64,44 @@ def test_append(command, clicks):
         assert catalog.topic("clicks").scan().count() == 7
 
 
+def numbered(name, count, first=0):
+    """A file of JSON lines with so many events."""
+    lines = [json.dumps({"who": "ada", "at": 1_700_000_000 + first + number, "n": number}) for number in range(count)]
+    Path(name).write_text("\n".join(lines) + "\n", "utf-8")
+
+
+@pytest.mark.parametrize("verb", ["append", "import"])
+def test_again_with_more_batches_than_are_remembered(command, clicks, verb):
+    """Those that are too old to tell are passed over, as the next one is there; of another file nothing is taken as
+    stored.
+    """
+    how = ("data", "clicks", "many.jsonl", "--space", "who", "--timestamp", "at", "--batch-rows", "1", "--json")
+    numbered("many.jsonl", 70)
+    assert command(verb, *how, "--producer", "p").json["duplicates"] == 0
+    numbered("many.jsonl", 75)
+    again = command(verb, *how, "--producer", "p").json
+    assert (again["batches"], again["events"], again["duplicates"], again["last"]) == (75, 75, 70, 2 + 74)
+    for count, words in [(3, "older than the 64 that are remembered"), (75, "with other events")]:
+        numbered("many.jsonl", count, first=500)
+        refused = command(verb, *how, "--producer", "p")
+        assert refused.status == 1
+        assert words in refused.err
+    assert command("scan", "data", "clicks", "--count").text == "78\n"
+
+
+def test_segments_again_with_more_batches_than_are_remembered(command, clicks):
+    """The batches go on from one segment to the next, also where all of the first are too old to tell."""
+    for name, first in [("one", 0), ("two", 1000)]:
+        with esformat.create(f"{name}.esdb") as writer:
+            for number in range(80):
+                writer.add("ada", b"x", timestamp=first + number)
+    how = ("data", "segments", "one.esdb", "two.esdb", "--batch-rows", "1", "--producer", "p", "--json")
+    assert command("import", *how).json["duplicates"] == 0
+    again = command("import", *how).json
+    assert (again["events"], again["duplicates"], again["first"], again["last"]) == (160, 160, 96, 159)
+    assert command("scan", "data", "segments", "--count").text == "160\n"
+
+
 def test_append_a_pipe(command, clicks):
     """What comes on standard input; receipts as they come."""
     how = (*HOW, "--input-format", "jsonl", "--receipts", "--batch-rows", "2", "--partition", "pipe")

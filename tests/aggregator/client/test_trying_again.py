@@ -5,7 +5,14 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from aggregator import OverloadedError, QueryLimitError, SequenceConflictError, TopicExistsError, TopicNotFoundError
+from aggregator import (
+    OverloadedError,
+    QueryLimitError,
+    SequenceConflictError,
+    SequenceForgottenError,
+    TopicExistsError,
+    TopicNotFoundError,
+)
 from aggregator.client import AccessDeniedError, BodyTooLargeError, Retry, UnavailableError
 from aggregator.client.http.attempts import Attempts, failure_of
 from aggregator.client.http.errors import error_of
@@ -48,6 +55,7 @@ ANSWERS = [
     (403, {}, problem("forbidden"), AccessDeniedError, {"hint": "do this"}),
     (413, {"x-max-request-size": "1000"}, b"", BodyTooLargeError, {"max_bytes": 1000}),
     (409, {}, problem("sequence-conflict"), SequenceConflictError, {}),
+    (409, {}, problem("sequence-forgotten"), SequenceForgottenError, {}),
     (409, {}, problem("topic-exists"), TopicExistsError, {}),
     (404, {}, problem("no-such-topic"), TopicNotFoundError, {"message": "so it is"}),
     (400, {}, problem("invalid-event"), InvalidEventError, {}),

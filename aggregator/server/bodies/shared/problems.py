@@ -56,6 +56,7 @@ _CALLERS = (
     (aggregator.OverloadedError, 429, "overloaded"),
     (aggregator.TopicNotFoundError, 404, "no-such-topic"),
     (aggregator.TopicExistsError, 409, "topic-exists"),
+    (aggregator.SequenceForgottenError, 409, "sequence-forgotten"),
     (aggregator.SequenceConflictError, 409, "sequence-conflict"),
     (aggregator.ReadOnlyError, 503, "read-only"),  # another server may take it; shippers throw away what is 403
     (aggregator.BehindError, 503, "behind"),  # another server may have come that far
