@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -59,10 +60,17 @@ class Forwarder:
     """Sends records to a destination. `run` until `stop` is called, from a signal or another thread."""
 
     def __init__(
-        self, catalog: Origin, statement: str, destination: Destination, notes: Path, *, once: bool = False
+        self,
+        catalog: Origin,
+        statement: str,
+        destination: Destination,
+        notes: Path,
+        *,
+        once: bool = False,
+        patience_s: float = math.inf,
     ) -> None:
         """statement: a SELECT without COUNT and ORDER BY. notes: the file with the position. once: `run` sends what is
-        there, and ends.
+        there, and ends. patience_s: how long a batch is tried.
 
         Raises InvalidRequestError, AggregatorError (notes of another statement, or none at all), OSError.
         """
@@ -72,10 +80,10 @@ class Forwarder:
                 "only a SELECT can be forwarded, without COUNT, ORDER BY and LIMIT", hint="filter with FROM and WHERE"
             )
         self._catalog, self._destination, self._notes, self._once = catalog, destination, notes, once
-        self._patience_s = 0.0 if once else NOTE_S
+        self._wait_s, self._patience_s = 0.0 if once else NOTE_S, patience_s
         self._statement = to_text(replace(parsed, position=None, offset=None))
         noted = self._noted()
-        self._tail = catalog.tail(to_text(parsed), self._patience_s) if noted is None else self._resumed(parsed, noted)
+        self._tail = catalog.tail(to_text(parsed), self._wait_s) if noted is None else self._resumed(parsed, noted)
         gone = self._tail.gone if noted is not None else 0
         if gone:
             _LOG.warning("%d records are gone that were not forwarded", gone)
@@ -94,7 +102,7 @@ class Forwarder:
         """The records behind a noted position. Raises InvalidRequestError where the catalog has no such position."""
         resumed = replace(statement, position=Position("token", noted), offset=None)
         try:
-            return self._catalog.tail(to_text(resumed), self._patience_s)
+            return self._catalog.tail(to_text(resumed), self._wait_s)
         except InvalidRequestError as error:
             raise InvalidRequestError(
                 f"the noted position cannot be used: {error.message}", path=str(self._notes), hint=_START_AGAIN
@@ -105,7 +113,8 @@ class Forwarder:
         self._stopped.set()
 
     def run(self) -> None:
-        """Send until `stop`, or until everything that is there is sent. Raises AggregatorError, OSError (notes).
+        """Send until `stop`, or until everything that is there is sent. Raises AggregatorError (also where
+        patience ends), OSError (notes).
 
         Where its position cannot be noted for a while, it goes on sending.
         """
@@ -133,7 +142,7 @@ class Forwarder:
 
     def _send(self, batch: pa.RecordBatch) -> bool:
         """Send a batch, however often it takes; False where `stop` came first."""
-        wait = FIRST_WAIT_S
+        wait, ends = FIRST_WAIT_S, monotonic() + self._patience_s
         columns = columns_of(batch)
         self._sending = True  # until it is sent, the tail stands behind more than was
         while not self._stopped.is_set():
@@ -149,6 +158,11 @@ class Forwarder:
                 if isinstance(error, BrokenPipeError) and isinstance(self._destination, StreamDestination):
                     raise  # who read it is gone for good
                 told = error  # type: ignore[assignment]
+            if monotonic() > ends:
+                raise AggregatorError(
+                    f"the destination has not taken records for {self._patience_s:g} s: {told}",
+                    hint="run it again: it goes on with these",
+                )
             self.retries += 1
             if wait == FIRST_WAIT_S:
                 _LOG.warning("not sent yet, tried again: %s", told)

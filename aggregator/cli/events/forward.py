@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import sys
 from pathlib import Path
 from threading import Event
@@ -12,7 +13,7 @@ from typing import Any
 import click
 
 from aggregator import lql
-from aggregator.cli.events.collect import ended_by_signals
+from aggregator.cli.events.collect import ONCE_PATIENCE_S, ended_by_signals
 from aggregator.cli.shared.answers import shown_errors
 from aggregator.cli.shared.opened import asking, catalog_or_server, is_address, state_file
 from esformat.cli.parts import Pair, count, json_option, say, say_json, warn
@@ -42,7 +43,7 @@ Examples:
     metavar="FILE",
     help="File that records progress. Default: in ~/.local/state/aggregator.",
 )
-@click.option("--once", is_flag=True, help="Exit after sending all existing records.")
+@click.option("--once", is_flag=True, help="Exit when all existing records are sent, or none is taken for a minute.")
 @click.option("-f", "--follow", is_flag=True, help="Follow new records as they arrive. This is the default.")
 @click.option(
     "--http-header", "headers", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Header of HTTP requests."
@@ -86,7 +87,8 @@ def forward(catalog: str, statement: str, to: str, once: bool, follow: bool, as_
         place = catalog if is_address(catalog) else Path(catalog).resolve()
         digest = hashlib.sha256(f"{place} {statement} {to}".encode()).hexdigest()[:16]
         notes = state_file(options["state"], f"forward-{digest}")
-        made = Forwarder(opened, statement, destination, notes, once=once)
+        patience_s = ONCE_PATIENCE_S if once else math.inf
+        made = Forwarder(opened, statement, destination, notes, once=once, patience_s=patience_s)
         with ended_by_signals(Event(), made.stop):
             made.run()
     tell = warn if to in ("stdout", "-") else say

@@ -7,7 +7,7 @@ from threading import Event
 
 import click
 
-from aggregator.cli.events.collect import ended_by_signals
+from aggregator.cli.events.collect import ONCE_PATIENCE_S, ended_by_signals
 from aggregator.cli.shared.opened import access, is_address, server
 from esformat.cli.parts import json_option, say, say_json, size
 
@@ -22,7 +22,11 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @server
 @click.argument("directory", type=click.Path(readable=False))
-@click.option("--once", is_flag=True, help="Exit when the copy has what the server had at some moment.")
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Exit when the copy has caught up, or could not for a minute.",
+)
 @json_option
 def follow(url: str, directory: str, once: bool, as_json: bool) -> None:
     """Copy the catalog of the server at URL into DIRECTORY, and keep the copy up to date until SIGTERM or Ctrl-C.
@@ -40,7 +44,7 @@ def follow(url: str, directory: str, once: bool, as_json: bool) -> None:
     token, ca = access()
     with Follower(url, directory, token=token, ca_file=ca) as follower, ended_by_signals(Event(), follower.stop):
         if once:
-            follower.wait_until_caught_up()
+            follower.wait_until_caught_up(ONCE_PATIENCE_S)
         else:
             follower.wait()
         told = follower.lag

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import time
 from collections import Counter
@@ -380,12 +381,21 @@ class Follower(Closing):
         self.check()
         return found and self._note.whole
 
-    def wait_until_caught_up(self) -> None:
-        """Wait until it has what the server had when it was asked, or is stopped. Raises as `check`."""
-        before = self._caught_up
+    def wait_until_caught_up(self, patience_s: float = math.inf) -> None:
+        """Wait until it has what the server had when it was asked, or is stopped. Raises as `check`, and
+        UnavailableError where it is in trouble for so long without a break.
+        """
+        before, ends = self._caught_up, time.monotonic() + patience_s
         while not self.wait(_PAUSE_S / 10):
             if self._caught_up > before:
                 return
+            trouble = next(iter(list(self._troubles.values())), None)
+            if trouble is None:
+                ends = time.monotonic() + patience_s
+            elif time.monotonic() > ends:
+                raise UnavailableError(
+                    trouble, status=None, maybe_stored=False, hint="run it again: it goes on where it was"
+                )
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until it was stopped, or cannot go on. Raises as `check`."""

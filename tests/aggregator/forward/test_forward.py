@@ -17,6 +17,9 @@ from certificates import CertificateAuthority
 from waiting import until
 
 import aggregator
+from aggregator import AggregatorError
+from aggregator.cli import run
+from aggregator.cli.events import forward as forward_command
 from aggregator.forward import Forwarder, Sender, destinations, forwarder, make_destination
 from aggregator.lql import Template
 
@@ -460,3 +463,25 @@ def test_no_destination(to):
     """Refused, and what would be one is said."""
     with pytest.raises(aggregator.InvalidRequestError):
         made(to)
+
+
+def test_a_destination_that_takes_nothing(catalog, tmp_path):
+    """Whose patience ends is told why; nothing counts as sent, and the next one begins there."""
+    missing = tmp_path / "later"
+    one = Forwarder(
+        catalog, "SELECT POSITION HEAD", made(f"file:{missing}/out"), tmp_path / "notes.json", once=True, patience_s=0.2
+    )
+    with pytest.raises(AggregatorError, match=r"has not taken records for 0\.2 s: .*No such file"):
+        one.run()
+    assert one.sent == 0
+    missing.mkdir()
+    assert forward(catalog, tmp_path, made(f"file:{missing}/out")).sent == 3
+
+
+def test_the_command_loses_patience(catalog, tmp_path, monkeypatch, capfd):
+    """With --once, so that a job that is started again and again does not hang."""
+    catalog.close()
+    monkeypatch.setattr(forward_command, "ONCE_PATIENCE_S", 0.2)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert run(["forward", str(catalog.path), "SELECT POSITION HEAD", "--to", f"file:{tmp_path}/no/out", "--once"]) == 1
+    assert "has not taken records for 0.2 s" in capfd.readouterr().err

@@ -9,12 +9,15 @@ import sys
 import httpx
 import pytest
 from effort import long
+from ports import free_port
 from served import Spawned, served
 from waiting import until
 
 import aggregator
 from aggregator import ReadOnlyError
-from aggregator.client import AccessDeniedError, Client
+from aggregator.cli import run as run_here
+from aggregator.cli.server import follow as follow_command
+from aggregator.client import AccessDeniedError, Client, UnavailableError
 from aggregator.client.following import Follower
 from aggregator.server.control.tokens import FILE, create
 
@@ -65,6 +68,16 @@ def test_followers_need_the_scope_admin(tmp_path):
         with Follower(server.url, tmp_path / "copy", token=token) as follower, pytest.raises(AccessDeniedError):
             follower.wait(60)
         assert follower.lag["trouble"] is not None
+
+
+def test_a_server_that_is_not_there(tmp_path, monkeypatch, capfd):
+    """Who waits until a copy has caught up loses patience, as `aggregator follow --once` does."""
+    url = f"http://127.0.0.1:{free_port()}"
+    with Follower(url, tmp_path / "copy") as follower, pytest.raises(UnavailableError, match="cannot be reached"):
+        follower.wait_until_caught_up(0.3)
+    monkeypatch.setattr(follow_command, "ONCE_PATIENCE_S", 0.3)
+    assert run_here(["follow", url, str(tmp_path / "copy"), "--once"]) == 1
+    assert "cannot be reached" in capfd.readouterr().err
 
 
 @long
