@@ -59,6 +59,20 @@ def until(holds):
         time.sleep(0.0001)
 
 
+def held(bench, payload, placing, go):
+    """An entry whose leader says when it places it, and waits there."""
+    entry = bench.entry(0, payload)
+    place = entry.place
+
+    def placed():
+        placing.set()
+        assert go.wait(WAIT_S)
+        return place()
+
+    entry.place = placed
+    return entry
+
+
 def leading(bench, at, others, joins):
     """An append that is interrupted at a step, while others wait behind it, which are joined where `joins` is given;
     what each gave, and whether it came.
@@ -75,15 +89,7 @@ def leading(bench, at, others, joins):
             found[name] = error
 
     def lead():
-        entry = bench.entry(0, b"leader")
-        place = entry.place
-
-        def placed():
-            placing.set()
-            assert go.wait(WAIT_S)
-            return place()
-
-        entry.place = placed
+        entry = held(bench, b"leader", placing, go)
         with interrupter:
             append("leader", entry)
 
@@ -149,15 +155,7 @@ def test_interrupts_before_those_without_threads(tmp_path, durability):
         told = [threading.Event() for _ in range(5)]
 
         def lead(bench=bench, interrupter=interrupter, placing=placing, go=go):
-            entry = bench.entry(0, b"leader")
-            place = entry.place
-
-            def placed():
-                placing.set()
-                assert go.wait(WAIT_S)
-                return place()
-
-            entry.place = placed
+            entry = held(bench, b"leader", placing, go)
             with interrupter, contextlib.suppress(KeyboardInterrupt, LogFailedError):
                 bench.log.append(entry)
 
@@ -213,15 +211,7 @@ def test_interrupts_of_one_who_wakes_another(tmp_path, durability):
             with interrupter:
                 append("interrupted", entry)
 
-        first = bench.entry(0, b"first")
-        place = first.place
-
-        def placed(place=place, placing=placing, go=go):
-            placing.set()
-            assert go.wait(WAIT_S)
-            return place()
-
-        first.place = placed
+        first = held(bench, b"first", placing, go)
         threads = [threading.Thread(target=append, args=("first", first), daemon=True)]
         threads[0].start()
         until(placing.is_set)
