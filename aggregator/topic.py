@@ -141,7 +141,7 @@ class Topic(Unpicklable, Scans[Scan]):
         """The same for asyncio. A batch or list of up to 64 events that no producer names, of columns that the topic
         knows, takes no thread: all that wait are stored together. For others a thread calls `append`.
 
-        Who is cancelled while this waits does not learn whether the events are stored; they are, or will be.
+        Cancelling it does not take the events back: they may be stored all the same.
         """
         from aggregator.engine.ingest import soon  # and asyncio, which not everybody needs
 
