@@ -197,9 +197,25 @@ class Log:
                 helper = ThreadPoolExecutor(1, thread_name_prefix="aggregator-log")
                 helper.submit(int)  # its thread starts now, or never
                 self._helper = helper
-        self._enqueue(*entries)
-        if self._leader is entries[0]:
-            self._wake(entries[0])
+        first = entries[0]
+        try:
+            self._enqueue(*entries)
+        finally:  # after an interrupt, too: it may have been named the leader, for whom others wait
+            self._have_led(first)
+
+    def _have_led(self, entry: Entry) -> None:
+        """Have an entry without a thread lead, if it is its turn, whatever interrupts this; the interrupt is raised."""
+        interrupt: BaseException | None = None
+        done = False
+        while not done:
+            try:
+                if self._leader is entry:
+                    self._wake(entry)
+                done = True
+            except (KeyboardInterrupt, SystemExit) as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
     def _go_on_alone(self, entry: Entry) -> None:
         """Go on with an entry that no thread waits for, in the log's own thread."""

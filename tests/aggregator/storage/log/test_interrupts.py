@@ -182,6 +182,35 @@ def test_interrupts_before_those_without_threads(tmp_path, durability):
     assert at > 40
 
 
+def test_interrupts_of_one_who_submits(tmp_path):
+    """Whoever is interrupted while it hands entries over names no leader that nobody wakes: the log goes on."""
+    at, came = 1, True
+    while came:
+        bench = Bench(tmp_path / f"{at}")
+        interrupter, told = Interrupter(at), threading.Event()
+        entry = bench.entry(0, b"submitted")
+        entry.settled = told.set
+
+        def submit(bench=bench, interrupter=interrupter, entry=entry):
+            with interrupter, contextlib.suppress(KeyboardInterrupt):
+                bench.log.submit([entry])
+
+        thread = threading.Thread(target=submit, daemon=True)
+        thread.start()
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+        after = threading.Thread(target=bench.append, args=(0, b"after"), daemon=True)
+        after.start()
+        after.join(WAIT_S)
+        assert not after.is_alive(), f"the log waits for nobody after an interrupt at step {at}"
+        assert [payload for _, _, payload in bench.published][-1] == b"after"
+        came = interrupter.came
+        assert came or told.wait(WAIT_S)
+        bench.log.close()
+        at += 1
+    assert at > 5
+
+
 def is_stored(log, entry):
     try:
         log.check_stored(entry)
