@@ -170,8 +170,11 @@ class SmallBatch(_Batch):
                     batch.error, batch.fate = error, PASSED
 
     def _bear(self, others: Sequence[Self]) -> bool:
+        whole = pa.Table.from_batches([self._given, *(other._given for other in others)])
+        if not is_valid(whole):  # Arrow joins without a look; each by itself would let the lock go, for all to wait for
+            return False
         try:
-            self.hold(self._adapter.message(pa.concat_batches([self._given, *(other._given for other in others)])))
+            self.hold(self._adapter.message(whole.combine_chunks()))
         except Exception:  # noqa: BLE001  each finds out by itself whether it is its own
             return False
         for other in others:
@@ -295,8 +298,6 @@ class Ingest:
         found = None if given.measured else given.adapters.get(())
         batches = [table] if isinstance(table, pa.RecordBatch) else table.to_batches()
         if found is None or len(batches) > 1 or batches[0].get_total_buffer_size() > SMALL_BYTES:
-            return None
-        if not is_valid(batches[0]):  # Arrow joins without a look
             return None
         self._check_shipping()
         return SmallBatch(self, topic, place, *found, batches[0])

@@ -109,7 +109,7 @@ _PLAIN = (
 )  # fmt: skip
 
 
-def is_valid(batch: pa.RecordBatch) -> bool:
+def is_valid(batch: pa.RecordBatch | pa.Table) -> bool:
     """Whether a batch holds what Arrow says that it does. Where not, `apply` tells what is wrong."""
     try:
         batch.validate(full=True)
