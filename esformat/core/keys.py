@@ -14,6 +14,9 @@ from cython.cimports.libc.string import memcmp
 from esformat.core.bytes_nodes import read_values
 from esformat.errors import UsageError
 
+# of more the interpreter's lock is let go of: to get it back may take longer than what is done with few
+_MANY_ROWS = cython.declare(cython.Py_ssize_t, 1 << 12)
+
 
 def to_key(key: Any) -> bytes:
     """A space or grouping as it is stored. Raises UsageError for what is neither Unicode text nor bytes."""
@@ -161,17 +164,34 @@ class Keys:
         two: cython.p_longlong = them.edges.data.as_longlongs
         first: cython.p_char = self.data
         second: cython.p_char = them.data
-        count: cython.Py_ssize_t = self._count
-        i: cython.Py_ssize_t
-        order: cython.int = -1
+        ascend: cython.bint
+        if self._count <= _MANY_ROWS:
+            return _ascend(first, one, second, two, self._count)
         with cython.nogil:
-            for i in range(count - 1):  # i + 2 is at most the last edge
-                order = _compare(first, one[i], one[i + 1], one[i + 2])
-                if order == 0:
-                    order = _compare(second, two[i], two[i + 1], two[i + 2])
-                if order >= 0:
-                    break
-        return order < 0
+            ascend = _ascend(first, one, second, two, self._count)
+        return ascend
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _ascend(
+    first: cython.p_char,
+    one: cython.p_longlong,
+    second: cython.p_char,
+    two: cython.p_longlong,
+    count: cython.Py_ssize_t,
+) -> cython.bint:
+    """Whether pairs of texts, one of `first` between its edges and one of `second`, ascend strictly."""
+    i: cython.Py_ssize_t
+    order: cython.int = -1
+    for i in range(count - 1):  # i + 2 is at most the last edge
+        order = _compare(first, one[i], one[i + 1], one[i + 2])
+        if order == 0:
+            order = _compare(second, two[i], two[i + 1], two[i + 2])
+        if order >= 0:
+            break
+    return order < 0
 
 
 @cython.cfunc
@@ -224,8 +244,6 @@ def add_to_filter(
 
 # ------------------------------------------------------------ keys of rows
 
-# of more rows the interpreter's lock is let go of: to get it back may take longer than what is done with few
-_MANY_ROWS = cython.declare(cython.Py_ssize_t, 1 << 12)
 _nothing: bytes = b""
 _NOTHING = cython.declare(cython.p_char, PyBytes_AS_STRING(_nothing))
 

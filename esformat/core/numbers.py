@@ -12,7 +12,7 @@ from typing import Any
 import cython
 from cython.cimports.cpython import array
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cython.cimports.esformat.core.packs import PackHead, fill_numbers, join_number_planes, read_pack_head, unpack_bits
+from cython.cimports.esformat.core.packs import PackHead, fill_numbers, join_numbers, read_pack_head, unpack_numbers
 from cython.cimports.libc.string import memcpy, memset
 
 from esformat.errors import CorruptSegmentError
@@ -180,16 +180,15 @@ def _join(
         if pack.end > body.shape[0]:
             raise ValueError("the bytes of packed numbers end early")
         if size:
-            with cython.nogil:
-                unpack_bits(
-                    cython.address(body[pack.stored_at]),
-                    pack.end - pack.stored_at,
-                    pack.bits,
-                    pack.base,
-                    low,
-                    cython.address(out[at]),
-                    size,
-                )
+            unpack_numbers(
+                cython.address(body[pack.stored_at]),
+                pack.end - pack.stored_at,
+                pack.bits,
+                pack.base,
+                low,
+                cython.address(out[at]),
+                size,
+            )
         return 0
     if raw and (raw_at > body.shape[0] or count > (body.shape[0] - raw_at) // raw):
         raise ValueError("the bytes of packed numbers end early")
@@ -198,16 +197,15 @@ def _join(
     head = cython.declare(PackHead)
     head.width, head.raw, head.base = width, raw, pack.base
     if size:
-        with cython.nogil:
-            join_number_planes(
-                cython.address(body[raw_at]) if raw else cython.NULL,
-                cython.address(rest[rest_at]) if packed else cython.NULL,
-                cython.address(head),
-                count,
-                low,
-                cython.address(out[at]),
-                size,
-            )
+        join_numbers(
+            cython.address(body[raw_at]) if raw else cython.NULL,
+            cython.address(rest[rest_at]) if packed else cython.NULL,
+            cython.address(head),
+            count,
+            low,
+            cython.address(out[at]),
+            size,
+        )
     return 0
 
 

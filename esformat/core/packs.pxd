@@ -20,6 +20,7 @@ cdef enum:
     FRONT_CODED = 9
     NEEDS_DICTIONARY = 2  # flag of one
     MOST_FRAME_ROWS = 1024
+    MANY_NUMBERS = 1 << 14  # from so many on the lock is let go: below, taking it back among others costs more
 
 
 cdef struct PackHead:
@@ -184,6 +185,30 @@ cdef inline void join_number_planes(
         first += n
 
 
+cdef inline void unpack_numbers(
+    const byte* stored, Py_ssize_t stored_bytes, Py_ssize_t bits, long long base,
+    Py_ssize_t low, long long* out, Py_ssize_t size,
+) noexcept:
+    """`unpack_bits`, without the lock where there are many."""
+    if size < MANY_NUMBERS:
+        unpack_bits(stored, stored_bytes, bits, base, low, out, size)
+    else:
+        with nogil:
+            unpack_bits(stored, stored_bytes, bits, base, low, out, size)
+
+
+cdef inline void join_numbers(
+    const byte* raw, const byte* rest, PackHead* pack, Py_ssize_t count,
+    Py_ssize_t low, long long* out, Py_ssize_t size,
+) noexcept:
+    """`join_number_planes`, without the lock where there are many."""
+    if size < MANY_NUMBERS:
+        join_number_planes(raw, rest, pack, count, low, out, size)
+    else:
+        with nogil:
+            join_number_planes(raw, rest, pack, count, low, out, size)
+
+
 cdef inline int fill_numbers(
     object body, const byte* data, PackHead* pack, Py_ssize_t count, object decompressor,
     Py_ssize_t low, long long* out, Py_ssize_t size,
@@ -197,8 +222,7 @@ cdef inline int fill_numbers(
     cdef bytes rest = b""
     cdef const byte* more
     if pack.bits:
-        with nogil:
-            unpack_bits(data + pack.stored_at, pack.end - pack.stored_at, pack.bits, pack.base, low, out, size)
+        unpack_numbers(data + pack.stored_at, pack.end - pack.stored_at, pack.bits, pack.base, low, out, size)
         return 0
     if planes and not pack.codec and pack.end - pack.stored_at == planes * count:
         more = data + pack.stored_at
@@ -209,8 +233,7 @@ cdef inline int fill_numbers(
         more = rest
     else:
         more = data
-    with nogil:
-        join_number_planes(data + pack.raw_at, more, pack, count, low, out, size)
+    join_numbers(data + pack.raw_at, more, pack, count, low, out, size)
     return 0
 
 

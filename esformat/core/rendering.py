@@ -45,7 +45,7 @@ MOST_NODE_BYTES = 16 << 20
 
 _SLACK = cython.declare(cython.Py_ssize_t, 32)
 _MOST = cython.declare(cython.Py_ssize_t, 0x7FFF_FFFF)
-_FEW_ROWS = cython.declare(cython.Py_ssize_t, 8)  # up to so many are rendered one by one
+_FEW_ROWS = cython.declare(cython.Py_ssize_t, 8)  # up to so many are rendered one by one, with the lock
 _RUN_ROWS = cython.declare(cython.Py_ssize_t, 128)  # so that their cells stay in the processor's first cache
 _RUN_CELLS = cython.declare(cython.Py_ssize_t, 2048)
 _MOST_SLOTS = cython.declare(cython.Py_ssize_t, 1024)  # of a template
@@ -134,13 +134,13 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         few: cython.bint = high - low <= _FEW_ROWS
         work: Work = self._prepare(held, not few)
         end: cython.Py_ssize_t
-        with cython.nogil:
-            if few:
-                end = self._few(
-                    columns, cython.address(work), cython.NULL, low, high, cython.address(offsets[row]),
-                    cython.address(out[0]), at, out.shape[0] - _SLACK,
-                )  # fmt: skip
-            else:
+        if few:
+            end = self._few(
+                columns, cython.address(work), cython.NULL, low, high, cython.address(offsets[row]),
+                cython.address(out[0]), at, out.shape[0] - _SLACK,
+            )  # fmt: skip
+        else:
+            with cython.nogil:
                 end = self._many(
                     columns,
                     cython.address(work),
@@ -233,11 +233,14 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         few: cython.bint = n <= _FEW_ROWS or chosen is not None
         work: Work = self._prepare(held, not few)
         end: cython.Py_ssize_t
-        with cython.nogil:
-            if few:
-                end = self._few(columns, cython.address(work), places, 0, n, offsets, out, 0, most)
-            else:
-                end = self._many(columns, cython.address(work), low, high, offsets, out, 0, most)
+        if n <= _FEW_ROWS:
+            end = self._few(columns, cython.address(work), places, 0, n, offsets, out, 0, most)
+        else:
+            with cython.nogil:
+                if few:
+                    end = self._few(columns, cython.address(work), places, 0, n, offsets, out, 0, most)
+                else:
+                    end = self._many(columns, cython.address(work), low, high, offsets, out, 0, most)
         _checked(end)
         made: list[Any] = []
         for i in range(n):

@@ -63,8 +63,8 @@ def encode(batches: Iterator[pa.RecordBatch], schema: pa.Schema, media: str) -> 
     try:
         sink = convert.open_sink(_FORMATS[media], cast("BinaryIO", file), schema)
         least, most = (_GROUP_BYTES, _GROUP_BYTES) if media == PARQUET else (CHUNK_BYTES, _BATCH_BYTES)
-        for batch in _joined(batches, least):
-            step = max(1, batch.num_rows * most // max(batch.nbytes, 1))
+        for batch, size in _joined(batches, least):
+            step = max(1, batch.num_rows * most // max(size, 1))
             for start in range(0, batch.num_rows, step):
                 sink.write(batch.slice(start, step))
                 file.flush()
@@ -80,18 +80,18 @@ def encode(batches: Iterator[pa.RecordBatch], schema: pa.Schema, media: str) -> 
             close()
 
 
-def _joined(batches: Iterator[pa.RecordBatch], least_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Small batches together, as each costs an encoder as much as many rows do."""
+def _joined(batches: Iterator[pa.RecordBatch], least_bytes: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Small batches together, as each costs an encoder as much as many rows do; and their bytes."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         waiting.append(batch)
         size += batch.nbytes
         if size >= least_bytes:
-            yield _concatenated(waiting)
+            yield _concatenated(waiting), size
             size = 0
     if waiting:
-        yield _concatenated(waiting)
+        yield _concatenated(waiting), size
 
 
 def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
