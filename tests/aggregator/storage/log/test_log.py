@@ -19,7 +19,7 @@ from waiting import until
 
 from aggregator.errors import LogFailedError
 from aggregator.storage.log import log as log_module
-from aggregator.storage.log.entry import Entry
+from aggregator.storage.log.entry import DONE, Entry
 from aggregator.storage.log.file import MARK_NAME, decode_mark, list_files
 from aggregator.storage.log.frame import FILE_HEADER_BYTES
 from aggregator.storage.log.recovery import recover
@@ -702,7 +702,7 @@ def test_who_was_told_already_does_not_lead(directory):
     """An interrupt may leave a batch in the queue whose thread has gone: the next one leads."""
     bench = Bench(directory)
     gone = bench.entry(0, b"gone")
-    gone.state = log_module.DONE
+    gone.state = DONE
     bench.log._queue.append(gone)
     bench.log._leader = gone
     bench.log._hand_over()
