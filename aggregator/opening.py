@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
+from aggregator.base.garbage import none_looked_for
 from aggregator.base.reports import RebuildReport, RestoreReport
 from aggregator.base.result import Closing
 from aggregator.catalog import Catalog, many_engine
@@ -90,14 +91,16 @@ def open_catalog(
         return Catalog(reader_of(str(path)))
     layout = _layout(path)
     if read_only:
-        return Catalog(ReaderEngine(layout, now_us))
+        with none_looked_for():
+            return Catalog(ReaderEngine(layout, now_us))
     if file_mode is not None:
         file_mode = parse_mode(file_mode)
     make_directory_tree(layout.root)
     checked = Limits.of(dict(limits) if isinstance(limits, Mapping) else limits)
     chosen = partial(_store_settings, store, keep_local, store_cache, (ship_interval, lease, history))
     options: dict[str, Any] = {"sealing": sealing, "file_mode": file_mode, "tuning": tuning, "store": chosen}
-    return Catalog(WriterEngine(layout, Durability.of(durability), checked, now_us, **options))
+    with none_looked_for():
+        return Catalog(WriterEngine(layout, Durability.of(durability), checked, now_us, **options))
 
 
 def restore(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from aggregator import InvalidRequestError
+from aggregator.base.garbage import none_looked_for
 
 _EXAMPLES = """\b
 Examples:
@@ -63,7 +61,7 @@ def serve(directory: str | None, bind: str | None, config: str | None, pairs: tu
     What was acknowledged is on disk; requests that are open when it stops are finished first. With --follow it is a
     copy of another server's: see `aggregator follow`.
     """
-    with quick_imports():
+    with none_looked_for():
         from aggregator.server import serve as run
         from aggregator.server.config import sources as keys_of
 
@@ -83,13 +81,3 @@ def serve(directory: str | None, bind: str | None, config: str | None, pairs: tu
     if settings.data_path is None:
         raise InvalidRequestError("no directory was given", hint="aggregator serve DIRECTORY")
     run(settings.data_path, settings)
-
-
-@contextlib.contextmanager
-def quick_imports() -> Iterator[None]:
-    """Import what a server needs; nobody looks for garbage among modules."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

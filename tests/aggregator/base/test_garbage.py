@@ -1,0 +1,54 @@
+"""Opening makes much that stays: nobody looks for garbage among it meanwhile, and as before afterwards."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+import aggregator
+from aggregator.base.garbage import none_looked_for
+
+
+@pytest.fixture
+def looks():
+    """How often somebody looked since."""
+    seen = []
+
+    def note(phase, _):
+        if phase == "start":
+            seen.append(1)
+
+    before = gc.get_threshold()
+    gc.callbacks.append(note)
+    gc.set_threshold(20)  # containers
+    yield seen
+    gc.set_threshold(*before)
+    gc.callbacks.remove(note)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_opening(tmp_path, looks, read_only):
+    with aggregator.open(tmp_path / "data") as catalog:
+        for number in range(30):
+            catalog.create_topic(f"t{number}")
+    gc.collect()
+    looks.clear()
+    catalog = aggregator.open(tmp_path / "data", read_only=read_only)
+    found = len(looks)
+    catalog.close()
+    assert found < 10  # before and after; 56 and 29 when it was looked for
+    assert gc.isenabled()
+
+
+def test_whoever_turned_it_off_finds_it_so():
+    gc.disable()
+    try:
+        with none_looked_for():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+    with pytest.raises(ZeroDivisionError), none_looked_for():
+        assert 1 // gc.isenabled()
+    assert gc.isenabled()
