@@ -48,8 +48,8 @@ check: $(VENV)/dev.stamp  ## Format, lint and strict types; changes nothing.
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# In a fresh checkout each process of the tests would do so, at the same time and, where lines are counted, in twice the
-# time. What cannot be imported is told of by the tests.
+# In a fresh checkout each process of the tests would do so, at the same time. What cannot be imported is told of by the
+# tests.
 compiled: $(VENV)/dev.stamp
 	@$(BIN)/python -m pytest --quiet --collect-only > /dev/null 2>&1 || true
 
