@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ import pyarrow.compute as pc
 
 NO_NAN = "JSON has no NaN and no infinity; null was written for {:,} of them"
 """What is told of a column that has some, with how many."""
+MOST_LITERALS = 1024
+"""So many names of columns, and what stands around values, are kept as Arrow has them."""
 _ESCAPED = r'["\\\x00-\x1f]'
 _NO_TEXT = pa.nulls(1, pa.string())[0]  # pa.scalar would import pandas, at the cost of a fifth of a command's start
 _CALENDAR_S = 900_000_000_000  # up to the year 30,489 either way: Arrow writes later times wrongly
@@ -29,15 +32,16 @@ def objects(columns: dict[str, pa.Array], length: int) -> pa.StringArray:
     pieces: list[Any] = []
     for name, column in columns.items():
         opening = "," if pieces else "{"
-        pieces += [opening + json.dumps(name, ensure_ascii=False) + ":", fragments(column)]
+        pieces += [_literal(opening + json.dumps(name, ensure_ascii=False) + ":"), fragments(column)]
     if not pieces:
-        return pa.repeat(pa.scalar("{}"), length)
-    return pc.binary_join_element_wise(*pieces, "}", "")
+        return pa.repeat(_literal("{}"), length)
+    return pc.binary_join_element_wise(*pieces, _literal("}"), _literal(""))
 
 
 def fragments(column: pa.Array) -> pa.StringArray:
     """Write each value as JSON text. No value of the result is null."""
-    return pc.fill_null(_fragments(column), "null")
+    written = _fragments(column)
+    return pc.coalesce(written, _literal("null")) if written.null_count else written
 
 
 def not_finite(column: pa.Array) -> int:
@@ -91,7 +95,7 @@ def _fragments(column: pa.Array) -> pa.StringArray:
     if pa.types.is_struct(type_):
         names = [field.name for field in type_]
         written = objects(dict(zip(names, column.flatten(), strict=True)), len(column))
-        return pc.if_else(column.is_valid(), written, "null")
+        return pc.if_else(column.is_valid(), written, _literal("null"))
     if pa.types.is_map(type_):
         return _maps(column)
     if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
@@ -214,7 +218,7 @@ def _maps(column: pa.MapArray) -> pa.StringArray:
     names, values = column.keys.slice(first, count), column.items.slice(first, count)
     pairs = pc.binary_join_element_wise(_quoted(as_text(names)), fragments(values), ":")
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets - first, pa.int32()), pairs), ",")
-    return pc.if_else(column.is_valid(), _enclosed("{", joined, "}"), "null")
+    return pc.if_else(column.is_valid(), _enclosed("{", joined, "}"), _literal("null"))
 
 
 def _joined(column: pa.Array, values: pa.StringArray) -> pa.StringArray:
@@ -226,4 +230,10 @@ def _joined(column: pa.Array, values: pa.StringArray) -> pa.StringArray:
 
 
 def _enclosed(before: str, inside: pa.StringArray, after: str) -> pa.StringArray:
-    return pc.binary_join_element_wise(before, inside, after, "")
+    return pc.binary_join_element_wise(_literal(before), inside, _literal(after), _literal(""))
+
+
+@lru_cache(MOST_LITERALS)
+def _literal(text: str) -> pa.StringScalar:
+    """A text for Arrow, which takes as long to make as a short column to write."""
+    return pa.array([text], pa.string())[0]
