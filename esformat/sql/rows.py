@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import duckdb
 import pyarrow as pa
 
+from esformat.errors import UsageError
 from esformat.sql.answer import RowAnswer
 from esformat.sql.errors import told
 from esformat.sql.watch import Watch
@@ -29,8 +30,14 @@ class Bound(NamedTuple):
     """Called once all rows are read."""
 
     def relation(self) -> duckdb.DuckDBPyRelation:
-        """Its rows, not asked for yet."""
-        return self.connection.sql(self.text, params=self.parameters)
+        """Its rows for Arrow, not asked for yet. Raises UsageError for a column that DuckDB hands over wrongly."""
+        relation = self.connection.sql(self.text, params=self.parameters)
+        for name, kind in zip(relation.columns, relation.types, strict=True):
+            if "UHUGEINT" in str(kind):  # of which the upper half comes out negative
+                raise UsageError(
+                    f"column {name!r} is {kind}, which Arrow does not have", hint="cast it first, for example to text"
+                )
+        return relation
 
 
 class Rows(RowAnswer):

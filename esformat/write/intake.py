@@ -43,7 +43,7 @@ def stream_of(table: Any) -> pa.RecordBatchReader:
     such a one depends on its values. Raises InvalidEventError for what is no table, and for a name that the stream
     would cut; reading it raises what it raises.
     """
-    library = type(table).__module__.partition(".")[0]
+    library = type(table).__module__.partition(".")[0].lstrip("_")
     if isinstance(table, pa.RecordBatch | pa.RecordBatchReader):
         check_names(table.schema)
     elif library in ("pandas", "polars"):
@@ -52,6 +52,8 @@ def stream_of(table: Any) -> pa.RecordBatchReader:
         _check_kinds(getattr(table, "schema", {}))
     elif library == "pandas" and hasattr(table, "columns"):
         _check_kinds(table.dtypes)
+    elif library == "duckdb":
+        _check_kinds(dict(zip(table.columns, table.types, strict=True)))
     with _told_as_table(table):
         reader = pa.RecordBatchReader.from_stream(table)
         if library != "pandas" or not hasattr(table, "columns"):
@@ -78,10 +80,12 @@ def _told_as_table(table: Any) -> Iterator[None]:
 
 def _check_kinds(kinds: Any) -> None:
     """Refuse what Arrow has no type for, by columns' names and types: of an Object, as which Polars keeps UUIDs, the
-    stream has the address, and of a period of pandas a number that counts months since 1970, or whatever it has.
+    stream has the address, of a period of pandas a number that counts months since 1970, or whatever it has, and of the
+    largest UHUGEINT of DuckDB -1.
     """
     for name, kind in kinds.items():
-        if str(kind) in ("Object", "Int128", "UInt128") or str(kind).startswith("period["):
+        said = str(kind)
+        if said in ("Object", "Int128", "UInt128") or said.startswith("period[") or "UHUGEINT" in said:
             raise InvalidEventError(
                 f"column {name!r} is {kind}, which Arrow does not have", hint="cast it first, for example to text"
             )

@@ -1,11 +1,12 @@
 """Of a column of Objects, as which Polars keeps UUIDs, files and topics had addresses in memory, without a word; of
-periods of pandas they had numbers.
+periods of pandas they had numbers, and of the largest UHUGEINT of DuckDB -1.
 """
 
 from __future__ import annotations
 
 import uuid
 
+import duckdb
 import pandas as pd
 import polars as pl
 import pytest
@@ -18,6 +19,8 @@ FRAMES = {
     "Object": pl.DataFrame({**EVENT, "id": pl.Series("id", [uuid.uuid4()])}),
     "Int128": pl.DataFrame({**EVENT, "id": pl.Series("id", [1], pl.Int128)}),
     r"period\[M\]": pd.DataFrame({**EVENT, "id": pd.period_range("2026-01", periods=1, freq="M")}),
+    "UHUGEINT": duckdb.sql(f"SELECT 'a' AS space, 1 AS timestamp, {2**128 - 1}::UHUGEINT AS id"),
+    r"UHUGEINT\[\]": duckdb.sql("SELECT 'a' AS space, 1 AS timestamp, [1::UHUGEINT] AS id"),
 }
 
 

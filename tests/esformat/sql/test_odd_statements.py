@@ -101,3 +101,15 @@ def test_a_pivot_without_its_values(tmp_path):
         with pytest.raises(esformat.UsageError, match="several statements") as told:
             segment.sql("PIVOT events ON type USING count(*)")
         assert "IN ('buy', 'view')" in str(told.value.hint)
+
+
+@pytest.mark.parametrize("ask", [lambda rows: rows.to_table(), lambda rows: rows.schema], ids=["table", "schema"])
+def test_numbers_that_arrow_does_not_have(tmp_path, ask):
+    """Of the largest UHUGEINT DuckDB gave Arrow -1; as rows of Python it is right."""
+    with esformat.create(tmp_path / "x.esdb") as writer:
+        writer.add("a", timestamp=1)
+    with esformat.open(tmp_path / "x.esdb") as segment:
+        rows = segment.sql(f"SELECT {2**128 - 1}::UHUGEINT AS n FROM events")
+        assert rows.fetchall() == [(2**128 - 1,)]
+        with pytest.raises(esformat.UsageError, match="column 'n' is UHUGEINT, which Arrow does not have; cast it"):
+            ask(rows)
