@@ -214,6 +214,9 @@ def _is_plain(value: pa.Scalar) -> bool:
 
 
 def _why_no_count(number: float) -> str:
+    year = unix_time.may_be_year(number)
+    if year:
+        return f"{year}, or say what it counts with {_OPTION} s"
     try:
         unix_time.unit_of(number)
     except ValueError:

@@ -2,7 +2,7 @@
 
 Where nobody says what a number counts, its size tells: below 10¹¹ it counts seconds, below 10¹⁴ milliseconds, below
 10¹⁷ microseconds, from there on nanoseconds. Each reaches from 1973 to the year 5138, or to 2262 for nanoseconds. A
-number that reads as a date, such as 20260301, is refused then.
+number that reads as a date, such as 20260301, is refused then, and so is a column that may be one of years.
 """
 
 from __future__ import annotations
@@ -76,16 +76,20 @@ def to_nanos(number: float | str, unit: str | None = None, *, asked: bool = Fals
         exact = Decimal(number)
     else:
         raise ValueError(f"{number} is no time")
-    if asked and unit is None and 1900 <= exact <= 2100 and exact == int(exact):
-        raise ValueError(
-            f"{exact} may be a year, or a number of s since 1970: write it as {int(exact)}-01-01, "
-            "or say which unit it counts"
-        )
+    if asked and unit is None and may_be_year(exact):
+        raise ValueError(f"{exact} {may_be_year(exact)}, or say which unit it counts")
     taken = unit or unit_of(exact)
     nanos = exact * UNIX_UNITS[taken] if -(10**30) < exact < 10**30 else 10**40
     if not FIRST_US * 1000 <= nanos < (LAST_US + 1) * 1000:
         raise ValueError(f"{str(number)[:40]} {taken} since 1970 is outside the years 1 to 9999")
     return (round(nanos / 1000) * 1000 if isinstance(number, float) else int(nanos)), taken
+
+
+def may_be_year(number: float | Decimal) -> str:
+    """What to say of a number that reads as a year of 1900 to 2100; nothing of others."""
+    if not _read_as_years(number):
+        return ""
+    return f"may be a year, or a number of s since 1970: write it as {int(number)}-01-01"
 
 
 def is_number(text: str) -> bool:
@@ -109,6 +113,7 @@ def from_floats(column: pa.Array, unit: str | None = None) -> UnixTimes:
     codes, plausible = _codes(np.where(ok, values, 0), unit)
     micros = np.where(ok, values, 0) * np.array([UNIX_UNITS[name] / 1000 for name in _UNITS])[codes]
     ok = ok & plausible & (micros >= FIRST_US) & (micros <= LAST_US)
+    ok &= unit is not None or not _read_as_years(values[ok]).all()
     made = np.rint(np.where(ok, micros, 0)).astype(np.int64)
     return UnixTimes(made, np.zeros_like(made), ok, _assumed(codes, ok, unit))
 
@@ -125,8 +130,10 @@ def from_text(column: pa.StringArray, unit: str | None = None) -> UnixTimes:
 
 def _by_unit(whole: I64, billionths: I64, unit: str | None, ok: Mask, negative: Mask | None = None) -> UnixTimes:
     """Times of `whole` units and billionths of one more; where `negative`, of the number with a minus in front."""
-    codes, plausible = _codes(whole if negative is None else np.where(negative, -whole, whole), unit)
+    numbers = whole if negative is None else np.where(negative, -whole, whole)
+    codes, plausible = _codes(numbers, unit)
     ok = ok & plausible
+    ok &= unit is not None or billionths.any() or not _read_as_years(numbers[ok]).all()
     micros, nanos = np.zeros_like(whole), np.zeros_like(whole)
     for code in np.unique(codes[ok]).tolist():
         rows = codes == code
@@ -170,6 +177,11 @@ def _reads_as_date(numbers: Any) -> Any:
             month, day = numbers // (100 * scale) % 100, numbers // scale % 100
             found |= near & (numbers % 1 == 0) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
     return found
+
+
+def _read_as_years(numbers: Any) -> Any:
+    """Whether a number, or each of an array, is one of the years 1900 to 2100."""
+    return (numbers >= 1900) & (numbers <= 2100) & (numbers % 1 == 0)
 
 
 def _assumed(codes: I64, ok: Mask, unit: str | None) -> frozenset[str]:

@@ -38,6 +38,14 @@ COLUMNS = [
     (None, "UTC", [A_MOMENT + 0.25, 20060407.0], None, [A_MOMENT * 10**6 + 250_000, None]),
     (None, "UTC", [str(A_MOMENT), f"{A_MOMENT}000.5", "2006-04-07", "20060407"], None, [A_MOMENT * 10**6, A_MOMENT * 10**6 + 500, us("2006-04-07"), None]),
     (None, "UTC", [20060407, 200604071708, 20060407170800, 20061907], None, [None] * 3 + [20061907 * 10**6]),  # dates, but for the last
+    (None, "UTC", [2024, None, 1900], None, [None] * 3),
+    (None, "UTC", ["2024", "", "1900"], None, [None] * 3),
+    (None, "UTC", ["2024", "2024-05-01"], None, [None, us("2024-05-01")]),
+    (None, "UTC", [2024.0, float("nan")], None, [None] * 2),
+    (None, "UTC", [Decimal(2024)], None, [None]),
+    ("s", "UTC", [2024], None, [2_024_000_000]),
+    (None, "UTC", [2024, 0], None, [2_024_000_000, 0]),  # seconds from a start: a column of years has no other numbers
+    (None, "UTC", ["2024.5", "2025"], None, [2_024_500_000, 2_025_000_000]),
     (None, "UTC", [Decimal(A_MOMENT)], None, [A_MOMENT * 10**6]),
     ("iso", "UTC", [A_MOMENT], None, [None]),
     ("iso", "UTC", [str(A_MOMENT)], None, [None]),
@@ -124,6 +132,7 @@ def test_bounds():
 COMPLAINTS = [
     (None, "UTC", "x", "'x' is neither an ISO 8601 time nor a number since 1970: say how times are written with --timestamp-format"),
     (None, "UTC", "20060407", "'20060407' may be a date or a number since 1970: give --timestamp-format %Y%m%d, or what it counts"),
+    (None, "UTC", "2024", "'2024' may be a year, or a number of s since 1970: write it as 2024-01-01, or say what it counts with --timestamp-format s"),
     (None, "UTC", "1.7e9", "'1.7e9' is no plain number: write it with digits alone"),
     ("s", "UTC", "1700000000 ", "'1700000000 ' is no plain number"),
     (None, "UTC", -99_999_999_999, "-99999999999 is outside the years 1 to 9999, whatever it counts"),

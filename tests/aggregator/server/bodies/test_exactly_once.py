@@ -14,7 +14,7 @@ BATCHES = 12
 
 
 def body(number: int) -> bytes:
-    rows = [{"space": f"s{n % 7}", "timestamp": number * 1_000 + n, "n": number * 100 + n} for n in range(100)]
+    rows = [{"space": f"s{n % 7}", "timestamp": number * 10_000 + n, "n": number * 100 + n} for n in range(100)]
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
