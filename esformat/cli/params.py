@@ -61,7 +61,8 @@ class Moment(click.ParamType[int]):
             times = Clock("iso").read(pa.array([value]))
             if not times.ok[0]:
                 self.fail(
-                    f"invalid time {value!r}: expected ISO 8601, such as 2006-04-07T17:08, or a number since 1970",
+                    f"invalid time {value!r}: expected ISO 8601 with year, month and day, such as 2006-04-07T17:08, "
+                    "or a number since 1970",
                     param,
                     ctx,
                 )

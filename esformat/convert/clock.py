@@ -20,6 +20,7 @@ _LAST_NANO_US = (2**63 - 1) // 1000 - 1
 _LONGEST_SHOWN = 40
 _OPTION = "--timestamp-format"
 _PLAIN_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?\Z", re.ASCII)
+_OTHER_ISO = re.compile(r"\d{4}-?W\d\d|\d{4}-\d{3}(?!\d)|\d{8}[Tt]", re.ASCII)
 _OUTSIDE = "is outside the years 1 to 9999"
 
 
@@ -96,6 +97,11 @@ class Clock:
             why = f"is a number: say what it counts with {_OPTION} s, ms, us or ns"
         elif number is not None:
             why = _why_no_count(number)
+        elif _OTHER_ISO.match(str(value)):
+            why = (
+                "is ISO 8601 in a form that is not taken, as are weeks and days of the year: write 2026-03-01 or "
+                f"2026-03-01T08:00:05Z, or say how times are written with {_OPTION}, such as %Y-%j"
+            )
         else:
             known = "neither an ISO 8601 time nor a number since 1970" if self._mixed else "not an ISO 8601 time"
             why = f"is {known}: say how times are written with {_OPTION}, such as '%d/%m/%Y %H:%M'"

@@ -86,7 +86,7 @@ WRONG_USAGE = [
     ),
     (
         ["scan", "activity.esdb", "--start", "soon"],
-        "invalid time 'soon': expected ISO 8601, such as 2006-04-07T17:08, or a number",
+        "invalid time 'soon': expected ISO 8601 with year, month and day, such as 2006-04-07T17:08, or a number",
     ),
     (
         ["scan", "activity.esdb", "--start", "2024"],

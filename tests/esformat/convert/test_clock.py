@@ -133,6 +133,8 @@ COMPLAINTS = [
     (None, "UTC", "x", "'x' is neither an ISO 8601 time nor a number since 1970: say how times are written with --timestamp-format"),
     (None, "UTC", "20060407", "'20060407' may be a date or a number since 1970: give --timestamp-format %Y%m%d, or what it counts"),
     (None, "UTC", "2024", "'2024' may be a year, or a number of s since 1970: write it as 2024-01-01, or say what it counts with --timestamp-format s"),
+    *((None, "UTC", given, f"'{given}' is ISO 8601 in a form that is not taken, as are weeks and days of the year: write 2026-03-01 or") for given in ("2026-W05-1", "2026W051", "2026-W05", "2026-032", "20260301T080000Z")),
+    ("iso", "UTC", "2026-032", "is ISO 8601 in a form that is not taken"),
     (None, "UTC", "1.7e9", "'1.7e9' is no plain number: write it with digits alone"),
     ("s", "UTC", "1700000000 ", "'1700000000 ' is no plain number"),
     (None, "UTC", -99_999_999_999, "-99999999999 is outside the years 1 to 9999, whatever it counts"),

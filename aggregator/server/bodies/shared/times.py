@@ -93,5 +93,6 @@ def read_iso(given: str, what: str, *, up: bool = False) -> int:
 
 def _no_time(given: Any, what: str) -> InvalidEventError:
     return InvalidEventError(
-        f"{what}: {str(given)[:40]!r} is neither ISO 8601 text nor a number since 1970", hint=TIMES_HINT
+        f"{what}: {str(given)[:40]!r} is neither ISO 8601 with year, month and day nor a number since 1970",
+        hint=TIMES_HINT,
     )
