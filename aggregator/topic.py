@@ -218,7 +218,8 @@ class Topic(Unpicklable, Scans[Scan]):
         """Erase every event of a space that is visible now: hidden when this returns, and gone from disk soon.
 
         Nothing has to be called for that; `compact` does it at once. `erasures` lists what is not gone yet, and
-        `traces` looks for what is left. Events that are appended later are kept.
+        `traces` looks for what is left. Events that are appended later are kept. `events` of the report is 0 where none
+        was there, as of a misspelled space.
         Raises UsageError, ReadOnlyError, ManifestFailedError; StoreUnreachableError where the events are hidden and the
         catalog's store does not know yet, so that another writer would have them back: erase again.
         """

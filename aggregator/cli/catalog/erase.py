@@ -40,7 +40,8 @@ def erase(
 ) -> int:
     """Erase every event of SPACE from TOPIC: hidden at once, and off the disk soon after, while the catalog is open.
 
-    Exit status 1 if --now found events left, as in a file that another process still reads.
+    Exit status 1 if --now found events left, as in a file that another process still reads, and if there was no event
+    to erase: the space may be misspelled.
     """
     if (space is None) == (space_hex is None):
         raise click.UsageError("give SPACE or --space-hex, one of them")
@@ -53,7 +54,7 @@ def erase(
                 say_json({"topic": topic, "space": key, "events": found, "dry_run": True})
             else:
                 say(f"{count(found, 'event')} would go")
-            return 0
+            return 0 if found else _unknown(topic, key)
         erasure = chosen.erase(key)
         if now:
             chosen.compact()
@@ -62,7 +63,14 @@ def erase(
         say_json({**asdict(erasure), "traces": traces and {**asdict(traces), "gone": traces.gone}})
     else:
         say(f"{count(erasure.events, 'event')} erased")
-    return 0 if traces is None else _tell(traces)
+    status = 0 if traces is None else _tell(traces)
+    return status if erasure.events else _unknown(topic, key)
+
+
+def _unknown(topic: str, space: str | bytes) -> int:
+    """Say that no event was there, and give the status: nobody may take a misspelled space for one that was erased."""
+    warn(f"{topic} has no events of {space!r}: they were erased before, or the events write the space otherwise")
+    return 1
 
 
 def _tell(traces: aggregator.Traces) -> int:

@@ -334,6 +334,14 @@ def test_erase(command, clicks):
     assert (done.status, done.text, done.err) == (0, "1 event erased\n", "")
 
 
+@pytest.mark.parametrize("options", [["--dry-run"], [], ["--now"], ["--json"]])
+def test_erase_tells_that_no_event_was_there(command, clicks, options):
+    """Nobody takes a misspelled space for somebody who was forgotten."""
+    done = command("erase", "data", "clicks", "Ada", *options)
+    told = "clicks has no events of 'Ada': they were erased before, or the events write the space otherwise\n"
+    assert (done.status, done.err) == (1, told)
+
+
 def test_verify_finds_damage(command, clicks):
     """A sound catalog is told to be, a damaged segment is a problem, and the status says so."""
     assert command("verify", "data").text == "data: ok, 3 events, 1 segment\n"
