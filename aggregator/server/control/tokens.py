@@ -112,6 +112,11 @@ def create(
     )
     create_directory(path.parent)  # tokens may come before the first start
     with _editing(path) as tokens:
+        if any(name in (other.id, other.name) for other in tokens):
+            raise InvalidRequestError(
+                f"there is a token {name!r} already",
+                hint="`aggregator token revoke` takes it back; or give another name",
+            )
         tokens.append(made)
     return f"{_PREFIX}_{token}_{secret}"
 

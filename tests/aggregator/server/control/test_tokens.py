@@ -40,6 +40,19 @@ def test_at_rest(tmp_path):
     assert read_tokens(path) == []
 
 
+def test_names_are_unique(tmp_path):
+    """A name, or an id, says which token is meant; once it is revoked, the name is free."""
+    path = tmp_path / "tokens.json"
+    create(path, "web", ["read"])
+    (made,) = read_tokens(path)
+    for name in ("web", made.id):
+        with pytest.raises(InvalidRequestError, match=f"there is a token '{name}' already"):
+            create(path, name, ["admin"])
+    assert read_tokens(path) == [made]
+    revoke(path, "web")
+    create(path, "web", ["write"])
+
+
 def test_authority(tmp_path):
     """No file: everybody. A file: its tokens, as they are now. A file that goes: nobody."""
     path = tmp_path / "tokens.json"
