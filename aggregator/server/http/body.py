@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from starlette.requests import Request
 
+from aggregator.server.bodies.shared.media import is_utf8
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.config.settings import Http
 from aggregator.server.context import Context
@@ -48,7 +49,7 @@ async def read_body(request: Request, http: Http, *, may_be_empty: bool = False,
     One without a byte is refused: nearly always something on its way has lost it, and its sender must not believe that
     it is stored. may_be_empty: where a message of no bytes means something, it only has to be said that there is one.
 
-    Raises ProblemError: 415 for an encoding that is not known, 400 where there is no body.
+    Raises ProblemError: 415 for an encoding that is not known and text that is not UTF-8, 400 where there is no body.
     """
     body = await _read(request, http, as_it_is)
     said = "content-length" in request.headers or "transfer-encoding" in request.headers
@@ -67,6 +68,14 @@ async def _read(request: Request, http: Http, as_it_is: Container[str] = ()) -> 
             f"Content-Encoding {encoding[:40]!r} is not supported",
             "send gzip, zstd, deflate or none",
             accept_encoding=", ".join(ENCODINGS),
+        )
+    content_type = request.headers.get("content-type")
+    if not is_utf8(content_type):
+        raise ProblemError(
+            415,
+            "unsupported-media-type",
+            f"Content-Type {str(content_type)[:80]!r}: text is taken as UTF-8 only",
+            "convert the body to UTF-8, or leave the charset out where it is",
         )
     return Body(await request.body(), encoding, http.max_append_bytes, request.app.state.context.body_room)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Sequence
+from email.message import Message
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 ARROW_FILE = "application/vnd.apache.arrow.file"
@@ -32,6 +34,18 @@ def media_of(content_type: str | None) -> str:
     """The media type of a Content-Type header, without parameters, by the name that we know it by; "" for none."""
     name = (content_type or "").split(";", 1)[0].strip().lower()
     return _OTHER_NAMES.get(name, name)
+
+
+def is_utf8(content_type: str | None) -> bool:
+    """Whether a Content-Type header says nothing else than that its text is UTF-8, of which US-ASCII is a part."""
+    if content_type is None or "charset" not in content_type.lower():
+        return True
+    header = Message()
+    header["content-type"] = content_type
+    try:
+        return codecs.lookup(header.get_content_charset() or "utf-8").name in ("utf-8", "ascii")
+    except LookupError:
+        return False
 
 
 def choose(accept: str | None, offered: Sequence[str]) -> str | None:

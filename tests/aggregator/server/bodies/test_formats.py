@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.server.bodies.formats import read_events
-from aggregator.server.bodies.shared.media import CSV, INPUTS, LINES, choose, media_of
+from aggregator.server.bodies.shared.media import CSV, INPUTS, LINES, choose, is_utf8, media_of
 from aggregator.server.bodies.shared.times import TimeReader
 from esformat import InvalidEventError
 from esformat.convert import Clock
@@ -60,6 +60,17 @@ def test_accept(accept, chosen):
     """The sender gets what it wants most."""
     assert choose(accept, (LINES, CSV)) == chosen
     assert media_of("Application/JSONL; charset=utf-8") == LINES
+
+
+@pytest.mark.parametrize(("content_type", "taken"), [
+    (None, True), ("text/csv", True), ("text/csv; charset=UTF-8", True), ('text/csv; charset="utf8"', True),
+    ("text/csv;charset=us-ascii; header=present", True), ("text/csv; charset=", True),
+    ("text/csv; charset=ISO-8859-1", False), ("text/csv; charset=what", False), ("text/csv; charset='", False),
+    ("text/csv; charset*=utf-16''x", False),
+])  # fmt: skip
+def test_is_utf8(content_type, taken):
+    """Text in another charset is not taken for UTF-8."""
+    assert is_utf8(content_type) is taken
 
 
 VALUES = st.recursive(

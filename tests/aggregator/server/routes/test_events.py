@@ -260,6 +260,8 @@ def test_keys(topic):
     (STREAM, arrow(pa.table({"space": ["a"]})), 400), ("application/x-ndjson", gzip.compress(LINES, mtime=0), 400),
     ("application/x-ndjson", b'{"space": "a", "timestamp": 1e30}', 400), ("application/x-ndjson", b"\xff" * 20, 400),
     ("application/x-ndjson", b" " * 20_971_521, 413),
+    ("application/x-ndjson; charset=latin1", LINES, 415), ('text/csv; Charset="utf-16"', LINES, 415),
+    ("application/x-ndjson; charset=what", LINES, 415),
 ])  # fmt: skip
 def test_wrong_bodies(topic, media, body, status):
     """What cannot be stored is refused as a whole."""
