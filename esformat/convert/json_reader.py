@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, Self, TypeAlias
@@ -25,6 +26,11 @@ from esformat.convert.source import Source
 from esformat.core.json_paths import outline
 
 _TOO_LONG = "the line is too long"
+_NO_LINES = (
+    (re.compile(rb"\s*\["), "a JSON array", "jq -c '.[]'"),
+    (re.compile(rb'\s*\{\s*\n\s*"'), "pretty-printed JSON", "jq -c ."),
+)
+"""How other JSON begins, what it is, and what makes lines of it."""
 _EXACT_IN_FLOAT = float(2**53)
 _Columns: TypeAlias = "dict[str, pa.BinaryArray]"
 
@@ -57,9 +63,10 @@ class JsonReader:
 
     def _checked_start(self, block: Block) -> Block:
         block = without_mark(block, self._source.path)
-        if block.data.lstrip().startswith(b"["):
-            hint = "put one object on each line, with jq -c '.[]' for example"
-            raise InputError("is a JSON array where lines of JSON are expected", path=self._source.path, hint=hint)
+        for start, what, program in _NO_LINES:
+            if start.match(block.data):
+                hint = f"put one object on each line, with {program} for example"
+                raise InputError(f"is {what} where lines of JSON are expected", path=self._source.path, hint=hint)
         return block
 
     def _parse(self, block: Block) -> Rows:

@@ -68,6 +68,7 @@ class Names:
 
 
 OURS = Names()
+_ONE_A_LINE = "put one object on each line, or send an object or an array of them as application/json"
 
 
 def read_events(
@@ -302,7 +303,9 @@ def parse_object(line: bytes, number: int) -> dict[str, Any]:
     try:
         found = parse_json(line)
     except orjson.JSONDecodeError as error:
-        raise InvalidEventError(f"line {number}: broken JSON: {error.msg} at column {error.colno}") from None
+        raise InvalidEventError(
+            f"line {number}: broken JSON: {error.msg} at column {error.colno}", hint=_ONE_A_LINE
+        ) from None
     if not isinstance(found, dict):
-        raise InvalidEventError(f"line {number}: a JSON object is expected")
+        raise InvalidEventError(f"line {number}: a JSON object is expected", hint=_ONE_A_LINE)
     return found

@@ -151,6 +151,7 @@ def test_types_are_remembered(monkeypatch, slow):
     [
         (b'[{"u":1}]', r"is a JSON array .* put one object on each line, with jq -c '\.\[\]'"),
         (b'  \n [\n{"u":1}]', "is a JSON array"),
+        (b'{\n  "u": 1\n}\n', r"is pretty-printed JSON .* put one object on each line, with jq -c \. for example"),
         ('{"u":1}'.encode("utf-16"), "is UTF-16 text"),
     ],
 )

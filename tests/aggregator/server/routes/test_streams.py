@@ -189,6 +189,13 @@ def test_wrong_records(shared, path, body, media, status, parameters):
     assert records(catalog, "wrong") == [] if "logs" in catalog.topics() else True
 
 
+def test_json_over_several_lines(shared):
+    """Whoever sends it as lines is told how it is sent."""
+    for body in (b'{\n  "msg": "x"\n}', b'[{"msg": "x"}]'):
+        hint = post(shared[1], "/v1/streams", body, NDJSON, 400, tags="app=wrong")["hint"]
+        assert hint == "put one object on each line, or send an object or an array of them as application/json"
+
+
 def test_keys(shared):
     """A repetition under a key needs times of its own, and is stored once then."""
     catalog, web = shared
