@@ -63,7 +63,8 @@ KEYWORDS = frozenset(
     ]
 )
 _TOKEN = re.compile(
-    rf"(?P<space>\s+)|(?P<ident>{NAME})|(?P<step>\.{NAME})"
+    r"(?P<space>\s+)|(?P<prefix>(?i:fields)[:.])`(?P<field>(?:[^`]|``|(?!))*+)`"
+    rf"|(?P<ident>{NAME})|(?P<step>\.{NAME})"
     r"|\"(?P<escaped>(?:[^\"\\]|\\.|(?!))*+)\"|'(?P<single>[^']*+)'|`(?P<name>(?:[^`]|``|(?!))*+)`"
     r"|(?P<number>[-+]?(?:[0-9]++(?:\.[0-9]*+|(?!))?+|\.[0-9]++)(?:[eE][-+]?[0-9]++)?(?![\w./:-]))"
     r"|(?P<word>[-+]?\.?[0-9][\w./:-]*)"
@@ -137,6 +138,8 @@ def _next(text: str, at: int, before: str) -> tuple[Word | None, int]:
     if kind == "single":
         kind = "raw" if before == "MATCHES" else "escaped"  # backslashes of a regular expression are its own
         return _quoted_or_plain(kind, found["single"], mark), end
+    if kind == "field":
+        return _quoted_or_plain("name", found["prefix"] + found["field"], mark), end
     return _quoted_or_plain(kind, found[kind], mark), end
 
 
