@@ -314,7 +314,8 @@ class Ingest:
         """Log a batch. Room that is reserved for it is given back where it is not published."""
         kept = False
         try:
-            self._keep_ahead(batch)
+            if self.reserve is not None:
+                self.reserve.keep_ahead(batch.into, batch.into.next_index + batch.count)
             self._log.append(batch)
             kept = batch.known is None
         except BaseException:
@@ -339,11 +340,9 @@ class Ingest:
 
     def append_soon(self, batches: Sequence[SmallBatch]) -> None:
         """Store batches for which no thread waits: of each `settled` is called when `outcome` can be asked. Raises
-        ManifestFailedError, LogFailedError, ClosedError, and then nothing is called.
+        LogFailedError, ClosedError, and then nothing is called. Record indexes are reserved by who leads the log, so
+        that the caller does not wait for the manifest.
         """
-        if self.reserve is not None:
-            for batch in batches:
-                self._keep_ahead(batch)
         self._log.submit(batches)
 
     def outcome(self, batch: SmallBatch) -> Receipt:
@@ -356,10 +355,6 @@ class Ingest:
         if batch.bearer is None:
             self._tidy(batch)
         return batch.receipt()
-
-    def _keep_ahead(self, batch: _Batch) -> None:
-        if self.reserve is not None:
-            self.reserve.keep_ahead(batch.into, batch.into.next_index + batch.count)
 
     def _tidy(self, batch: _Batch) -> None:
         """After an append: have small batches put together, and the partition sealed where this one made it due."""

@@ -11,10 +11,12 @@ import pyarrow as pa
 import pytest
 
 import aggregator
+from aggregator.engine.ingest import reserve as reserve_module
 from aggregator.engine.ingest import soon
 from aggregator.errors import LogFailedError, OverloadedError
 from aggregator.storage.log import log as log_module
 from aggregator.storage.log.entry import Action
+from aggregator.storage.manifest import Manifest
 from esformat import ClosedError, InvalidEventError
 
 COLUMNS = pa.schema({"space": pa.string(), "timestamp": pa.timestamp("us", "UTC"), "data": pa.binary()})
@@ -90,6 +92,29 @@ def test_what_takes_a_thread(topic):
 
     asyncio.run(append())
     assert sorted(times(topic)) == [0, 0, 0, *range(1, 5), *range(6, 200)]
+
+
+def test_indexes_are_reserved_beside_the_loop(tmp_path, quiet, monkeypatch):
+    """Without syncs they are, in the manifest: milliseconds, for which the loop does not stand still."""
+    reserving = []
+    reserve = Manifest.reserve
+
+    def noted(manifest, ends):
+        reserving.append(threading.current_thread())
+        reserve(manifest, ends)
+
+    monkeypatch.setattr(Manifest, "reserve", noted)
+    monkeypatch.setattr(reserve_module, "FIRST", 8)
+    with aggregator.open(tmp_path / "data", durability="none") as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(batch(0))
+        topic.append(batch(0))
+        reserving.clear()
+        for number in range(2, 42, 4):
+            receipts = asyncio.run(all_of(topic, range(4)))
+            assert [receipt.first for receipt in receipts] == list(range(number, number + 4))
+    assert reserving
+    assert threading.main_thread() not in reserving
 
 
 def test_who_is_refused(catalog, topic):
