@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from esformat.errors import UsageError
 from esformat.io.location import Options
+from esformat.read.ask.arrow_filter import take_apart
+from esformat.read.ask.bounds import columns_of
 from esformat.read.collection.collection import open_many
 
 __all__ = ["read_esdb"]
@@ -27,8 +32,25 @@ def read_esdb(
     path: whatever `esformat.open_many` takes. columns: those to read. filters: as for `pandas.read_parquet`: a list of
     `(column, op, value)` that must all hold, a list of such lists of which one must hold, or an expression of pyarrow.
     to_pandas: options of `pyarrow.Table.to_pandas`.
-    Raises what `esformat.open_many` does, and pyarrow's errors for columns and filters that do not fit.
+    Raises what `esformat.open_many` does, and UsageError for columns and filters that do not fit.
     """
     expression = None if filters is None else pq.filters_to_expression(filters)
     with open_many(path, storage_options=storage_options) as opened:
-        return opened.dataset().to_table(columns=columns, filter=expression).to_pandas(**to_pandas)
+        dataset = opened.dataset()
+        try:
+            scanner = dataset.scanner(columns=columns, filter=expression)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise _misfit(dataset.schema, columns, expression, error) from None
+        return scanner.to_table().to_pandas(**to_pandas)
+
+
+def _misfit(schema: pa.Schema, columns: Any, filter: pc.Expression | None, error: Exception) -> UsageError:
+    """What is wrong with columns or a filter that pyarrow refused."""
+    if columns is not None and not isinstance(columns, list | tuple):
+        return UsageError(f"columns must be a list of names, not {columns!r}")
+    named = [] if filter is None else sorted(columns_of(take_apart(filter) or ()))
+    for name in (*(columns or ()), *named):
+        if name not in schema.names:
+            return UsageError(f"no column {name!r}", hint=f"the columns are {', '.join(schema.names)}")
+    types = ", ".join(f"{name} ({schema.field(name).type})" for name in named)
+    return UsageError(str(error).partition("\n")[0], hint=f"the filter is about {types}" if types else None)

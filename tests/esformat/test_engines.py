@@ -232,3 +232,19 @@ def test_no_columns_are_counted_from_metadata(folder):
         assert source.bytes_read == opening
     assert sum(batch.num_rows for batch in batches) == EVENTS
     assert all(batch.num_columns == 0 for batch in batches)
+
+
+MISFITS = [
+    ({"columns": ["type", "tpye"]}, "no column 'tpye'; the columns are space, grouping, timestamp, data, type"),
+    ({"columns": "type"}, "columns must be a list of names, not 'type'"),
+    ({"columns": [5]}, "no column 5; the columns are"),
+    ({"filters": [("tpye", "==", "page")]}, "no column 'tpye'; the columns are"),
+    ({"filters": [("type", "==", 5)]}, r"Function 'equal' .*; the filter is about type \(string\)"),
+]
+
+
+@pytest.mark.parametrize(("options", "told"), MISFITS)
+def test_columns_and_filters_that_do_not_fit(folder, options, told):
+    """The column is named, and what there is."""
+    with pytest.raises(esformat.UsageError, match=told):
+        read_esdb(folder, **options)

@@ -237,7 +237,9 @@ class Manifest(Transactions):
 
     def _check_name(self, db: sqlite3.Connection, name: str) -> None:
         if db.execute("SELECT 1 FROM topics WHERE name = ? AND deleted = 0", (name,)).fetchone():
-            raise TopicExistsError(f"the topic {name!r} exists", path=str(self.path.parent))
+            raise TopicExistsError(
+                f"the topic {name!r} exists", path=str(self.path.parent), hint="choose another name, or rename that one"
+            )
 
     def rename_topics(self, names: Mapping[int, str]) -> int:
         """Give topics, by number, other names, all at once; gives the number of the change. Raises TopicExistsError."""

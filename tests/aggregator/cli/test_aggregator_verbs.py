@@ -42,7 +42,9 @@ def test_init_and_topics(command):
     assert command("topics", "data", "--create", "u", "--json").json["topic"] == "u"
     assert command("init", "data").text == "data: 2 topics\n"
     assert command("topics", "data", "--rename", "u", "v").text == "v: renamed\n"
-    assert command("topics", "data", "--rename", "t", "v").status == 2
+    taken = command("topics", "data", "--rename", "t", "v")
+    assert taken.status == 2
+    assert "the topic 'v' exists; choose another name, or rename that one" in taken.err
     assert command("topics", "data", "--delete", "t", "--alter", "v", "--roll", "rows=7").status == 2
     assert command("topics", "data", "--delete", "t").text == "t: deleted\n"
     assert command("topics", "data", "--delete", "v", "--json").json == {"deleted": "v"}

@@ -31,11 +31,11 @@ LOSSES: Mapping[Reason, str] = {
 }
 CHANGES: Mapping[Reason, str] = {
     "key_cut": "records kept with a space or grouping that was too long: cut, and whole in a column of its own",
-    "message_cut": "messages kept that were too long, or ended early: marked as truncated",
+    "message_cut": "messages kept, too long or ended early: marked as truncated",
     "tags_cut": "records kept with tags that were too long: cut, and whole in the fields",
-    "text_escaped": "records or requests kept whose text was not UTF-8: escaped",
+    "text_escaped": "texts kept, of records or requests, in another form than UTF-8: escaped",
     "time_replaced": "records kept whose time could not be read: the time of arrival stands for it",
-    "unparsed": "messages kept that do not have the form of their protocol: whole, as the message",
+    "unparsed": "messages kept without the form of their protocol: whole, as the message",
 }
 SOURCES: tuple[Source, ...] = get_args(Source)
 EVERY_S = 10.0
@@ -134,5 +134,6 @@ class Refusals:
     @staticmethod
     def _write(due: list[tuple[Source, Reason, int, str]]) -> None:
         for source, reason, records, why in due:
-            text = f"{_MEANINGS[reason]} ({why})" if why else _MEANINGS[reason]
+            noun, plural, meaning = _MEANINGS[reason].partition("s ")
+            text = f"{noun}{' ' if records == 1 else plural}{meaning}{f' ({why})' if why else ''}"
             _log.warning("%s: %d %s", source, records, text, extra={"source": source, "reason": reason})

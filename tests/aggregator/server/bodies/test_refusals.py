@@ -42,7 +42,7 @@ def test_told_now_and_then(caplog):
         refusals.tell("bulk", "invalid")
         assert lines(caplog) == [
             "otlp: 2 records refused: they cannot be stored (too long)",
-            "bulk: 1 records refused: they cannot be stored",
+            "bulk: 1 record refused: they cannot be stored",
         ]
         refusals.tell("otlp", "invalid", 0)
         clock.now += EVERY_S
@@ -72,7 +72,7 @@ def test_the_last_are_told_too(caplog):
         lines(caplog)
         refusals.tell_rest(now=True)
     (line,) = lines(caplog)
-    assert line.startswith("syslog: 1 messages dropped")
+    assert line.startswith("syslog: 1 message dropped")
     assert len(line) < 500
 
 
@@ -149,7 +149,7 @@ def test_requests_that_are_refused(server, web, caplog):
         (source, "request"): 1 for source in ("otlp", "bulk", "streams", "events", "plateau", "cloudevents")
     }
     assert (
-        "otlp: 1 requests refused, whatever records they had (the last with 400: the body is not an export"
+        "otlp: 1 request refused, whatever records they had (the last with 400: the body is not an export"
         in caplog.text
     )
     assert web.post("/v1/query", json={"query": "junk"}).status_code == 400
