@@ -29,7 +29,8 @@ _OPTIONS = (
     ),
     click.option(
         "--where", type=Where(), multiple=True, metavar="CONDITION",
-        help="Only events that match: NAME = VALUE, with = != < <= > >=, or NAME IN (A, B). Repeatable.",
+        help="Only events that match: NAME = VALUE, with = != < <= > >=, or NAME IN (A, B). Odd names go into double "
+        "quotes. Repeatable.",
     ),
     click.option("--start", type=Moment(), metavar="TIME", help="From this time on: ISO 8601, or Unix time."),
     click.option("--end", type=Moment(), metavar="TIME", help="Before this time."),

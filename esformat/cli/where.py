@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+_NAME = r'\s*(?:"(?P<quoted>(?:[^"]|"")+)"|(?P<name>[^<>=!]+?))\s*'
 _CONDITION = re.compile(
-    r"\s*(?P<name>[^<>=!]+?)\s*(?:(?P<sign><=|>=|!=|<>|==|=|<|>)|\s(?P<list>IN)\b)\s*(?P<value>.*?)\s*",
+    rf"{_NAME}(?:(?P<sign><=|>=|!=|<>|==|=|<|>)|\s(?P<list>IN)\b)\s*(?P<value>.*?)\s*",
     re.IGNORECASE | re.DOTALL,
 )
 _VALUE = re.compile(
@@ -28,7 +29,7 @@ _VALUE = re.compile(
 )
 _QUOTED = re.compile(r"""'(?:[^']|'')*'|(?:"(?:[^"]|"")*")""")
 _JOINED = re.compile(r"\s(AND|OR)\s.*([=<>]|\sIN\b)", re.IGNORECASE | re.DOTALL)
-_TURNED = re.compile(r"[^<>=!]+=(?P<sign>[<>])(\s|-?[0-9]|$)")
+_TURNED = re.compile(rf"{_NAME}=(?P<sign>[<>])(\s|-?[0-9]|$)")
 _NULL = re.compile(r"\s*(?P<name>.+?)\s+(?P<is>IS(\s+NOT)?)\s+NULL\s*", re.IGNORECASE | re.DOTALL)
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]+)?([eE][-+]?[0-9]{1,2})?")  # that a float64 compares exactly
 _LONG_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
@@ -59,7 +60,9 @@ class Condition:
 
 
 class Where(click.ParamType[Condition]):
-    """NAME OP VALUE, as "amount >= 10", or NAME IN (A, B). A value may stand in quotes, where `''` is a quote."""
+    """NAME OP VALUE, as "amount >= 10", or NAME IN (A, B). A value may stand in quotes, where `''` is a quote; a name
+    in double ones.
+    """
 
     name = "condition"
 
@@ -81,13 +84,14 @@ class Where(click.ParamType[Condition]):
                 ctx,
             )
         given = found["value"]
+        name = found["name"] if found["quoted"] is None else found["quoted"].replace('""', '"')
         if _JOINED.search(_QUOTED.sub("''", given)):
             self.fail(f"{value!r} is more than one condition: give --where for each, or quote the value", param, ctx)
         if found["sign"]:
             quoted = _VALUE.fullmatch(given) if given[:1] in ("'", '"') else None
-            return Condition(value, found["name"], found["sign"], (given if quoted is None else _unquoted(quoted),))
+            return Condition(value, name, found["sign"], (given if quoted is None else _unquoted(quoted),))
         listed = given[1:-1] if given[:1] + given[-1:] in ("()", "[]") else given
-        return Condition(value, found["name"], "in", tuple(_listed(listed)))
+        return Condition(value, name, "in", tuple(_listed(listed)))
 
 
 def _listed(text: str) -> Iterator[str]:

@@ -59,7 +59,8 @@ Examples:
     type=Where(),
     multiple=True,
     metavar="CONDITION",
-    help="Only events that match: NAME = VALUE, with = != < <= > >=, or NAME IN (A, B). Repeatable.",
+    help="Only events that match: NAME = VALUE, with = != < <= > >=, or NAME IN (A, B). Odd names go into double "
+    "quotes. Repeatable.",
 )
 @target_format_option(*_FORMATS, text="Default: by the name of FILE.")
 @json_option

@@ -34,6 +34,21 @@ def test_columns_called_as_paths(esdb, tmp_path):
     assert esdb("scan", "b.esdb", "--columns", "$.url", "--where", "n = 7").rows == [{"$.url": "/"}]
 
 
+ODD = {"a=b": 1, "x>y": 2, 'say "no"': 3, "p IN (q)": 4}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_names_in_quotes(esdb, tmp_path, name):
+    """Of columns whose names hold what a condition is made of."""
+    (tmp_path / "a.jsonl").write_text(json.dumps({"space": "s", "timestamp": 5_000_000_000, **ODD}) + "\n")
+    assert esdb("write", "a.esdb", "a.jsonl").status == 0
+    quoted = '"' + name.replace('"', '""') + '"'
+    for condition, count in (("= {}", 1), ("> {}", 0), (" IN (7, {})", 1), ("!={}", 0)):
+        where = f"{quoted}{condition.format(ODD[name])}"
+        assert (where, esdb("scan", "a.esdb", "--where", where, "--count").text) == (where, f"{count}\n")
+    assert "=> is not an operator, >= is" in esdb("scan", "a.esdb", "--where", f"{quoted} => 5", "--count").err
+
+
 def test_values_of_no_index(esdb, activity):
     """The indexes are named."""
     result = esdb("values", "activity.esdb", "data")
