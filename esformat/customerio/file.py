@@ -7,7 +7,7 @@ import os
 from esformat.customerio.archive import Archive
 from esformat.customerio.stream import Stream
 from esformat.customerio.stream_file import MAGIC as STREAM_MAGIC
-from esformat.errors import EsdbError, UsageError
+from esformat.errors import CorruptSegmentError, EsdbError, UsageError
 from esformat.io.source import FileSource, Source
 
 SEGMENT_MAGIC = b"\x89ESDB"
@@ -22,7 +22,14 @@ def open_file(path: str | bytes | os.PathLike[str] | os.PathLike[bytes] | Source
     source = FileSource(path) if isinstance(path, str | bytes | os.PathLike) else path
     if not isinstance(source, Source):
         raise UsageError(f"cannot open {path!r}", hint="give a path or a Source of bytes")
-    start = source.read_at(0, min(source.size, len(STREAM_MAGIC)))
+    if source.size < len(STREAM_MAGIC):
+        raise CorruptSegmentError(
+            "an archive or a stream is cut short within its first bytes",
+            path=source.name,
+            offset=source.size,
+            hint="restore it from a copy",
+        )
+    start = source.read_at(0, len(STREAM_MAGIC))
     if start.startswith(SEGMENT_MAGIC):
         raise UsageError("is a segment of esformat", path=source.name, hint="use esformat.open")
     if start == STREAM_MAGIC:

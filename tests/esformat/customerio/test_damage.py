@@ -54,7 +54,8 @@ def test_stream_cut_short(tmp_path):
     counts = []
     for length in share_of(range(len(stream)), 3):
         if length < 10:
-            assert refused(stream[:length])
+            with pytest.raises(CorruptSegmentError, match="an archive or a stream is cut short within its first bytes"):
+                customerio.open(BytesSource(stream[:length]))
             continue
         with customerio.open(BytesSource(stream[:length])) as opened:
             events = list(opened.scan())
