@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
@@ -45,9 +46,9 @@ def split(
     Give one of three. size_bytes: how large a part may be, with its share of the indexes; it ends before the space that
     would pass that, so that no part is larger but of one space that is. spaces: ascending keys, at each of which a part
     begins. times: ascending moments (int µs or aware datetimes), at each of which a part begins. A part without events
-    is not written and its number left out. The
-    segment stays as it is; blocks that lie within one part are copied. When it fails, the parts that are complete go
-    away again, unless they replaced files. progress, storage_options: as for `merge`.
+    is not written and its number left out. The segment stays as it is; blocks that lie within one part are copied. When
+    it fails, the parts that are complete go away again, unless they replaced files, and so does a directory that was
+    made. progress, storage_options: as for `merge`.
     Raises UsageError, CorruptSegmentError, OSError.
     """
     if (size_bytes is not None) + (spaces is not None) + (times is not None) != 1:
@@ -61,16 +62,24 @@ def split(
         else:
             pieces = [_Piece(selection) for selection in _by_times(times or ())]
         name = Path(original.name).name.removesuffix(".esdb")
+        absent: list[Path] = []
 
         def place(number: int) -> tuple[Part, Any]:
             target = within(directory, f"{name}-{number:04}.esdb")
             _, found = located(storage_options, path, target)
             check_output(found, [source])
             if isinstance(target, Path):
+                absent.extend(folder for folder in target.parents if not folder.exists())
                 target.parent.mkdir(parents=True, exist_ok=True)
             return target, found
 
-        return _write(original, pieces, place, size_bytes, overwrite=overwrite, progress=progress)
+        try:
+            return _write(original, pieces, place, size_bytes, overwrite=overwrite, progress=progress)
+        except BaseException:
+            with suppress(OSError):  # somebody has put a file there
+                for folder in absent:
+                    folder.rmdir()
+            raise
 
 
 @dataclass(frozen=True, slots=True)

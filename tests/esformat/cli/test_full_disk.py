@@ -77,13 +77,13 @@ def test_a_file_that_does_not_fit(esdb, small, large, command):
 
 
 def test_parts_that_do_not_fit(esdb, small, large):
-    """The part that does not is named, and none is left."""
-    result = esdb("split", large / "large.esdb", small / "parts", "--size", "200kB")
+    """The part that does not is named, and none is left, nor the directory for them."""
+    result = esdb("split", large / "large.esdb", small / "days" / "parts", "--size", "200kB")
     assert result.status == 1
     assert re.fullmatch(
-        f"esdb: {small}/parts/large-000\\d.esdb: no space left on device; it was not made\n", result.err
+        f"esdb: {small}/days/parts/large-000\\d.esdb: no space left on device; it was not made\n", result.err
     )
-    assert list((small / "parts").iterdir()) == []
+    assert list(small.iterdir()) == []
 
 
 def test_python_says_which_file(small, large):
