@@ -181,7 +181,9 @@ class Collector:
             self._progress.catalog, self._changed = catalog, True
 
     def _store(self, tables: list[pa.Table]) -> bool:
-        """Store what was noted. False where it was refused as a whole: the next batch takes half as much."""
+        """Store what was noted. False where it was refused as a whole: the next batch takes half as much,
+        and those behind it step by step more again.
+        """
         batch = self._progress.pending
         assert batch is not None
         filled = [table for table in tables if len(table)]
@@ -195,6 +197,8 @@ class Collector:
                     raise
                 self._progress.pending = None
                 return False
+            more = self._most_bytes + self._most_bytes // 4 + 1  # few are refused anew, where it has to stay small
+            self._most_bytes = min(more, self._settings.batch_bytes)
             self._progress.end = self._progress.end if end is None else max(end, self._progress.end)
             if not self._progress.catalog:  # its topic was not there before
                 self._progress.catalog, _ = self._sink.standing() or ("", 0)
@@ -402,8 +406,11 @@ class Collector:
             last = ended and (complete or tracked.compressed or waited_s >= self._settings.flush_s)
             piece = measure(data, cutting, skipping=tracked.skipping, complete=last)
             if piece.length > self._most_bytes < self._settings.batch_bytes:
-                shorter = measure(data[: self._most_bytes], cutting, skipping=tracked.skipping)
-                piece, last = (shorter, False) if shorter.length else (piece, last)
+                for end in (self._most_bytes, data.find(b"\n", self._most_bytes) + 1):  # a line at least
+                    shorter = measure(data[:end], cutting, skipping=tracked.skipping)
+                    if shorter.length:
+                        piece, last = shorter, False
+                        break
             if piece.length:
                 done = tracked.compressed and last
                 tracked = replace(tracked, head=found.head)

@@ -36,6 +36,7 @@ from aggregator.collect import (
 )
 from aggregator.collect.lines import measure, split
 from aggregator.collect.settings import Cutting
+from aggregator.collect.sinks import TooLargeError
 from aggregator.collect.times import to_micros
 from aggregator.lql import TagSet
 from aggregator.server import Settings as ServerSettings
@@ -562,6 +563,24 @@ def test_a_line_that_is_too_large(rig):
         pytest.raises(aggregator.AggregatorError, match="413: the body has more than 2,048 bytes"),
     ):
         rig.collect(sink=ServerSink(server.url, "logs", "0", None, time.sleep))
+
+
+def test_batches_grow_again(rig):
+    """One with a long line is refused until that is alone; those behind it become as large as before."""
+    rig.write("a.log", b"x" * 600 + b"\n" + (b"z" * 99 + b"\n") * 2000)
+    sizes = []
+
+    class Narrow(CatalogSink):
+        def append(self, events, producer, sequence):
+            if len(events) > 1 and events["data"][0].as_py().startswith(b"x"):
+                raise TooLargeError("too large")
+            sizes.append(len(events))
+            return super().append(events, producer, sequence)
+
+    rig.collect(sink=Narrow(rig.open(), "logs", "0", time.sleep), batch_bytes=10_000)
+    assert sizes[0] == 1
+    assert max(sizes) >= 100
+    assert sum(sizes) == 2001
 
 
 def test_an_end_while_a_batch_waits(rig):
