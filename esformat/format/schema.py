@@ -299,16 +299,17 @@ def make_schema(arrow: pa.Schema, indexes: Sequence[str], *, binary_keys: bool) 
     return EventSchema(tuple(fields), binary_keys)
 
 
-def check_names(fields: Iterable[pa.Field]) -> None:
-    """Check the names of columns and what is in them. Raises InvalidEventError."""
+def check_names(fields: Iterable[pa.Field], column: str | None = None) -> None:
+    """Check the names of columns, and of what is in them, or in one. Raises InvalidEventError."""
     for field in fields:
-        _check_name(field.name)
-        check_names(field.type.field(place) for place in range(field.type.num_fields))
+        _check_name(field.name, column)
+        check_names((field.type.field(place) for place in range(field.type.num_fields)), column or field.name)
 
 
-def _check_name(name: str) -> None:
+def _check_name(name: str, column: str | None = None) -> None:
     if "\0" in name:  # where Arrow's names end that are handed to other programs
-        raise InvalidEventError(f"a name cannot have a NUL character: {name!r}", hint="rename the column")
+        hint = "rename the column" if column is None else f"rename it; it is within column {column!r}"
+        raise InvalidEventError(f"a name cannot have a NUL character: {name!r}", hint=hint)
 
 
 def _check_indexable(name: str, kind: pa.DataType) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -46,22 +47,31 @@ def stream_of(table: Any) -> pa.RecordBatchReader:
     library = type(table).__module__.partition(".")[0].lstrip("_")
     if isinstance(table, pa.RecordBatch | pa.RecordBatchReader):
         check_names(table.schema)
-    elif library in ("pandas", "polars"):
-        check_names([pa.field(str(name), pa.null()) for name in getattr(table, "columns", ())])
-    if library == "polars":
-        _check_kinds(getattr(table, "schema", {}))
-    elif library == "pandas" and hasattr(table, "columns"):
-        _check_kinds(table.dtypes)
+    elif library == "polars":
+        kinds = getattr(table, "schema", {})
+        check_names(pa.field(name, _names_in(kind)) for name, kind in kinds.items())
+        _check_kinds(kinds)
     elif library == "duckdb":
         _check_kinds(dict(zip(table.columns, table.types, strict=True)))
+    elif library == "pandas" and hasattr(table, "columns"):
+        _check_kinds(table.dtypes)
+        with _told_as_table(table), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"(Series|DatetimeIndex)\.values ")  # of pyarrow; pandas does so, too
+            made = pa.Table.from_pandas(table)  # of which its stream is made, that would cut names
+            name = table.index.name
+            if name is not None and str(name) not in made.column_names:
+                made = pa.Table.from_pandas(table.assign(**{str(name): table.index}))
+        check_names(made.schema)
+        return made.to_reader()
     with _told_as_table(table):
-        reader = pa.RecordBatchReader.from_stream(table)
-        if library != "pandas" or not hasattr(table, "columns"):
-            return reader
-        name = table.index.name
-        if name is None or str(name) in reader.schema.names:
-            return reader
-        return pa.RecordBatchReader.from_stream(table.assign(**{str(name): table.index}))
+        return pa.RecordBatchReader.from_stream(table)
+
+
+def _names_in(kind: Any) -> pa.DataType:
+    """A type of Arrow with the names that are within one of Polars, which ends the process for one with NUL."""
+    if hasattr(kind, "fields"):
+        return pa.struct([pa.field(field.name, _names_in(field.dtype)) for field in kind.fields])
+    return pa.list_(_names_in(kind.inner)) if hasattr(kind, "inner") else pa.null()
 
 
 @contextmanager

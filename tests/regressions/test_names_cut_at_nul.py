@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -19,16 +20,19 @@ FORMS = {
     "pandas": lambda: ROWS.to_pandas(),
     "polars": lambda: pl.DataFrame({"space": ["ada"], "timestamp": [1], "a\0b": ["lost"]}),
     "nested": lambda: NESTED.to_batches()[0],
+    "nested in pandas": lambda: pd.DataFrame({"space": ["ada"], "timestamp": [1], "x": [{"a\0b": "lost"}]}),
+    "nested in polars": lambda: pl.DataFrame({"space": ["ada"], "timestamp": [1], "x": [[{"a\0b": "lost"}]]}),
 }
 SAID = "cannot have a NUL character: 'a\\\\x00b'"
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_tables(form, tmp_path):
-    """Such a table is refused, however it comes."""
+    """Such a table is refused, however it comes; what is nested, by the column that it is within."""
     with esformat.create(tmp_path / "x.esdb") as writer:
-        with pytest.raises(esformat.InvalidEventError, match=SAID):
+        with pytest.raises(esformat.InvalidEventError, match=SAID) as caught:
             writer.add_table(FORMS[form]())
+        assert "nested" not in form or "column 'x'" in str(caught.value)
         writer.add_table(ROWS.select(["space", "timestamp"]))
 
 
