@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,7 +27,7 @@ def check_events(table: pa.Table, names: Mapping[str, str] | None = None) -> pa.
     Columns other than the four are indexes, of text or bytes, null where an event has no value. `names` gives the
     name in the file for columns that are called otherwise. Raises InvalidEventError for what the file cannot hold.
     """
-    doubled = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
+    doubled = sorted(name for name, times in Counter(table.column_names).items() if times > 1)
     if doubled:
         raise InvalidEventError(f"two columns are called {doubled[0]!r}", hint="rename one of them")
     try:

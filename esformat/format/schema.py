@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -277,7 +278,7 @@ def make_schema(arrow: pa.Schema, indexes: Sequence[str], *, binary_keys: bool) 
     if len(arrow) > MAX_COLUMNS:
         raise InvalidEventError(f"{len(arrow)} columns are more than the {MAX_COLUMNS} that a segment can have")
     if len(set(arrow.names)) != len(arrow.names):
-        doubled = sorted({name for name in arrow.names if arrow.names.count(name) > 1})
+        doubled = sorted(name for name, times in Counter(arrow.names).items() if times > 1)
         raise InvalidEventError(f"column names must be unique, found twice: {', '.join(doubled)}")
     fields = []
     for column in arrow:

@@ -35,7 +35,7 @@ def copied_events(batch: pa.RecordBatch, space: str) -> pa.Table:
     }
     own = batch.column(FIELDS) if FIELDS in batch.schema.names else pa.nulls(len(batch), FIELD_MAP)
     if own.type != FIELD_MAP:  # a column of the topic that happens to be called so
-        own = _single(FIELDS, as_text(own))
+        own = _fields([(FIELDS, as_text(own))])
     columns[FIELDS] = _joined(own, _tags(batch.column("space")))
     for name in batch.schema.names:
         if name not in (*_KEYS, FIELDS, *RESERVED_COLUMNS) and batch.column(name).null_count < len(batch):
@@ -67,9 +67,8 @@ def with_fields(events: pa.Table, names: Sequence[str]) -> pa.Table:
     """Records with these columns as text in the map of fields, as records of streams have what no column holds."""
     if not names:
         return events
-    fields = events.column(FIELDS).combine_chunks()
-    for name in names:
-        fields = _joined(_single(name, as_text(events.column(name).combine_chunks())), fields)
+    texts = [(name, as_text(events.column(name).combine_chunks())) for name in reversed(names)]
+    fields = _joined(_fields(texts), events.column(FIELDS).combine_chunks())
     kept = events.drop_columns(list(names))
     return kept.set_column(kept.schema.get_field_index(FIELDS), FIELDS, fields)
 
@@ -78,11 +77,18 @@ def _as_bytes(messages: pa.Array) -> pa.Array:
     return messages if messages.type == pa.binary() else as_text(messages).cast(pa.binary())
 
 
-def _single(name: str, values: pa.Array) -> pa.Array:
-    """A map for each row with that one field, where there is a value."""
-    there = np.asarray(pc.is_valid(values).to_numpy(zero_copy_only=False))
-    values = values.drop_null().cast(pa.string())
-    return _maps(pa.repeat(pa.scalar(name), len(values)), values, there.astype(np.int64))
+def _fields(columns: Sequence[tuple[str, pa.Array]]) -> pa.Array:
+    """A map for each row with a field of each of those columns where there is a value. At once: to add them one by one
+    to all before takes the square of their number.
+    """
+    there = [np.asarray(pc.is_valid(texts).to_numpy(zero_copy_only=False)) for _, texts in columns]
+    rows = np.concatenate([np.flatnonzero(each) for each in there])
+    places = np.repeat(np.arange(len(columns)), [np.count_nonzero(each) for each in there])
+    order = np.argsort(rows, kind="stable")
+    names = pa.array([name for name, _ in columns], pa.string())
+    values = pa.concat_arrays([texts.drop_null().cast(pa.string()) for _, texts in columns])
+    lengths = np.bincount(rows, minlength=len(there[0]))
+    return _maps(names.take(pa.array(places[order])), values.take(pa.array(order)), lengths)
 
 
 def _tags(spaces: pa.Array) -> pa.Array:

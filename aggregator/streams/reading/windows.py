@@ -220,7 +220,8 @@ def _target(material: Material, where: Filter, names: Sequence[str]) -> pa.Schem
         wanted["space"] = None
     if "space" in names or "space" in where.columns or any(part.others is not None for part in material.parts):
         wanted |= dict.fromkeys(("space", "grouping"))
-    target = pa.schema([material.schema.field(name) for name in wanted if name in material.schema.names])
+    held = set(material.schema.names)  # which Arrow lists anew for each that asks: the square of many columns
+    target = pa.schema([material.schema.field(name) for name in wanted if name in held])
     target = target.append(pa.field(RECORD_INDEX, pa.int64(), nullable=False))
     return target.append(pa.field(PARTITION, pa.string(), nullable=False))
 

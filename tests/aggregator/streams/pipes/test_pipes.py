@@ -17,10 +17,10 @@ from aggregator.engine.ingest.append import Ingest
 from aggregator.errors import OverloadedError
 from aggregator.lql import LqlError, TagSet, source_to_text
 from aggregator.policy import Tuning
-from aggregator.storage.segments.records import STREAM_SCHEMA
+from aggregator.storage.segments.records import FIELD_MAP, FIELDS, STREAM_SCHEMA
 from aggregator.storage.state.schema import MAX_COLUMNS
 from aggregator.streams.pipes import worker as pipes
-from aggregator.streams.pipes.copy import copied_events
+from aggregator.streams.pipes.copy import copied_events, with_fields
 
 
 def facts(catalog, name):
@@ -232,6 +232,15 @@ def test_values_that_the_topic_of_copies_does_not_take(tmp_path, there, comes, t
         until(lambda: facts(catalog, "p")["copied"] == 2)
         for copy in catalog.query("SELECT FROM {logrange.pipe=p}").to_table().to_pylist():
             assert (copy[name], copy["new"], dict(copy["fields"])) == (None, 7, {name: text, "app": "web"})
+
+
+def test_columns_become_fields():
+    """The last comes first, before the fields that were there; what a column has goes before a field of its name."""
+    there = pa.array([[("a", "was"), ("z", "stays")], None, [], [("b", "was")]], FIELD_MAP)
+    columns = {"a": pa.array([1, None, 3, None]), "b": pa.array(["x", None, None, "y"]), "c": pa.array([None] * 4)}
+    found = with_fields(pa.table({"space": ["s"] * 4, **columns, FIELDS: there}), ["a", "b", "c"])
+    assert found.column_names == ["space", FIELDS]
+    assert found[FIELDS].to_pylist() == [[("b", "x"), ("a", "1"), ("z", "stays")], [], [("a", "3")], [("b", "y")]]
 
 
 def test_a_record_of_as_many_columns_as_there_may_be(tmp_path):
