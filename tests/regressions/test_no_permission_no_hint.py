@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,24 +14,56 @@ from waiting import until
 
 import aggregator
 import esformat
+from aggregator.cli import run as aggregator_command
+from esformat.cli import run as esdb
 
 DROP_FROM_BOUNDS, PAST_MODES, PAST_MODES_OF_READING = 24, 1, 2  # prctl(2), capabilities(7)
+THREE = 0x20080522  # the version of capget(2): effective, permitted, inherited, each twice 32 bits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="modes and capabilities as Linux has them")
 
 
-def bound_by_modes() -> None:
+def drop_for_good() -> None:
     """Take from a program that root runs what lets it read and write whatever the modes are."""
     for capability in (PAST_MODES, PAST_MODES_OF_READING):
         ctypes.CDLL(None).prctl(DROP_FROM_BOUNDS, capability, 0, 0, 0)
 
 
-def run(folder: Path, module: str, *arguments: str) -> tuple[int, str]:
+@contextlib.contextmanager
+def bound_by_modes() -> Iterator[None]:
+    """Take the same from this thread, and those that it starts, for a while."""
+    libc, this = ctypes.CDLL(None), (ctypes.c_uint32 * 2)(THREE, 0)
+    held, less = (ctypes.c_uint32 * 6)(), (ctypes.c_uint32 * 6)()
+    assert libc.capget(this, held) == libc.capget(this, less) == 0
+    less[0] &= ~(1 << PAST_MODES | 1 << PAST_MODES_OF_READING)
+    assert libc.capset(this, less) == 0
+    try:
+        yield
+    finally:
+        assert libc.capset(this, held) == 0
+
+
+def run_apart(folder: Path, module: str, *arguments: str) -> tuple[int, str]:
+    """The same in a process of its own: access(2) asks what a thread may take back, not what it has."""
     found = subprocess.run(
         [sys.executable, "-m", module, *arguments],
-        cwd=folder, capture_output=True, text=True, check=False, preexec_fn=bound_by_modes,
+        cwd=folder, capture_output=True, text=True, check=False, preexec_fn=drop_for_good,
     )  # fmt: skip
     return found.returncode, found.stdout + found.stderr
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capfd):
+    """Run `esdb` or `aggregator` in the test's directory, in this process: status, and all that it printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def command(module, *arguments):
+        capfd.readouterr()
+        with bound_by_modes():
+            status = {"esformat": esdb, "aggregator": aggregator_command}[module](list(arguments))
+        return status, "".join(capfd.readouterr())
+
+    return command
 
 
 @pytest.fixture
@@ -62,22 +96,30 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(("command", "name", "status"), COMMANDS, ids=[" ".join(command) for command, _, _ in COMMANDS])
-def test_permission_denied(folder, command, name, status):
+def test_permission_denied(folder, run, command, name, status):
     """One line tells of what, and what to do; the status is that of a file that is not there."""
-    found, told = run(folder, *command)
+    found, told = run(*command)
     assert found == status
     assert f"{name}: permission denied; run as a user who may, or allow it with chmod or chown" in told
     assert told.count("\n") == 1
 
 
-def test_a_log_that_may_not_be_read(folder):
+@pytest.mark.parametrize(("command", "name", "status"), [COMMANDS[0], COMMANDS[-1]], ids=["esformat", "aggregator"])
+def test_permission_denied_to_a_program(folder, command, name, status):
+    """Nor does a program tell more, or end otherwise."""
+    found, told = run_apart(folder, *command)
+    assert (found, told.count("\n")) == (status, 1)
+    assert f"{name}: permission denied; run as a user who may, or allow it with chmod or chown" in told
+
+
+def test_a_log_that_may_not_be_read(folder, run):
     """`collect` passed it over without a word, and ended as if all was collected."""
     (folder / "logs").mkdir()
     for name, mode in (("a.log", 0), ("b.log", 0o644)):
         (folder / "logs" / name).write_text("line\n")
         (folder / "logs" / name).chmod(mode)
-    assert run(folder, "aggregator", "init", "data")[0] == 0
-    _, told = run(folder, "aggregator", "collect", "--path", "logs/*.log", "--into", "data", "--once")
+    assert run("aggregator", "init", "data")[0] == 0
+    _, told = run_apart(folder, "aggregator", "collect", "--path", "logs/*.log", "--into", "data", "--once")
     assert "logs/a.log is not collected: permission denied" in told
     assert "1 line" in told
     assert "1 file not read" in told
@@ -97,23 +139,23 @@ def catalog(tmp_path):
 
 
 @pytest.mark.parametrize("closed", ["segments", "segments/000000"])
-def test_a_manifest_is_rebuilt_from_all_segments_or_not(catalog, closed):
+def test_a_manifest_is_rebuilt_from_all_segments_or_not(catalog, run, closed):
     """One was made without those that may not be read, as if there were none."""
     before = (catalog / "manifest.sqlite").read_bytes()
     (catalog / closed).chmod(0)
-    status, told = run(catalog.parent, "aggregator", "rebuild-manifest", "data")
+    status, told = run("aggregator", "rebuild-manifest", "data")
     assert status == 1
     assert f"data/{closed}: permission denied; run as a user who may" in told
     assert told.count("\n") == 1
     assert (catalog / "manifest.sqlite").read_bytes() == before
 
 
-def test_a_missing_manifest_beside_segments_that_may_not_be_read(catalog):
+def test_a_missing_manifest_beside_segments_that_may_not_be_read(catalog, run):
     """A new catalog was begun in their directory where the facts were missing, too."""
     for name in ("manifest.sqlite", "catalog.facts"):
         (catalog / name).unlink()
     (catalog / "segments/000000").chmod(0)
-    status, told = run(catalog.parent, "aggregator", "init", "data")
+    status, told = run("aggregator", "init", "data")
     assert status == 1
     assert "data/segments/000000: permission denied; run as a user who may" in told
     assert not (catalog / "manifest.sqlite").exists()
@@ -123,32 +165,32 @@ def test_a_missing_manifest_beside_segments_that_may_not_be_read(catalog):
 def test_a_manifest_that_may_not_be_read(catalog, command):
     """Who reads is told what who writes is: it was 'unable to open database file', and no word about what to do."""
     (catalog / "manifest.sqlite").chmod(0)
-    status, told = run(catalog.parent, "aggregator", *command)
+    status, told = run_apart(catalog.parent, "aggregator", *command)
     assert status == 1
     assert "data/manifest.sqlite: permission denied; run as a user who may, or allow it with chmod or chown" in told
     assert told.count("\n") == 1
 
 
 @pytest.mark.parametrize("mode", [0, 0o444])
-def test_a_manifest_of_a_mode_that_serves_nobody(catalog, mode):
+def test_a_manifest_of_a_mode_that_serves_nobody(catalog, run, mode):
     """`rebuild-manifest` made the new one with the mode of the old one, and could not write it."""
     (catalog / "manifest.sqlite").chmod(mode)
-    assert run(catalog.parent, "aggregator", "rebuild-manifest", "data")[0] == 0
+    assert run("aggregator", "rebuild-manifest", "data")[0] == 0
     assert (catalog / "manifest.sqlite").stat().st_mode & 0o777 == mode | 0o600
     with aggregator.open(catalog) as opened:
         assert opened.topic("t").scan().count() == 101
 
 
 @pytest.mark.parametrize("verb", ["verify", "promote", "rebuild-manifest"])
-def test_a_catalog_that_may_not_be_entered(folder, verb):
+def test_a_catalog_that_may_not_be_entered(folder, run, verb):
     """Verbs that work on directories called it a wrong usage."""
-    status, told = run(folder, "aggregator", verb, "closed")
+    status, told = run("aggregator", verb, "closed")
     assert status == 1
     assert "permission denied; run as a user who may, or allow it with chmod or chown" in told
     assert told.count("\n") == 1
 
 
-def test_promoting_what_is_not_there(folder):
+def test_promoting_what_is_not_there(folder, run):
     """It was a lock file that was missing."""
-    status, told = run(folder, "aggregator", "promote", "nothing")
+    status, told = run("aggregator", "promote", "nothing")
     assert (status, told) == (2, f"aggregator: {folder}/nothing: no catalog found; name the directory of a follower\n")
