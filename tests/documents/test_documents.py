@@ -36,6 +36,7 @@ FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 ELLIPSIS = "…"
 PLAIN = re.compile(r"(esdb|aggregator) [^|&;<>()$`\\\\*?\[\]#~{}!\n]*")  # a command that needs no shell
+QUOTED = re.compile(r"""'[^']*'|"[^"$`\\!]*\"""")  # what a shell takes as it is, whatever it holds
 FOREIGN = ("cmp", "curl")  # programs that pages show and machines may lack
 
 
@@ -88,8 +89,10 @@ def run_console(block: Block, directory: Path, here: Callable[[str, list[str]], 
     for command, shown in dialogues(block):
         if missing := [program for program in FOREIGN if program in command.split() and shutil.which(program) is None]:
             pytest.skip(f"{block}: {command} needs {missing[0]}, which this machine lacks")
-        if PLAIN.fullmatch(command):
-            program, *arguments = shlex.split(command)
+        if PLAIN.fullmatch(QUOTED.sub("quoted", command.replace(" $AGGREGATOR ", " server "))):
+            program, *arguments = (
+                os.environ["AGGREGATOR"] if word == "$AGGREGATOR" else word for word in shlex.split(command)
+            )
             status, out, err = here(program, arguments)
         else:
             run = subprocess.run(
