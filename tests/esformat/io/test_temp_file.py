@@ -73,8 +73,9 @@ def small_disk(directory: Path, size: str):
 def events(first: int, count: int = 20_000) -> pa.Table:
     """Events that no codec makes small, in no order."""
     rng = np.random.default_rng(first)
-    data = pa.array([rng.bytes(100) for _ in range(count)])
-    return pa.table({"space": [f"s{n}" for n in rng.integers(0, 99, count)], "timestamp": range(count), "data": data})
+    data = pa.FixedSizeBinaryArray.from_buffers(pa.binary(100), count, [None, pa.py_buffer(rng.bytes(100 * count))])
+    spaces = pa.array([f"s{n}" for n in range(99)]).take(pa.array(rng.integers(0, 99, count)))
+    return pa.table({"space": spaces, "timestamp": pa.array(np.arange(count)), "data": data.cast(pa.binary())})
 
 
 def test_full_disk(tmp_path):
