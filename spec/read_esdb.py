@@ -296,6 +296,13 @@ SIMPLE_TYPES: dict[str, Storage] = {
     **dict.fromkeys(("string", "large_string"), (BYTES, text, 0)),
 }
 
+INDEXED_TYPES = (
+    "string",
+    "large_string",
+    "bool",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+)
+
 
 def storage(kind: Json) -> Storage:
     """How values of a type are stored where they are not codes."""
@@ -337,7 +344,10 @@ def check_type(kind: Json, depth: int = 0) -> None:
     require(depth <= 32, "types nest too deep")
     storage(kind)
     for child in children(kind):
-        require(isinstance(child["name"], str) and child["nullable"] in (True, False), "a child is damaged")
+        name = child["name"]
+        require(isinstance(name, str) and "\0" not in name, "a name is damaged")
+        name.encode()  # halves of characters are a ValueError
+        require(isinstance(child["nullable"], bool), "a child is damaged")
         check_type(child["type"], depth + 1)
 
 
@@ -603,6 +613,7 @@ MAGIC = b"\x89ESDB\r\n\x1a"
 HEADER_SIZE, TRAILER_SIZE, FRAME_SIZE = 16, 48, 24
 PAGE_LEAVES = 256  # of each directory page but the last
 MOST_ENTRIES = 131_072  # of a leaf, an index page and the like
+KEY_COLUMNS = ("space", "grouping", "timestamp")
 STATISTICS = ("events", "spaces", "runs", "data_blocks", "min_timestamp", "max_timestamp", "indexes")
 
 
@@ -676,8 +687,12 @@ def read_metadata(block: Block) -> Json:
         metadata = json.loads(text(block.body))
         require(metadata["format"] == "esdb", f"the format is {metadata['format']!r}")
         require(metadata["schema"]["keys"] in ("text", "binary"), f"the keys are {metadata['schema']['keys']!r}")
-        check_type({"struct": metadata["schema"]["columns"]}, -1)
-        require(all(c["indexed"] in (True, False) for c in metadata["schema"]["columns"]), "a column is damaged")
+        columns = metadata["schema"]["columns"]
+        check_type({"struct": columns}, -1)
+        require(all(isinstance(c["indexed"], bool) for c in columns), "a column is damaged")
+        names = [*KEY_COLUMNS, *(c["name"] for c in columns)]
+        require(len(set(names)) == len(names), "two columns of the same name")
+        require(all(c["type"] in INDEXED_TYPES for c in columns if c["indexed"]), "an index on a type that has none")
         require(metadata["statistics"].keys() >= set(STATISTICS), "statistics are missing")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Corrupt(repr(error)) from error

@@ -17,6 +17,7 @@ FORMAT_NAME = "esdb"
 MOST_KNOWN = 64
 """Metadata blocks that are remembered as they were read last: the same files are opened again and again."""
 MOST_KNOWN_BYTES = 8 << 10
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +88,14 @@ class Metadata:
             if document["format"] != FORMAT_NAME:
                 raise CorruptSegmentError("the metadata is of another format")
             stored = document.get("statistics")
-            frame_bytes = document.get("frame_bytes")
-            if frame_bytes is not None and not 0 < int(frame_bytes) <= MAX_FRAME_BYTES:
-                raise ValueError(f"frames of {frame_bytes} bytes")
+            level, frame_bytes = document.get("level"), document.get("frame_bytes")
             return cls(
                 EventSchema.from_json(document["schema"]),
-                str(document.get("codec", "zstd")),
-                None if document.get("level") is None else int(document["level"]),
-                {str(name): str(value) for name, value in document.get("properties", {}).items()},
+                _text(document.get("codec", "zstd")),
+                None if level is None else _whole(level, _LEAST),
+                {_text(name): _text(value) for name, value in document.get("properties", {}).items()},
                 None if stored is None else _statistics(stored),
-                None if frame_bytes is None else int(frame_bytes),
+                None if frame_bytes is None else _whole(frame_bytes, 1, MAX_FRAME_BYTES),
                 document.get("templates") is True,
             )
         except KeyError as error:
@@ -111,15 +110,27 @@ _known = lru_cache(MOST_KNOWN)(Metadata._parse)
 
 
 def _statistics(stored: Mapping[str, Any]) -> Statistics:
-    counts = {name: int(stored[name]) for name in ("events", "spaces", "runs", "data_blocks")}
-    span = {name: stored[name] for name in ("min_timestamp", "max_timestamp")}
-    if min(counts.values()) < 0 or any(not (value is None or isinstance(value, int)) for value in span.values()):
-        raise ValueError("statistics are out of bounds")
+    counts = {name: _whole(stored[name], 0) for name in ("events", "spaces", "runs", "data_blocks")}
+    times = [
+        None if time is None else _whole(time, _LEAST) for time in (stored["min_timestamp"], stored["max_timestamp"])
+    ]
     indexes = {
-        str(name): {"values": int(facts["values"]), "events": int(facts["events"])}
+        str(name): {fact: _whole(facts[fact], 0) for fact in ("values", "events")}
         for name, facts in stored["indexes"].items()
     }
-    return Statistics(**counts, **span, indexes=indexes)
+    return Statistics(**counts, min_timestamp=times[0], max_timestamp=times[1], indexes=indexes)
+
+
+def _whole(stored: Any, least: int, most: int = _MOST) -> int:
+    if type(stored) is not int or not least <= stored <= most:
+        raise ValueError(f"{stored!r} is no whole number from {least} to {most}")
+    return stored
+
+
+def _text(stored: Any) -> str:
+    if not isinstance(stored, str) or not is_unicode(stored):
+        raise ValueError(f"{stored!r} is no text")
+    return stored
 
 
 def is_unicode(text: str) -> bool:

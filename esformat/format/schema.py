@@ -139,10 +139,11 @@ class EventSchema:
         try:
             keys = {"text": False, "binary": True}[stored["keys"]]
             fields = tuple(
-                Field(str(c["name"]), type_from_json(c["type"]), bool(c["nullable"]), bool(c["indexed"]))
+                Field(_name(c["name"]), type_from_json(c["type"]), _flag(c["nullable"]), _flag(c["indexed"]))
                 for c in stored["columns"]
             )
-        except (KeyError, TypeError, ValueError) as error:
+            _check_fields(fields)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CorruptSegmentError(f"the stored schema breaks the format: {error!r}") from None
         return _same(fields, keys) if len(fields) <= MOST_SAME else cls(fields, keys)
 
@@ -189,14 +190,16 @@ def type_to_json(kind: pa.DataType, depth: int = 0) -> Any:
 
 
 def type_from_json(stored: Any, depth: int = 0) -> pa.DataType:
-    """Read what `type_to_json` wrote. Raises KeyError, TypeError or ValueError where it cannot have been."""
+    """Read what `type_to_json` wrote. Raises KeyError, TypeError, ValueError or OverflowError where it cannot have
+    been.
+    """
     if depth > MAX_NESTING:
         raise ValueError("types nest too deep")
     if isinstance(stored, str):
         return _SIMPLE[stored]
 
     def field(child: Any) -> pa.Field:
-        return pa.field(str(child["name"]), type_from_json(child["type"], depth + 1), bool(child["nullable"]))
+        return pa.field(_name(child["name"]), type_from_json(child["type"], depth + 1), _flag(child["nullable"]))
 
     if "timestamp" in stored:
         return pa.timestamp(stored["timestamp"], stored["zone"])
@@ -205,12 +208,12 @@ def type_from_json(stored: Any, depth: int = 0) -> pa.DataType:
     if "duration" in stored:
         return pa.duration(stored["duration"])
     if "decimal" in stored:
-        return {128: pa.decimal128, 256: pa.decimal256}[stored["bits"]](*map(int, stored["decimal"]))
+        return {128: pa.decimal128, 256: pa.decimal256}[stored["bits"]](*stored["decimal"])
     if "fixed_size_binary" in stored:
         return pa.binary(_bounded(stored["fixed_size_binary"]))
     if "map" in stored:
         key, item = stored["map"]
-        return pa.map_(type_from_json(key, depth + 1), field(item), keys_sorted=bool(stored["sorted"]))
+        return pa.map_(type_from_json(key, depth + 1), field(item), keys_sorted=_flag(stored["sorted"]))
     if "fixed_size_list" in stored:
         return pa.list_(field(stored["fixed_size_list"]), _bounded(stored["size"]))
     if "list" in stored:
@@ -220,6 +223,28 @@ def type_from_json(stored: Any, depth: int = 0) -> pa.DataType:
     if "struct" in stored:
         return pa.struct([field(child) for child in stored["struct"]])
     raise ValueError(f"unknown type {stored!r}")
+
+
+def _name(stored: Any) -> str:
+    if not isinstance(stored, str) or "\0" in stored:
+        raise ValueError(f"the name {stored!r}")
+    stored.encode()  # halves of characters are a ValueError
+    return stored
+
+
+def _flag(stored: Any) -> bool:
+    if not isinstance(stored, bool):
+        raise ValueError(f"{stored!r} is neither true nor false")
+    return stored
+
+
+def _check_fields(fields: Sequence[Field]) -> None:
+    names = {*KEY_COLUMNS, *(f.name for f in fields)}
+    if len(fields) > MAX_COLUMNS or len(names) != len(KEY_COLUMNS) + len(fields):
+        raise ValueError(f"{len(fields)} columns, too many or some of the same name")
+    unfit = [f.name for f in fields if f.indexed and not _is_indexable(f.type)]
+    if unfit:
+        raise ValueError(f"an index on {unfit[0]!r}")
 
 
 def _bounded(size: Any) -> int:
@@ -313,8 +338,12 @@ def _check_name(name: str, column: str | None = None) -> None:
         raise InvalidEventError(f"a name cannot have a NUL character: {name!r}", hint=hint)
 
 
+def _is_indexable(kind: pa.DataType) -> bool:
+    return bool(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_integer(kind) or pt.is_boolean(kind))
+
+
 def _check_indexable(name: str, kind: pa.DataType) -> None:
-    if not (pt.is_string(kind) or pt.is_large_string(kind) or pt.is_integer(kind) or pt.is_boolean(kind)):
+    if not _is_indexable(kind):
         raise InvalidEventError(
             f"column {name!r} of type {kind} cannot be indexed", hint="index string, integer or boolean columns"
         )

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pyarrow as pa
 import pytest
@@ -61,11 +62,19 @@ def broken(**changes: object) -> dict:
     return {name: value for name, value in stored.items() if value is not ...}
 
 
+def statistics(**changes: object) -> dict:
+    """A right document with some of its statistics changed."""
+    return broken(statistics=document(Metadata(SCHEMA, "zstd", None, {}, STATISTICS))["statistics"] | changes)
+
+
 WRONG = [
     b"", b"\xff", b"[]", b"null", b"7", b"[" * 100_000, b'{"format": "esdb"}', broken(format="parquet"),
     broken(schema=...), broken(schema={"keys": "numbers", "columns": []}), broken(schema={"keys": "text", "columns": 5}),
     broken(schema={"keys": "text", "columns": [{"name": "a", "type": "int7", "nullable": True, "indexed": False}]}),
-    broken(level="high"), broken(properties=[1]),
+    broken(level="high"), broken(level=math.inf), broken(level=1.5), broken(codec=5), broken(properties=[1]),
+    broken(properties={"a": 5}), broken(properties={"a": "\ud800"}), broken(frame_bytes=math.inf), broken(frame_bytes=9.5),
+    statistics(events=1.0), statistics(runs=True), statistics(spaces="1"), statistics(max_timestamp=1 << 63),
+    statistics(indexes={"a": {"values": 1.0, "events": 1}}), statistics(indexes={"a": {"values": -1, "events": 1}}),
     broken(frame_bytes=0), broken(frame_bytes=-5), broken(frame_bytes=1 << 40), broken(frame_bytes="large"),
     broken(statistics={}), broken(statistics=3),
     broken(statistics={"events": -1, "spaces": 0, "runs": 0, "data_blocks": 0, "min_timestamp": None, "max_timestamp": None, "indexes": {}}),

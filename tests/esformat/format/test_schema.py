@@ -69,14 +69,42 @@ def test_any_nesting_survives_json(kind):
     ["int7", 5, None, [], {}, {"list": "int8"}, {"timestamp": "minutes", "zone": None}, {"decimal": [99, 0], "bits": 128},
      {"decimal": [5, 0], "bits": 64}, {"fixed_size_binary": -1}, {"fixed_size_binary": 1 << 40}, {"fixed_size_binary": "3"},
      {"fixed_size_list": {"name": "i", "type": "int8", "nullable": True}, "size": -1}, {"map": ["string"], "sorted": True},
-     {"struct": {"a": 1}}],
-    ids=str,
+     {"struct": {"a": 1}}, {"decimal": [9, 10**10], "bits": 128}, {"decimal": ["9", 0], "bits": 128},
+     {"list": {"name": 5, "type": "int8", "nullable": True}}, {"list": {"name": "i", "type": "int8", "nullable": 1}},
+     {"struct": [{"name": "a\0", "type": "int8", "nullable": True}]}, {"struct": [{"name": "\ud800", "type": "int8", "nullable": True}]},
+     {"map": ["string", {"name": "value", "type": "int8", "nullable": True}], "sorted": 0}, {"timestamp": "s", "zone": 5}],
+    ids=repr,
 )  # fmt: skip
 def test_types_that_no_writer_makes(stored):
     """The schema that holds one is the file's fault."""
     schema = {"keys": "text", "columns": [{"name": "a", "type": stored, "nullable": True, "indexed": False}]}
     with pytest.raises(CorruptSegmentError, match="stored schema breaks the format"):
         EventSchema.from_json(schema)
+
+
+A = {"name": "a", "type": "int8", "nullable": True, "indexed": False}
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [A | {"name": 5}],
+        [A | {"name": "a\0"}],
+        [A | {"name": "\ud800"}],
+        [A | {"nullable": "yes"}],
+        [A | {"indexed": 0}],
+        [A | {"name": "space"}],
+        [A | {"name": "b"}, A, A],
+        [A | {"type": "float32", "indexed": True}],
+        [A | {"name": str(i)} for i in range(4097)],
+    ],
+    ids=lambda columns: repr(columns)[:60],
+)
+def test_columns_that_no_writer_makes(columns):
+    """They would end in other errors, or none, when the file is read."""
+    EventSchema.from_json({"keys": "text", "columns": [A]})
+    with pytest.raises(CorruptSegmentError, match="stored schema breaks the format"):
+        EventSchema.from_json({"keys": "text", "columns": columns})
 
 
 def test_types_that_nest_too_deep():
