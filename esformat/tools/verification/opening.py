@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
@@ -14,7 +15,6 @@ from esformat.format.footer import check_opening
 from esformat.format.frame import Block
 from esformat.format.layout import (
     HEADER_BYTES,
-    MAX_COLUMNS,
     TRAILER_BYTES,
     BlockHandle,
     BlockKind,
@@ -23,7 +23,7 @@ from esformat.format.layout import (
 )
 from esformat.format.metadata import Metadata
 from esformat.format.node import DecodeContext
-from esformat.format.schema import KEY_COLUMNS, EventSchema
+from esformat.format.schema import EventSchema
 from esformat.tools.verification.blocks import BAD_BYTES, KINDS, Blocks, Found
 from esformat.tools.verification.dictionaries import Contexts, read_dictionary
 from esformat.tools.verification.parts import Parts
@@ -175,6 +175,7 @@ class Opening:
         if schema is None:
             return
         spares = self.handles(BlockKind.DICTIONARY, 1)
+        self._check_places_of_dictionaries()
         for number, handle in self.handles(BlockKind.DICTIONARY).items():
             copies = [self._blocks.read(handle, BlockKind.DICTIONARY)]
             if number in spares:
@@ -182,11 +183,20 @@ class Opening:
             whole = [block for block in copies if block is not None]
             if len(whole) == 2 and whole[0].body != whole[1].body:
                 self._blocks.findings.add(whole[1].offset, "the spare copy of a dictionary differs from the first")
-            if not number:
-                self._blocks.findings.add(handle.offset, "a dictionary has the number 0")
             self.contexts.lose(number)
             if whole:
                 self.adopt_dictionary(number, whole[0])
+
+    def _check_places_of_dictionaries(self) -> None:
+        """So the blocks themselves tell which is which where the footer is lost."""
+        spare = (self.entries or {}).get((BlockKind.METADATA, 0, 1))
+        for copy, what, where in ((0, "", ""), (1, "spare ", ", behind the spare metadata")):
+            handles = self.handles(BlockKind.DICTIONARY, copy)
+            places = [spare, *handles.values()] if copy and spare else [*handles.values()]
+            side_by_side = all(one.offset + one.length == other.offset for one, other in pairwise(places))
+            if not side_by_side or list(handles) != [*range(1, len(handles) + 1)]:
+                wrong = f"the {what}dictionaries do not lie side by side, numbered from 1 on{where}"
+                self._blocks.findings.add(places[-1].offset, wrong)
 
     def adopt_dictionary(self, number: int, block: Block) -> None:
         """Use a dictionary block."""
@@ -231,9 +241,6 @@ def _check_entry(kind: BlockKind, copy: int, ordinal: int) -> None:
 def read_metadata(block: Block) -> tuple[Metadata, dict[str, Any]]:
     """Metadata, also as its JSON. Raises CorruptSegmentError."""
     metadata = Metadata.decode(block)
-    names = [field.name for field in metadata.schema.fields]
-    if len(names) > MAX_COLUMNS or len(set(names) | set(KEY_COLUMNS)) != len(names) + len(KEY_COLUMNS):
-        raise CorruptSegmentError(f"the schema has {len(names)} columns, too many or some of the same name")
     if metadata.codec not in CODEC_NAMES:
         raise CorruptSegmentError(f"the metadata names the unknown codec {metadata.codec!r}")
     if block.count:

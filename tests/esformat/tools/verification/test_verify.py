@@ -144,6 +144,30 @@ def test_both_copies_damaged(kind):
     assert [problem.offset for problem in report.problems] == [place.offset for place in places]
 
 
+def _renumbered(data: bytes, numbers: dict[int, int]) -> bytes:
+    """A file whose footer names its dictionaries by other numbers."""
+    footer = make_damaged.blocks(data)[-1]
+    entries = data[footer.offset + 16 : footer.end - 8]
+    changed = [bytearray(entries[at : at + 20]) for at in range(0, len(entries), 20)]
+    for entry in changed:
+        if entry[0] == make_damaged.DICTIONARY:
+            entry[2] = numbers[entry[2]]
+    changed.sort(key=lambda entry: (entry[0], entry[2], entry[1]))
+    return make_damaged.seal(data, {footer.offset: b"".join(changed)})
+
+
+@pytest.mark.parametrize("numbers", [{1: 1, 2: 3}, {1: 2, 2: 3}, {1: 2, 2: 1}], ids=str)
+def test_numbers_of_dictionaries(numbers):
+    """From 1 on without gaps, in the order of their places: else they are other ones once the footer is lost."""
+    data = (make_golden.FOLDER / "two-dictionaries.esdb").read_bytes()
+    assert esformat.verify(esformat.BytesSource(_renumbered(data, {1: 1, 2: 2}))).ok
+    report = esformat.verify(esformat.BytesSource(_renumbered(data, numbers)))
+    assert {problem.what for problem in report.problems} >= {
+        "the dictionaries do not lie side by side, numbered from 1 on",
+        "the spare dictionaries do not lie side by side, numbered from 1 on, behind the spare metadata",
+    }
+
+
 def test_trailer_damaged(tmp_path, monkeypatch):
     """Without its trailer a file is checked all the same, from the footer that ends where the trailer began."""
     with monkeypatch.context() as patch:
