@@ -347,7 +347,8 @@ def check_type(kind: Json, depth: int = 0) -> None:
         name = child["name"]
         require(isinstance(name, str) and "\0" not in name, "a name is damaged")
         name.encode()  # halves of characters are a ValueError
-        require(isinstance(child["nullable"], bool), "a child is damaged")
+        nullable = child["nullable"]
+        require(nullable is True or (nullable is False and child["type"] != "null"), "a child is damaged")
         check_type(child["type"], depth + 1)
 
 

@@ -208,7 +208,8 @@ def type_from_json(stored: Any, depth: int = 0) -> pa.DataType:
     if "duration" in stored:
         return pa.duration(stored["duration"])
     if "decimal" in stored:
-        return {128: pa.decimal128, 256: pa.decimal256}[stored["bits"]](*stored["decimal"])
+        precision, scale = stored["decimal"]
+        return _decimal(precision, scale, stored["bits"])
     if "fixed_size_binary" in stored:
         return pa.binary(_bounded(stored["fixed_size_binary"]))
     if "map" in stored:
@@ -238,13 +239,19 @@ def _flag(stored: Any) -> bool:
     return stored
 
 
+def _decimal(precision: Any, scale: Any, bits: Any) -> pa.DataType:
+    if type(precision) is not int or type(scale) is not int:
+        raise ValueError(f"a decimal of precision {precision!r} and scale {scale!r}")
+    return {128: pa.decimal128, 256: pa.decimal256}[bits](precision, scale)
+
+
 def _check_fields(fields: Sequence[Field]) -> None:
     names = {*KEY_COLUMNS, *(f.name for f in fields)}
     if len(fields) > MAX_COLUMNS or len(names) != len(KEY_COLUMNS) + len(fields):
         raise ValueError(f"{len(fields)} columns, too many or some of the same name")
-    unfit = [f.name for f in fields if f.indexed and not _is_indexable(f.type)]
-    if unfit:
-        raise ValueError(f"an index on {unfit[0]!r}")
+    for f in fields:
+        if (f.indexed and not _is_indexable(f.type)) or (pt.is_null(f.type) and not f.nullable):
+            raise ValueError(f"a column {f.name!r} of type {f.type}, indexed or without nulls")
 
 
 def _bounded(size: Any) -> int:
