@@ -349,7 +349,8 @@ def check_type(kind: Json, depth: int = 0) -> None:
         name.encode()  # halves of characters are a ValueError
         nullable = child["nullable"]
         require(nullable is True or (nullable is False and child["type"] != "null"), "a child is damaged")
-        check_type(child["type"], depth + 1)
+        pair = isinstance(kind, dict) and "map" in kind  # counts with its map
+        check_type(child["type"], depth + (not pair))
 
 
 # ── Column nodes (§ 9) ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -29,7 +29,7 @@ from esformat.format import (
 from esformat.format import directory as directory_module
 from esformat.format import frame as block
 from esformat.format.node import shape_of
-from esformat.format.schema import type_to_json
+from esformat.format.schema import type_from_json, type_to_json
 from esformat.tools.verification import data as verify_data
 from esformat.tools.verification import dictionaries as verify_dictionaries
 from esformat.tools.verification import opening as verify_opening
@@ -205,6 +205,23 @@ def test_values():
     }  # fmt: skip
     for name, kind in kinds.items():
         assert text[name] == shape_of(kind).name == read_esdb_shape(read_esdb.storage(type_to_json(kind))[0])
+
+
+@pytest.mark.parametrize("around", ["list", "struct", "map"])
+def test_nesting(around):
+    """Both readers count the same: so many types as the text says lie around another, and a map is one of them."""
+    (most,) = re.findall(r"lies within at most (\d+) others", TEXT)
+    kind = "int8"
+    for depth in range(int(most) + 1):
+        type_from_json(kind)
+        read_esdb.check_type(kind)
+        child = {"name": f"at {depth}", "type": kind, "nullable": True}
+        parts = {"list": child, "struct": [child], "map": ["int8", child]}
+        kind = {around: parts[around], "sorted": False}
+    with pytest.raises(ValueError, match="too deep"):
+        type_from_json(kind)
+    with pytest.raises(read_esdb.Corrupt, match="too deep"):
+        read_esdb.check_type(kind)
 
 
 def read_esdb_shape(number):
