@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from effort import share_of
+from noise import noise
 
 import aggregator
 from aggregator.base.allowance import Allowance
@@ -29,7 +30,7 @@ def catalog(tmp_path_factory):
             topic.append(
                 pa.table({
                     "space": [f"s{n}" for n in spaces], "timestamp": pa.array(times),
-                    "data": [rng.bytes(100) for _ in range(ROWS)], "type": [f"t{n}" for n in kinds],
+                    "data": noise(rng, ROWS, 100), "type": [f"t{n}" for n in kinds],
                 }),
                 partition=str(number % 2),
             )  # fmt: skip

@@ -12,6 +12,7 @@ import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from noise import noise
 from template_strategies import rows_of, tables, text_of
 
 import esformat
@@ -257,7 +258,7 @@ def test_scans_ask_about_no_more_than_that(tmp_path):
 def test_values_without_templates(tmp_path):
     """Nothing is known of them, so that every row is asked about."""
     rnd = np.random.default_rng(1)
-    data = [rnd.bytes(40) for _ in range(3000)]
+    data = noise(rnd, 3000, 40).to_pylist()
     with esformat.create(tmp_path / "a.esdb") as writer:
         writer.add_table(pa.table({"space": ["a"] * 3000, "timestamp": range(3000), "data": data}))
     wanted = data[17][5:9]

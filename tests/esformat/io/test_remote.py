@@ -14,6 +14,7 @@ import pyarrow.fs
 import pytest
 from breaking_proxy import BreakingProxy, Fate
 from effort import long, share_of
+from noise import noise
 from object_store import arrow_filesystem, keys
 from waiting import at_best
 
@@ -34,11 +35,13 @@ def big(tmp_path_factory):
     numbers = np.where(random.random(count) < 0.3, 0, random.integers(1, 4000, count))
     table = pa.table(
         {
-            "space": pa.array([f"space-{number}" for number in numbers]),
-            "grouping": pa.array([f"g{number}" for number in random.integers(0, 3, count)]),
+            "space": pa.array([f"space-{number}" for number in range(4000)]).take(pa.array(numbers)),
+            "grouping": pa.array([f"g{number}" for number in range(3)]).take(pa.array(random.integers(0, 3, count))),
             "timestamp": pa.array(random.integers(0, 10**9, count)),
-            "data": pa.array([random.bytes(30) for _ in range(count)]),
-            "type": pa.array([f"type-{number}" for number in random.integers(0, 300, count)]),
+            "data": noise(random, count, 30),
+            "type": pa.array([f"type-{number}" for number in range(300)]).take(
+                pa.array(random.integers(0, 300, count))
+            ),
         }
     )
     path = tmp_path_factory.mktemp("big") / "big.esdb"

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from effort import long
+from noise import noise
 
 import esformat
 from esformat.io.temp_file import SpillFile
@@ -73,9 +74,8 @@ def small_disk(directory: Path, size: str):
 def events(first: int, count: int = 20_000) -> pa.Table:
     """Events that no codec makes small, in no order."""
     rng = np.random.default_rng(first)
-    data = pa.FixedSizeBinaryArray.from_buffers(pa.binary(100), count, [None, pa.py_buffer(rng.bytes(100 * count))])
     spaces = pa.array([f"s{n}" for n in range(99)]).take(pa.array(rng.integers(0, 99, count)))
-    return pa.table({"space": spaces, "timestamp": pa.array(np.arange(count)), "data": data.cast(pa.binary())})
+    return pa.table({"space": spaces, "timestamp": pa.array(np.arange(count)), "data": noise(rng, count, 100)})
 
 
 def test_full_disk(tmp_path):

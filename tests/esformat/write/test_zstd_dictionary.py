@@ -6,12 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from clicks import click_table
+from noise import noise
 
 from esformat.format.codec import Codec
 from esformat.write.zstd_dictionary import TRIED, ZSTD_DICTIONARY_BYTES, train_on
 
 CLICKS = click_table(6000)["data"].combine_chunks()
-_SHARED = np.random.default_rng(0).bytes(150)
+RANDOM = np.random.default_rng(0)
+_SHARED = RANDOM.bytes(150)
 
 
 def test_a_dictionary_that_pays_for_itself():
@@ -27,8 +29,8 @@ def test_a_dictionary_that_pays_for_itself():
         (CLICKS, 50 << 20, Codec.LZ4),
         (CLICKS, 50 << 20, Codec.NONE),
         (CLICKS.slice(0, 100), 5000, Codec.ZSTD),
-        (pa.array([np.random.default_rng(n).bytes(100) for n in range(3000)]), 50 << 20, Codec.ZSTD),
-        (pa.array([_SHARED + np.random.default_rng(n).bytes(3996) for n in range(300)]), 50 << 20, Codec.ZSTD),
+        (noise(RANDOM, 3000, 100), 50 << 20, Codec.ZSTD),
+        (pa.array([_SHARED + RANDOM.bytes(3996) for _ in range(300)]), 50 << 20, Codec.ZSTD),
         (pa.array([b""] * 5000), 1 << 20, Codec.ZSTD),
         (pa.array([], pa.binary()), 0, Codec.ZSTD),
     ],

@@ -10,6 +10,7 @@ import pytest
 from effort import share_of
 from hypothesis import given
 from hypothesis import strategies as st
+from noise import noise
 
 import aggregator
 import esformat
@@ -70,7 +71,7 @@ def stored(tmp_path_factory, request):
     chance = np.random.default_rng(7)
     moved = PLACES[request.param]
     times = np.arange(ROWS) * 1000 + (chance.integers(0, moved, ROWS) if moved else 0)
-    payloads = [chance.bytes(128) for _ in range(ROWS)]
+    payloads = noise(chance, ROWS, 128)
     table = pa.table({"space": pa.repeat(pa.scalar(""), ROWS), "timestamp": times, "payload": payloads})
     with aggregator.open(path) as catalog:
         topic = catalog.create_topic("t")
@@ -79,7 +80,7 @@ def stored(tmp_path_factory, request):
         (file,) = (path / "segments").rglob("*.esdb")
         blocks = esformat.open(file).scan().blocks()[1]
         topic.read(from_index=0, limit=1).to_table()  # what is kept of a segment is read now
-        yield topic, payloads, file.stat().st_size / blocks, ROWS / blocks
+        yield topic, payloads.to_pylist(), file.stat().st_size / blocks, ROWS / blocks
 
 
 @pytest.fixture(scope="module")
