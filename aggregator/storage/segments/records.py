@@ -138,7 +138,7 @@ def _of_mappings(records: list[Any], columns: pa.Schema, now_us: int) -> dict[st
         "data": pa.array([_message(record.get("msg"), place) for place, record in enumerate(records)], pa.binary()),
     }
     given = set().union(*records) - {"ts", "msg"}
-    typed = {name for name in given if name in columns.names and name != FIELDS}
+    typed = given & ({*columns.names} - {FIELDS})
     rest: set[str] = given - typed
     unfit: dict[str, frozenset[int]] = {}
     for name in sorted(typed, key=str):
