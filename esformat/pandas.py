@@ -34,7 +34,12 @@ def read_esdb(
     to_pandas: options of `pyarrow.Table.to_pandas`.
     Raises what `esformat.open_many` does, and UsageError for columns and filters that do not fit.
     """
-    expression = None if filters is None else pq.filters_to_expression(filters)
+    try:
+        expression = None if filters is None else pq.filters_to_expression(filters)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"filters that cannot be read: {error}", hint='give a list such as [("type", "=", "buy")]'
+        ) from None
     with open_many(path, storage_options=storage_options) as opened:
         dataset = opened.dataset()
         try:

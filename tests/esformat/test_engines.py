@@ -239,6 +239,8 @@ MISFITS = [
     ({"columns": "type"}, "columns must be a list of names, not 'type'"),
     ({"columns": [5]}, "no column 5; the columns are"),
     ({"filters": [("tpye", "==", "page")]}, "no column 'tpye'; the columns are"),
+    ({"filters": "type = page"}, "filters that cannot be read: .*; give a list such as"),
+    ({"filters": [("type", "~", "page")]}, '"~" is not a valid operator.*; give a list such as'),
     ({"filters": [("type", "==", 5)]}, r"Function 'equal' .*; the filter is about type \(string\)"),
 ]
 

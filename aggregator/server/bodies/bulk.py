@@ -86,7 +86,9 @@ def _header(line: bytes, number: int) -> tuple[str, Mapping[str, Any]]:
     try:
         return _remembered_header(line) if len(line) <= _SHORT_BYTES else _parsed_header(line)
     except ValueError as error:
-        raise InvalidEventError(f"line {number}: no action: {str(error)[:100]}") from None
+        raise InvalidEventError(
+            f"line {number}: no action: {str(error)[:100]}", hint="put each action, and each document, on one line"
+        ) from None
 
 
 def _is_action(line: bytes) -> bool:

@@ -340,6 +340,15 @@ def test_deep_documents():
         assert isinstance(record_of(action), Wrong) is not good
 
 
+def test_actions_over_several_lines():
+    """Are refused, and how they are written is said."""
+    body = json.dumps({"index": {"_index": "a"}}, indent=2).encode() + b'\n{"message": "x"}\n'
+    with pytest.raises(
+        InvalidEventError, match="^line 1: no action: .*; put each action, and each document, on one line"
+    ):
+        list(read_actions(body, None))
+
+
 @examples(200)
 @given(st.lists(st.one_of(
     st.sampled_from([b'{"index":{"_index":"a"}}', b'{"create":{}}', b'{"delete":{"_id":1}}', b'{"message":"x"}']),
