@@ -170,10 +170,10 @@ class SmallBatch(_Batch):
                     batch.error, batch.fate = error, PASSED
 
     def _bear(self, others: Sequence[Self]) -> bool:
-        whole = pa.Table.from_batches([self._given, *(other._given for other in others)])
-        if not is_valid(whole):  # Arrow joins without a look; each by itself would let the lock go, for all to wait for
-            return False
         try:
+            whole = pa.Table.from_batches([self._given, *(other._given for other in others)])
+            if not is_valid(whole):  # Arrow joins without a look; a look at each lets the lock go, for all to wait for
+                return False
             self.hold(self._adapter.message(whole.combine_chunks()))
         except Exception:  # noqa: BLE001  each finds out by itself whether it is its own
             return False

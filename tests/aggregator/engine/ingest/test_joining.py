@@ -140,6 +140,20 @@ def test_what_does_not_go_together(catalog):
     assert topic.append(batch(3), producer="me", sequence=1).duplicate
 
 
+def test_notes_on_columns(catalog):
+    """Batches whose columns differ in nothing but what is noted on them go together."""
+
+    def noted(time):
+        plain = batch(time)
+        fields = [field.with_metadata({"made": str(time)}) for field in plain.schema]
+        return pa.RecordBatch.from_arrays(plain.columns, schema=pa.schema(fields, metadata={"by": str(time)}))
+
+    topic = begun(catalog)
+    outcomes = together(catalog, [lambda n=n: topic.append(noted(n) if n % 2 else batch(n)) for n in range(1, 5)])
+    assert sorted(each.first for each in outcomes) == [2, 3, 4, 5]
+    assert frames(catalog) == [1, 1, 4]
+
+
 def test_no_room_for_all(tmp_path, quiet):
     """Who still has room is stored, who has not is refused, and what is held is what is stored."""
     with aggregator.open(tmp_path / "data", limits={"memory_bytes": "64KiB"}) as catalog:

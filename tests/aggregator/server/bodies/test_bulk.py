@@ -343,9 +343,7 @@ def test_deep_documents():
 def test_actions_over_several_lines():
     """Are refused, and how they are written is said."""
     body = json.dumps({"index": {"_index": "a"}}, indent=2).encode() + b'\n{"message": "x"}\n'
-    with pytest.raises(
-        InvalidEventError, match="^line 1: no action: .*; put each action, and each document, on one line"
-    ):
+    with pytest.raises(InvalidEventError, match=r"^line 1: no action: .*; put each action, and each document, on one"):
         list(read_actions(body, None))
 
 
