@@ -235,19 +235,22 @@ class Store:
         return self._put_local(self._root, name, data, mode)
 
     def _put_local(self, root: Path, name: str, data: bytes, mode: Any) -> str:
-        """The same in a directory, durable when it is done. obstore replaces no file conditionally: a lock does."""
+        """The same in a directory, durable when it is done. obstore replaces no file conditionally: a lock does, which
+        is held for nothing else, as a process that is paused with it keeps all others from replacing anything.
+        """
         self._make_root()
-        with _locked(root):
-            if isinstance(mode, dict):
+        if not isinstance(mode, dict):
+            result = obstore.put(self._store, name, data, mode=mode, use_multipart=False)
+        else:
+            with _locked(root):
                 try:
                     found = self.head(name).etag
                 except ObjectMissingError:
                     found = ""
                 if found != mode["e_tag"]:
                     raise ObjectConflictError("another object is there", path=self.path_of(name))
-                mode = "overwrite"
-            result = obstore.put(self._store, name, data, mode=mode, use_multipart=False)
-            _sync_local(root, name)
+                result = obstore.put(self._store, name, data, mode="overwrite", use_multipart=False)
+        _sync_local(root, name)
         return str(result["e_tag"])
 
     def put_file(self, name: str, path: Path, *, at_once: int = 4) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -241,6 +244,26 @@ def test_one_of_many_wins(store: Store):
         for thread in threads:
             thread.join()
         assert [b"%d" % number for number in won] == [store.get(["created", "replaced"][round_])]
+
+
+def test_a_process_that_is_paused(tmp_path: Path):
+    """While it replaces an object in a directory: others put new ones and whole ones, and replace when it goes on."""
+    store = Store(tmp_path.as_uri())
+    etag = store.put("lease", b"1")
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)  # as such a process has it
+    with ThreadPoolExecutor(3) as threads:
+        made = threads.submit(store.put, "new", b"2", create=True)
+        put = threads.submit(store.put, "whole", b"3")
+        replaced = threads.submit(store.put, "lease", b"4", etag=etag)
+        try:
+            made.result(PATIENCE_S / 8)
+            put.result(PATIENCE_S / 8)
+            assert not replaced.done()
+        finally:
+            os.close(descriptor)
+        replaced.result(PATIENCE_S / 8)
+    assert [store.get(name) for name in ("new", "whole", "lease")] == [b"2", b"3", b"4"]
 
 
 @pytest.mark.parametrize(
