@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Sequence
 from email.message import Message
 
@@ -36,16 +35,16 @@ def media_of(content_type: str | None) -> str:
     return _OTHER_NAMES.get(name, name)
 
 
+_UTF8 = ("utf-8", "utf8", "us-ascii", "ascii")  # Python's `codecs` would remember each name that somebody makes up
+
+
 def is_utf8(content_type: str | None) -> bool:
     """Whether a Content-Type header says nothing else than that its text is UTF-8, of which US-ASCII is a part."""
     if content_type is None or "charset" not in content_type.lower():
         return True
     header = Message()
     header["content-type"] = content_type
-    try:
-        return codecs.lookup(header.get_content_charset() or "utf-8").name in ("utf-8", "ascii")
-    except LookupError:
-        return False
+    return (header.get_content_charset() or "utf-8") in _UTF8
 
 
 def choose(accept: str | None, offered: Sequence[str]) -> str | None:
