@@ -266,10 +266,13 @@ def _bytes_of(value: Any, texts: cython.bint, size: cython.pointer(cython.Py_ssi
 
 
 def gather(
-    codes: cython.const[Code][::1], edges: cython.const[cython.int][::1], data: cython.const[cython.uchar][::1]
-) -> tuple[bytes, bytes]:
+    codes: cython.const[Code][::1],
+    edges: cython.const[cython.int][::1],
+    data: cython.const[cython.uchar][::1],
+    allocate: Any,
+) -> tuple[Any, Any]:
     """Each row's value by its code: where each begins and the last one ends, as the memory of an int32 array; and the
-    values one behind another.
+    values one behind another. Both are buffers that `allocate` returns for a number of bytes, such as Arrow's.
 
     Value c is data[edges[c]:edges[c + 1]]. Raises IndexError for a code without a value, ValueError for one outside of
     `data`, OverflowError where the rows take more than 2 GiB.
@@ -285,24 +288,29 @@ def gather(
     if n > _MOST:
         raise OverflowError("the values of rows take more than 2 GiB")
     if longest <= _SLACK and n <= _MOST // (_SLACK + 1):
-        return _gather_short(codes, edges, bytes(data[: edges[values]]) + bytes(_SLACK) if values > 0 else b"", longest)
-    return _gather_long(codes, edges, data)
+        padded: bytes = bytes(data[: edges[values]]) + bytes(_SLACK) if values > 0 else b""
+        return _gather_short(codes, edges, padded, longest, allocate)
+    return _gather_long(codes, edges, data, allocate)
 
 
 @cython.cfunc
 def _gather_short(
-    codes: cython.const[Code][::1], edges: cython.const[cython.int][::1], padded: bytes, longest: cython.Py_ssize_t
-) -> tuple[bytes, bytes]:
+    codes: cython.const[Code][::1],
+    edges: cython.const[cython.int][::1],
+    padded: bytes,
+    longest: cython.Py_ssize_t,
+    allocate: Any,
+) -> tuple[Any, Any]:
     """The same of values that take at most `longest` bytes, which is up to 32: so many follow the last one in `padded`.
     There is room for the longest in each row, and 32 bytes more, so that no row has to be looked at before.
     """
     n: cython.Py_ssize_t = codes.shape[0]
     values: cython.Py_ssize_t = edges.shape[0] - 1
     at: cython.Py_ssize_t = 0
-    memory: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * (n + 1))
-    gathered: bytes = PyBytes_FromStringAndSize(cython.NULL, n * longest + _SLACK)
-    ends: cython.p_int = cython.cast(cython.p_int, PyBytes_AS_STRING(memory))
-    out: cython.p_char = PyBytes_AS_STRING(gathered)
+    offsets: Any = allocate(4 * (n + 1))
+    gathered: Any = allocate(n * longest + _SLACK)
+    ends: cython.p_int = cython.cast(cython.p_int, _memory(offsets, 4 * (n + 1)))
+    out: cython.p_char = _memory(gathered, n * longest + _SLACK)
     text: cython.p_char = PyBytes_AS_STRING(padded)
     if n and values <= 0:
         raise IndexError("a code has no value")
@@ -317,7 +325,21 @@ def _gather_short(
     if at < 0:
         raise IndexError("a code has no value")
     ends[n] = cython.cast(cython.int, at)
-    return memory, gathered if 2 * at >= n * longest else gathered[:at]  # nobody holds on to much more than is used
+    if 2 * at < n * longest:  # nobody holds on to much more than is used
+        fitting: Any = allocate(at + 1)
+        memcpy(_memory(fitting, at), out, at)
+        return offsets, fitting
+    return offsets, gathered
+
+
+@cython.cfunc
+@cython.exceptval(check=True)
+def _memory(buffer: Any, size: cython.Py_ssize_t) -> cython.p_char:
+    """The memory of a buffer that somebody keeps, of at least `size` bytes, which are more than none."""
+    view: cython.char[::1] = buffer
+    if view.shape[0] < size:
+        raise ValueError("not as much was allocated as asked for")
+    return cython.address(view[0])
 
 
 @cython.cfunc
@@ -356,8 +378,11 @@ def _put_short(
 
 @cython.cfunc
 def _gather_long(
-    codes: cython.const[Code][::1], edges: cython.const[cython.int][::1], data: cython.const[cython.uchar][::1]
-) -> tuple[bytes, bytes]:
+    codes: cython.const[Code][::1],
+    edges: cython.const[cython.int][::1],
+    data: cython.const[cython.uchar][::1],
+    allocate: Any,
+) -> tuple[Any, Any]:
     """The same of any values, for which `gather` checked the edges."""
     n: cython.Py_ssize_t = codes.shape[0]
     values: cython.Py_ssize_t = edges.shape[0] - 1
@@ -365,8 +390,8 @@ def _gather_long(
     at: cython.Py_ssize_t = 0
     code: cython.longlong
     wrong: cython.bint = False
-    memory: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * (n + 1))
-    ends: cython.p_int = cython.cast(cython.p_int, PyBytes_AS_STRING(memory))
+    offsets: Any = allocate(4 * (n + 1))
+    ends: cython.p_int = cython.cast(cython.p_int, _memory(offsets, 4 * (n + 1)))
     with cython.nogil:
         for i in range(n):
             ends[i] = cython.cast(cython.int, at)
@@ -382,10 +407,10 @@ def _gather_long(
     if at > _MOST:
         raise OverflowError("the values of rows take more than 2 GiB")
     ends[n] = cython.cast(cython.int, at)
-    gathered: bytes = PyBytes_FromStringAndSize(cython.NULL, at)
-    out: cython.p_char = PyBytes_AS_STRING(gathered)
+    gathered: Any = allocate(at)
+    out: cython.p_char = _memory(gathered, at) if at else cython.NULL
     with cython.nogil:  # every code and edge was checked above; codes that another thread changes meanwhile are ours
         for i in range(n):
             if ends[i + 1] > ends[i]:
                 memcpy(out + ends[i], cython.address(data[edges[codes[i]]]), ends[i + 1] - ends[i])
-    return memory, gathered
+    return offsets, gathered

@@ -195,8 +195,8 @@ def repeated_key(key: bytes, kind: pa.DataType, count: int) -> pa.Array:
 def chosen_keys(keys: list[bytes], kind: pa.DataType, places: npt.NDArray[np.int64]) -> pa.Array:
     """The key at each place."""
     edges = np.cumsum([0, *map(len, keys)], dtype=np.int32)
-    offsets, data = gather(places, edges, np.frombuffer(b"".join(keys), np.uint8))
-    return pa.Array.from_buffers(kind, len(places), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    buffers = gather(places, edges, np.frombuffer(b"".join(keys), np.uint8), pa.allocate_buffer)
+    return pa.Array.from_buffers(kind, len(places), [None, *buffers])
 
 
 def empty_keys(kind: pa.DataType, count: int, form: TextForm) -> pa.Array:
@@ -285,13 +285,12 @@ class Values:
         try:
             if self._text is None:
                 return self._array.take(pa.array(codes))
-            offsets, data = gather(codes, *self._text)
+            buffers = gather(codes, *self._text, pa.allocate_buffer)  # Arrow's pool has pages to use again
         except (pa.ArrowIndexError, IndexError):
             raise CorruptSegmentError("a code has no value in the column's dictionary") from None
         except OverflowError as error:
             raise CorruptSegmentError(str(error)) from None
-        buffers = [self._valid(codes), pa.py_buffer(offsets), pa.py_buffer(data)]
-        return pa.Array.from_buffers(self._array.type, len(codes), buffers)
+        return pa.Array.from_buffers(self._array.type, len(codes), [self._valid(codes), *buffers])
 
     def take_views(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Array:
         """The same as views of text or binary, of which each takes 16 bytes: no text is copied for a row. Every code

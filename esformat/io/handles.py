@@ -94,13 +94,20 @@ class SharedFile:
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Bytes [offset, offset + length). Raises SegmentChangedError, CorruptSegmentError."""
+        return self._opened().read_at(offset, length)
+
+    def view_at(self, offset: int, length: int) -> memoryview:
+        """The same as a view that nobody keeps. Raises as `read_at`."""
+        return self._opened().view_at(offset, length)
+
+    def _opened(self) -> FileSource:
         try:
             source = self._handles.get(self.name)
         except FileNotFoundError:
             raise changed_file(self.name) from None
         if source.stamp != self._stamp:
             raise changed_file(self.name)
-        return source.read_at(offset, length)
+        return source
 
 
 def changed_file(name: str) -> SegmentChangedError:

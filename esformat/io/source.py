@@ -43,6 +43,15 @@ def explained(error: EsdbError, source: Source) -> EsdbError:
     return changed or error
 
 
+def view_of(source: Source, offset: int, length: int) -> memoryview:
+    """Bytes [offset, offset + length) for a caller that does not keep them: by `view_at` if the source has one.
+
+    Raises what `read_at` raises.
+    """
+    view_at = getattr(source, "view_at", None)
+    return memoryview(source.read_at(offset, length)) if view_at is None else view_at(offset, length)
+
+
 class FileSource:
     """A local file. It stays readable after somebody deletes or replaces it under its name."""
 
@@ -77,26 +86,27 @@ class FileSource:
     def read_at(self, offset: int, length: int) -> bytes:
         """Bytes [offset, offset + length)."""
         data = os.pread(self._descriptor, length, offset)
-        if len(data) != length:
-            data = self._read_rest(data, offset, length)
-        return data
+        return data if len(data) == length else bytes(self.view_at(offset, length))
 
-    def _read_rest(self, data: bytes, offset: int, length: int) -> bytes:
-        """A read may stop early, e.g. at 2 GiB on Linux; only one that gives nothing is the end."""
-        parts = [data]
-        done = len(data)
-        while done < length:
-            more = os.pread(self._descriptor, length - done, offset + done)
-            if not more:
+    def view_at(self, offset: int, length: int) -> memoryview:
+        """The same in memory of Arrow's pool, which keeps pages for the next read. The C library gives those of large
+        freed blocks back to the system, and each page is then cleared again, which takes as long as the read.
+        """
+        from pyarrow import allocate_buffer  # here: slow to import
+
+        view = memoryview(allocate_buffer(length)).cast("B") if length else memoryview(b"")
+        done = 0
+        while done < length:  # a read may stop early, e.g. at 2 GiB on Linux; only one that returns nothing is the end
+            read = os.preadv(self._descriptor, [view[done:]], offset + done)
+            if not read:
                 raise CorruptSegmentError(
                     f"the file ends {length - done} bytes early",
                     path=self.name,
                     offset=offset + done,
                     hint="restore it",
                 )
-            parts.append(more)
-            done += len(more)
-        return b"".join(parts)
+            done += read
+        return view.toreadonly()
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:  # bound now: modules may go before this does
         # Closing here and nowhere else: a thread that is reading holds a reference, so its descriptor stays its own.

@@ -21,7 +21,7 @@ class WriteBehind:
         self._waiting: deque[tuple[int, Future[int]]] = deque()
         self._bytes = 0
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Take the next bytes. Raises OSError, also for those before."""
         self.wait(MOST_BYTES - len(data))
         self._waiting.append((len(data), self._pool.submit(self._file.write, data)))

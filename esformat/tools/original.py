@@ -22,6 +22,7 @@ from esformat.format.frame import Block, decode_block
 from esformat.format.layout import BlockHandle, BlockKind
 from esformat.format.metadata import Metadata
 from esformat.format.node import DecodeContext
+from esformat.io.source import view_of
 from esformat.read.blocks.index import Index
 from esformat.read.blocks.reader import Reader
 from esformat.tools.rows import Bound, Key, Rows, decode_rows
@@ -134,7 +135,7 @@ class OpenOriginal:
         try:
             for group in side_by_side([(ref.handle, ref) for ref in refs]):
                 start, end = group[0][0].offset, group[-1][0].end
-                stored = memoryview(self.reader.source.read_at(start, end - start))
+                stored = view_of(self.reader.source, start, end - start)
                 for _, ref in group:
                     at = ref.handle.offset - start
                     piece = stored[at : at + ref.handle.length]
@@ -159,7 +160,7 @@ class OpenOriginal:
             max_timestamp=latest,
         )
 
-    def stored_leaf(self, number: int) -> Iterator[bytes]:
+    def stored_leaf(self, number: int) -> Iterator[memoryview]:
         """A leaf's data blocks and the leaf itself as they are stored, each verified. Raises CorruptSegmentError."""
         return (stored for stored, _ in self._read_leaf(number))
 
@@ -169,7 +170,7 @@ class OpenOriginal:
         blocks = chain.from_iterable(blocks for _, blocks in self._read_leaf(number))
         return (_opened(block, last - first, columns) for (first, last), block in zip(rows, blocks, strict=False))
 
-    def _read_leaf(self, number: int) -> Iterator[tuple[bytes, list[Block]]]:
+    def _read_leaf(self, number: int) -> Iterator[tuple[memoryview, list[Block]]]:
         """A leaf's data blocks and the leaf itself, in pieces as they are stored, and the blocks of each, verified."""
         leaf, handle = self.reader.leaf(number), self.reader.root.handle(number)
         handles = [block_handle(leaf, place) for place in range(leaf.block_count)]
@@ -178,11 +179,10 @@ class OpenOriginal:
             raise CorruptSegmentError("a leaf does not follow its data blocks", path=self.name, offset=handle.offset)
         for group in side_by_side(list(zip([*handles, handle], kinds, strict=True))):
             start, end = group[0][0].offset, group[-1][0].end
-            stored = self.reader.source.read_at(start, end - start)
-            view = memoryview(stored)
+            stored = view_of(self.reader.source, start, end - start)
             try:
                 blocks = [
-                    decode_block(view[each.offset - start : each.end - start], kind, each.check, each.offset)
+                    decode_block(stored[each.offset - start : each.end - start], kind, each.check, each.offset)
                     for each, kind in group
                 ]
             except EsdbError as error:

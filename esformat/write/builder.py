@@ -50,7 +50,7 @@ OPENING_ROOT_BYTES = 8 << 10
 class Sink(Protocol):
     """Where the segment's bytes go, in order."""
 
-    def write(self, data: bytes, /) -> object:
+    def write(self, data: bytes | memoryview, /) -> object:
         """Take the next bytes."""
         ...
 
@@ -150,7 +150,7 @@ class SegmentBuilder:
         entry: LeafEntry,
         block_rows: Sequence[int],
         spaces: list[bytes],
-        pieces: Iterable[bytes],
+        pieces: Iterable[memoryview],
         *,
         continues: bool,
     ) -> None:

@@ -183,6 +183,13 @@ class _File(SharedFile):
                 raise
             return stored.read_at(offset, length)
 
+    def view_at(self, offset: int, length: int) -> memoryview:
+        """The same as a view that nobody keeps."""
+        try:
+            return super().view_at(offset, length)
+        except SegmentChangedError:
+            return memoryview(self.read_at(offset, length))
+
 
 def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
     check()

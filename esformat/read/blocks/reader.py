@@ -28,7 +28,7 @@ from esformat.format.postings import IndexRoot, Page, Posting, decode_chunk
 from esformat.format.schema import EventSchema
 from esformat.format.template_paths import SampleDocuments, ValueTemplates, sample_documents, value_templates
 from esformat.format.template_search import Places, TemplateTexts
-from esformat.io.source import ClosedSource, Source, explained
+from esformat.io.source import ClosedSource, Source, explained, view_of
 from esformat.read.ask.question import Checks
 from esformat.read.blocks.directory_pages import DirectoryPages
 
@@ -391,7 +391,7 @@ class Reader(Opened):
         try:
             for first, last in _near_each_other(parts):
                 start = parts[first].offset
-                stored = memoryview(self.source.read_at(start, parts[last - 1].end - start))
+                stored = view_of(self.source, start, parts[last - 1].end - start)
                 blocks += open_data_blocks(parts[first:last], stored, start, checksum64, DataBlock, len(self.fields))
         except EsdbError as error:
             raise explained(error, self.source) from None

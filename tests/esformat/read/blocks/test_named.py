@@ -76,7 +76,9 @@ def _outside(values: pa.Array) -> object:
 
 
 def _too_large(_: pa.Array) -> object:
-    return gather(np.zeros(3, np.uint8), np.array([0, 1 << 30], np.int32), np.zeros(1 << 30, np.uint8))
+    return gather(
+        np.zeros(3, np.uint8), np.array([0, 1 << 30], np.int32), np.zeros(1 << 30, np.uint8), pa.allocate_buffer
+    )
 
 
 def _not_text(_: pa.Array) -> object:
@@ -84,7 +86,7 @@ def _not_text(_: pa.Array) -> object:
 
 
 def _no_code(_: pa.Array) -> object:
-    return gather(np.array([9], np.uint8), np.zeros(2, np.int32), np.zeros(1, np.uint8))
+    return gather(np.array([9], np.uint8), np.zeros(2, np.int32), np.zeros(1, np.uint8), pa.allocate_buffer)
 
 
 @pytest.mark.parametrize("work", [_outside, _too_large, _not_text, _no_code], ids=lambda work: work.__name__)
