@@ -1,6 +1,7 @@
-"""The HTTP server over a catalog: settings, the ASGI application, and a process that runs it. Needs the extra `server`.
+"""The HTTP server over a catalog: its settings, the ASGI application, and a process that runs it.
 
-It adapts the catalog to HTTP and knows nothing that the embedded catalog does not: one process, one writer.
+Needs the extra `server`. It adapts the catalog to HTTP and adds nothing that the embedded catalog cannot do: one
+process, one writer.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""`make_app`: the ASGI application over a catalog: all route groups, errors as answers, services beside them."""
+"""`make_app`: the ASGI application over a catalog, with all route groups, error responses and background services."""
 
 from __future__ import annotations
 
@@ -31,14 +31,13 @@ GROUPS = (
     "health", "plateau", "events", "topics", "query", "sql", "contents", "segments", "statements", "pipes", "streams",
     "otlp", "loki", "figures", "docs", "page", "access", "bulk", "copies",
 )  # fmt: skip
-"""Modules of routes. They are looked through in this order, and imported by the first request that comes to them."""
+"""Route modules, in the order in which they are searched. A module is imported by the first request that reaches it."""
 
 SERVICES: tuple[tuple[str, Callable[[Settings], str | None]], ...] = (
     ("syslog", lambda settings: settings.syslog or settings.syslog_tls),
     ("otlp_service", lambda settings: settings.otlp.grpc),
 )
-"""Modules of what runs beside the routes while the application does, such as a listener for syslog, where it is asked
-for."""
+"""Modules that run beside the routes, such as the syslog listener, each with the setting that enables it."""
 _LATE = (
     ("pyarrow.compute", "field"),
     ("aggregator.streams.statements", "run"),
@@ -47,18 +46,20 @@ _LATE = (
     ("esformat.parts", "rows_of_batch"),
     ("esformat.convert", "open_sink"),
 )
-"""Names that requests ask for first of modules which are loaded by that."""
+"""Names that trigger lazy imports. `_warm` looks them up so that no request has to wait for the import."""
 WARM_S = 0.1
-"""How long after its start a server does what it has left out: imports, and opens segments. Requests that come sooner
-wait for their share of it."""
+"""Seconds after the start at which the server does the work that it deferred: importing modules and opening segments.
+Earlier requests do the part that they need themselves."""
 PAUSE_S = 0.01
-"""How long no segment is opened where requests are under way, before it is looked again."""
+"""Pause, in seconds, before checking again if requests that are running delay the opening of a segment."""
 
 _log = logging.getLogger("aggregator.server")
 
 
 def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
-    """An ASGI application that serves `catalog`, which stays its owner's to close after the application has stopped."""
+    """Return an ASGI application that serves `catalog`. The caller closes the catalog after the application has
+    stopped.
+    """
     context = Context.of(catalog, settings or Settings())
     if context.settings.as_plateau:
         take_policies(catalog, context.settings.roll, context.settings.retention)
@@ -72,7 +73,7 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
             for name, asked in SERVICES:
                 if asked(context.settings) is not None:
                     listening = import_module(f"aggregator.server.services.{name}").listening(context)
-                    if catalog.read_only:  # senders would take for stored what is not; whether it can be is seen now
+                    if catalog.read_only:  # it would lose messages; opening it briefly still shows if it can listen
                         async with listening:
                             _log.info("nothing is taken in by %s until this server writes", name)
                     else:
@@ -91,7 +92,7 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
     methods = Methods(routes)
 
     async def refuse(request: Request, error: Exception) -> Response:
-        if isinstance(error, HTTPException) and error.status_code == 405:  # Starlette's names those of one route
+        if isinstance(error, HTTPException) and error.status_code == 405:  # Starlette lists only one route's methods
             error.headers = {"Allow": ", ".join(methods.of(request.scope["path"]))}
         return await handle(request, error)
 
@@ -106,13 +107,13 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
 
 
 def _routes(name: str, context: Context) -> list[Route]:
-    """The routes of a module."""
+    """Import a route module and return its routes."""
     found: list[Route] = import_module(f"aggregator.server.routes.{name}").routes(context)
     return found
 
 
 async def _warm(context: Context, routes: Routes) -> None:
-    """Do what the start has left out, in a thread."""
+    """Do the work that the start deferred, in a thread."""
     await asyncio.sleep(WARM_S)
     await asyncio.to_thread(_import_rest, routes)
     await asyncio.to_thread(_open_segments, context)
@@ -122,12 +123,12 @@ def _import_rest(routes: Routes) -> None:
     list(routes)
     for module, name in _LATE:
         getattr(import_module(module), name)
-    with contextlib.suppress(lql.LqlError):  # where lark is not there
-        lql.parse_statement("SELECT")  # the grammar is read for the first one
+    with contextlib.suppress(lql.LqlError):  # lark is not installed
+        lql.parse_statement("SELECT")  # the first statement loads the grammar
 
 
 def _open_segments(context: Context) -> None:
-    """Open the segments that the first questions need, while there is none."""
+    """Open the segments that the first queries will need, pausing while requests are running."""
     for _ in context.catalog.open_ahead():
         while context.ready and (context.reads.busy or context.appends.busy):
             time.sleep(PAUSE_S)

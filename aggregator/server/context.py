@@ -1,4 +1,4 @@
-"""`Context`: what every route needs: the catalog, the settings, threads for calls that block, who may do what."""
+"""`Context`: what every route needs: the catalog, the settings, thread pools for blocking calls, and permissions."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from aggregator.server.control.waiting_room import WaitingRoom
 
 T = TypeVar("T")
 MAX_PATHS = 10_000
-"""Of appends that are remembered."""
+"""Number of append paths that are remembered."""
 BODY_TIMES = 8
-"""Events take up to so many times the bytes of the bodies that they come in. Where less is free, the next append waits:
-refused with its body read, it would have cost as much as one that is stored.
-"""
+"""Memory that events take, as a multiple of the bytes of their request body, at most.
+
+If less memory is free, the next append waits. To refuse it after reading its body would cost as much as storing it."""
 
 
 @dataclass(slots=True)
 class Context:
-    """One for each application. `ready` is false before it takes requests and while it stops."""
+    """The shared state of one application. `ready` is false before it accepts requests and while it stops."""
 
     catalog: Catalog
     settings: Settings
@@ -49,41 +49,41 @@ class Context:
     readers: BoundedSemaphore
     body_room: BodyRoom
     waiting_room: WaitingRoom = field(init=False)
-    """Of appends."""
+    """Where appends wait for memory."""
     answers: OpenAnswers = field(default_factory=OpenAnswers)
     ready: bool = False
     body_bytes: int = 0
-    """Of request bodies that are held now."""
+    """Bytes of request bodies in memory."""
     open_requests: int = 0
     open_by_route: Counter[str] = field(default_factory=Counter)
-    """Open requests by their route's template."""
+    """Number of open requests by route template."""
     append_paths: dict[str, str] = field(default_factory=dict)
-    """Paths that appends went to, and their route's template: the next ones are refused early."""
+    """Paths of earlier appends and their route templates. Later appends to them can be refused early."""
     schemas: dict[tuple[str, str], str] = field(default_factory=dict)
-    """Of the last batch that plateau's routes took, by topic and partition: the id of its schema."""
+    """The schema id of the last batch from plateau's routes, by topic and partition."""
     schema_changes: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """How often that changed."""
+    """Number of schema changes, by topic and partition."""
     refusals: Refusals = field(default_factory=Refusals)
-    """What was refused, or kept otherwise than it came."""
+    """Counts of records that were refused or changed."""
     document_ids: DocumentIds = field(default_factory=DocumentIds)
-    """Of what Elasticsearch's clients created."""
+    """Ids of documents that Elasticsearch clients created."""
     originals: Mapping[int, Path] | None = None
-    """Where files are looked at, of which the segments are copies: those files, by the segments' numbers."""
+    """The original files by segment number if the server displays files (`viewing`), otherwise None."""
     metrics_port: int | None = None
-    """Where only figures are given; None: nowhere."""
+    """Port that serves only metrics; None if there is none."""
     datagrams: Datagrams = field(default_factory=Datagrams)
-    """Of syslog."""
+    """State of the syslog datagram socket."""
     requests: RequestCounts = field(default_factory=RequestCounts)
-    """Those that ended."""
+    """Counts of finished requests."""
     listeners: list[Callable[[Told], None]] = field(default_factory=list)
-    """Called with each request that is over, in the event loop: they must be quick."""
+    """Called in the event loop with each finished request; they must be fast."""
 
     def __post_init__(self) -> None:
         self.waiting_room = WaitingRoom(self.check_room, self.settings.work.append_patience_s)
 
     @classmethod
     def of(cls, catalog: Catalog, settings: Settings) -> Context:
-        """With pools as the settings ask for them. Raises InvalidRequestError (a damaged token file)."""
+        """Create a context with the pools of the settings. Raises InvalidRequestError (a damaged token file)."""
         work = settings.work
         room = BodyRoom(work.body_bytes // 4)
         return cls(
@@ -98,57 +98,59 @@ class Context:
         )
 
     def may_see(self, request: Request, topic: str) -> bool:
-        """Whether the request's token may read a topic: for answers that name topics."""
+        """Whether the request's token may read a topic. For responses that name topics."""
         access: Access = request.state.access
         return access.allows("read", topic)
 
     def refused(self, source: Source, reason: Reason, records: int = 1, why: str = "") -> None:
-        """Count records that were refused or changed, and say so in the log now and then. why: of the last of them."""
+        """Count records that were refused or changed, and log this from time to time. why: of the last of them."""
         self.refusals.tell(source, reason, records, why)
 
     def telling(self, source: Source) -> AbstractContextManager[Tell]:
-        """The same for what becomes of records that are stored within it: told if that ends well."""
+        """Count changed or refused records while a batch is stored; the counts are kept only if the block succeeds."""
         return self.refusals.telling(source)
 
     def tell(self, told: Told) -> None:
-        """Count a finished request, and pass its facts on."""
+        """Count a finished request and notify the listeners."""
         self.requests.add(told)
         for listener in self.listeners:
             listener(told)
 
     def understand(self, read: Callable[[], T]) -> T:
-        """Decompress and read a body, which takes the processor long: one fewer at a time than there are processors, so
-        that the event loop has its turn. For the threads of `appends`, of which others wait for the disk meanwhile.
+        """Decompress and parse a body, at most (processors - 1) bodies at a time.
+
+        Parsing keeps a processor busy; the spare one leaves the event loop its turn. For the threads of `appends`:
+        there are more of them because others wait for the disk.
         """
         with self.readers:
             return read()
 
     def know_append(self, path: str, template: str) -> None:
-        """Take note of where appends go."""
+        """Remember a path that an append went to."""
         if path not in self.append_paths:
             if len(self.append_paths) >= MAX_PATHS:
                 self.append_paths.clear()
             self.append_paths[path] = template
 
     def check_room(self, length: int | None) -> None:
-        """Refuse an append before its body, of that many bytes, is read, if there is no room for it. Raises
-        OverloadedError.
+        """Raise OverloadedError if there is no room for an append whose body has `length` bytes and was not read yet.
 
-        None: it has an idempotency key. Such a batch may be there already, and then it needs a thread, but no memory.
+        length: None for an append with an idempotency key. Such a batch may be stored already, and then it needs a
+        thread but no memory.
         """
         self.appends.check_room()
         if length is not None:
-            most = self.settings.catalog.limits.memory_bytes // 16  # a batch that never fits is told so, not "later"
+            most = self.settings.catalog.limits.memory_bytes // 16  # "retry later" is wrong for a batch that never fits
             memory_bytes = BODY_TIMES * (self.body_bytes + length)
             self.catalog.check_room(min(length, most), memory_bytes=min(memory_bytes, most))
 
     def saw_schema(self, place: tuple[str, str], schema: str) -> None:
-        """Take note of the schema of a batch for a (topic, partition)."""
+        """Record the schema of a batch for a (topic, partition)."""
         self.schema_changes[place] += self.schemas.get(place, schema) != schema
         self.schemas[place] = schema
 
     def close(self) -> None:
-        """Let calls that run end. The catalog is its owner's to close."""
+        """Wait for running calls to end. The catalog's owner closes the catalog."""
         self.ready = False
         self.waiting_room.close()
         self.appends.close()

@@ -1,4 +1,4 @@
-"""A server process: open the catalog, serve HTTP until a signal, finish what is under way, close everything."""
+"""A server process: open the catalog, serve HTTP until a signal, finish open requests, close everything."""
 
 from __future__ import annotations
 
@@ -45,27 +45,32 @@ from esformat import EsdbError
 
 _BACKLOG = 2048
 _DATE_S = 1.0
-"""How often the time that answers tell is renewed."""
+"""Seconds between updates of the `Date` header."""
 _COPYING_S = 10.0
-"""How often a server that copies another's catalog, and has nothing to serve yet, says so."""
-_PATIENT = 0.7  # of the time that open requests get; the rest is for the answers to those that were cancelled
+"""Seconds between log lines while a follower makes its first copy and has nothing to serve yet."""
+_PATIENT = 0.7  # share of `drain_s` before requests are cancelled; the rest is for their error responses
 SWITCH_S = 0.0005
-"""How long a thread that computes keeps the event loop from running: Python's own 5 ms add up to slow refusals."""
+"""Python's thread switch interval, in seconds. With the default of 5 ms, computing threads delay refusals noticeably.
+"""
 SEALED_AT_STOP_BYTES = 8 << 20
-"""A start reads so many bytes from the log in some 10 ms; a topic with more is sealed when the server stops."""
+"""A topic with at least this many unsealed bytes is sealed when the server stops. A start reads this many bytes from
+the log in about 10 ms."""
 SEALED_PART_BYTES = 1 << 20
-"""Of such a topic, partitions with fewer stay in the log: a thousand small segments take half a minute."""
+"""Partitions of such a topic with fewer bytes stay in the log: writing a thousand small segments takes half a minute.
+"""
 _STANDBY_DRAIN_S = 1.0
-"""What open requests get when a standby takes over."""
+"""Seconds that open requests get when a standby takes over."""
 _AGAIN_S = 0.5
 _LEASE_S = 10.0
-"""The longest that a standby takes its lease for before it has seen it: after a third of it, it tells what fails."""
+"""Longest lease that a standby assumes before it has read the real one, in seconds. It reports store failures after a
+third of it."""
 _log = logging.getLogger("aggregator.server")
 _T = TypeVar("_T")
 
 
 def serve(path: Path, settings: Settings) -> None:
-    """Serve the catalog in a directory, made if it does not exist, until SIGTERM or SIGINT; finish what is under way.
+    """Serve the catalog in a directory until SIGTERM or SIGINT, then finish open requests. Create the directory if
+    needed.
 
     Raises CatalogLockedError, InvalidRequestError (an address that cannot or must not be listened on), OSError.
     """
@@ -81,7 +86,7 @@ def serve(path: Path, settings: Settings) -> None:
             server = _Server(catalog, settings)
             check_public(settings, server.context)
             _tell_oddities(settings, server.context)
-            gc.freeze()  # what is there by now stays: to look through it, now or later, takes 50 ms
+            gc.freeze()  # these objects stay: collecting them, now or later, takes 50 ms
             server.run(sockets=listeners)
             server.context.close()
             if not catalog.read_only:
@@ -94,8 +99,10 @@ def _duration(seconds: float | None) -> str | None:
 
 
 def _follow(path: Path, settings: Settings, listeners: Sequence[socket.socket]) -> bool:
-    """Serve reads of a catalog in a store until its writer is gone; whether the directory is its writer's then, and not
-    a signal came before. Raises FencedError for a directory that was its writer's before another's.
+    """Serve reads of a catalog in a store until its writer is gone.
+
+    Return true if this directory belongs to the writer then; false if a signal stopped the server first. Raises
+    FencedError if the directory was the writer's and another writer took over.
     """
     from aggregator.engine.standby import Standby, is_writer  # here: obstore is of an extra
 
@@ -123,11 +130,12 @@ def _follow(path: Path, settings: Settings, listeners: Sequence[socket.socket]) 
 
 
 def _patiently(ask: Callable[[], _T], failure: type[StoreError] = StoreError) -> _T:
-    """What needs the store, also where that is of no use for a while: perhaps nobody else is there to take over.
+    """Return what `ask` returns; repeat it while it raises `failure`.
 
-    failure: after which it is asked again. At first a store that refuses has an address or rights that are wrong.
+    A standby must survive an outage of the store: nobody else may be there to take over. failure: at first only
+    StoreUnreachableError, because a store that refuses has a wrong address or wrong permissions.
     """
-    told: type[StoreError] | None = None  # once for each kind of error: their words are other ones each time
+    told: type[StoreError] | None = None  # log once per type of error: the messages differ each time
     while True:
         try:
             return ask()
@@ -140,7 +148,7 @@ def _patiently(ask: Callable[[], _T], failure: type[StoreError] = StoreError) ->
 
 @contextlib.contextmanager
 def _opened(path: Path, settings: Settings) -> Iterator[Catalog]:
-    """The catalog in a directory: open for writing, or, where it follows another server's, for reading."""
+    """Open the catalog in a directory: for writing, or read-only if it follows another server's."""
     store, follow = settings.catalog, settings.follow
     if follow.url is None:
         opened = partial(
@@ -164,29 +172,32 @@ def _opened(path: Path, settings: Settings) -> Iterator[Catalog]:
 
 
 def _seal_large(catalog: Catalog) -> None:
-    """Seal what many unsealed bytes are of, so that the next start does not read them from the log."""
+    """Seal topics with many unsealed bytes so that the next start does not read them from the log."""
     for name in catalog.topics():
         if catalog.topic(name).stats()["unsealed_bytes"] >= SEALED_AT_STOP_BYTES:
             try:
                 catalog.seal(name, least_bytes=SEALED_PART_BYTES)
-            except (OSError, EsdbError) as error:  # the log keeps them
+            except (OSError, EsdbError) as error:  # they stay safe in the log
                 _log.warning("events of a topic stay in the log", extra={"topic": name, "reason": str(error)})
 
 
 class _Listener(socket.socket):
-    """A listening socket that a process forked from the server does not keep: it would answer nobody."""
+    """A listening socket that is closed in forked processes: they would hold connections without answering them."""
 
     def leave_to_parent(self) -> None:
-        """In a forked process; `close` alone would wait for the event loop, which does not run there."""
+        """Close the descriptor in a forked process. `close` would wait for the event loop, which does not run there."""
         if self.fileno() >= 0:
             os.close(self.detach())
 
 
 class RunningServer:
-    """A server in a thread of this process: for tests and notebooks. A context manager; `url` is where it listens."""
+    """A server in a thread of this process, for tests and notebooks.
+
+    A context manager; `url` is its address.
+    """
 
     def __init__(self, catalog: Catalog, settings: Settings | None = None) -> None:
-        """The catalog stays the caller's to close, after the server."""
+        """The caller closes the catalog, after the server."""
         self.catalog = catalog
         self._settings = settings or Settings()
 
@@ -215,7 +226,7 @@ class RunningServer:
 
 
 def listen_all(settings: Settings) -> list[socket.socket]:
-    """The listening socket of the server, and the one of its figures alone, if there is to be one.
+    """Return the server's listening socket, and one for metrics only if the settings ask for it.
 
     Raises InvalidRequestError.
     """
@@ -228,7 +239,10 @@ def listen_all(settings: Settings) -> list[socket.socket]:
 
 
 def listen(bind: str, setting: str = "--bind") -> socket.socket:
-    """A listening socket for "host:port" of a setting; IPv6 hosts in brackets. Raises InvalidRequestError."""
+    """Return a listening socket for an address "host:port", with IPv6 hosts in brackets. setting: named in the error.
+
+    Raises InvalidRequestError.
+    """
     host, port = split_address(bind)
     with contextlib.ExitStack() as undoing:
         try:
@@ -251,14 +265,14 @@ def _address(listener: socket.socket) -> str:
 
 
 def url_of(listener: socket.socket, *, secure: bool) -> str:
-    """The URL by which a client on this machine reaches a listening socket."""
+    """Return the URL at which clients on this machine reach a listening socket."""
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - named, not listened on
     return f"{'https' if secure else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def check_public(settings: Settings, context: Context) -> None:
-    """Refuse to give everybody every access. Raises InvalidRequestError."""
+    """Raise InvalidRequestError if the server would give full access to anybody who reaches it."""
     for bind in (settings.http.bind, settings.metrics_bind):
         if bind is not None and not settings.http.public and _is_open(bind, settings, context):
             raise InvalidRequestError(
@@ -273,7 +287,7 @@ def _is_open(bind: str, settings: Settings, context: Context) -> bool:
 
 
 def _tell_oddities(settings: Settings, context: Context) -> None:
-    """Log which settings of plateau's have no effect here, and that everybody has access."""
+    """Log plateau settings that have no effect here, and a warning if everybody has access."""
     if settings.ignored:
         _log.warning("settings without effect here: %s", "; ".join(settings.ignored))
     if settings.as_plateau and _is_open(settings.http.bind, settings, context):
@@ -285,7 +299,7 @@ def _tell_oddities(settings: Settings, context: Context) -> None:
 
 
 def _allow_many_files() -> None:
-    """As many connections as the system lets us have."""
+    """Raise the limit of open files to what the system allows, up to 65,536."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = min(65_536, hard) if hard != resource.RLIM_INFINITY else 65_536
     if soft < wanted:
@@ -293,13 +307,15 @@ def _allow_many_files() -> None:
 
 
 def keep_little_memory() -> None:
-    """Let Arrow use jemalloc where it can: its default keeps what each thread freed, some 30 MB more for pages."""
+    """Make Arrow use jemalloc if available. Its default allocator keeps freed memory per thread, about 30 MB more for
+    pages.
+    """
     if "jemalloc" in pa.supported_memory_backends():
         pa.set_memory_pool(pa.jemalloc_memory_pool())
 
 
 class _Loop(uvloop.Loop):
-    """A loop whose servers do not wait long for TLS handshakes. Set `handshake_s` first."""
+    """An event loop with a short TLS handshake timeout. Set `handshake_s` first."""
 
     handshake_s: float
 
@@ -310,7 +326,7 @@ class _Loop(uvloop.Loop):
 
 
 class _Server(uvicorn.Server):
-    """uvicorn with our protocol, a stop that returns to its caller, and no look ten times a second whether to stop."""
+    """uvicorn with our protocol, a stop that returns to the caller, and no polling ten times a second."""
 
     def __init__(self, catalog: Catalog, settings: Settings) -> None:
         app = make_app(catalog, settings)
@@ -334,7 +350,7 @@ class _Server(uvicorn.Server):
         )  # fmt: skip
         self._handshake_s = http.stall_s
         self._stopping: Callable[[], object] | None = None
-        self.serving = threading.Event()  # once requests are taken, and it was said
+        self.serving = threading.Event()  # set once requests are accepted and this was logged
         self.was_signalled = False
         try:
             self.config.load()
@@ -343,7 +359,7 @@ class _Server(uvicorn.Server):
             raise InvalidRequestError(f"the TLS files ({named}) cannot be used: {error.strerror or error}") from None
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Until it is told to stop."""
+        """Serve until `stop` or a signal."""
 
         def loop() -> asyncio.AbstractEventLoop:
             made = _Loop()
@@ -354,7 +370,7 @@ class _Server(uvicorn.Server):
             runner.run(self.serve(sockets))
 
     def stop(self) -> None:
-        """Have it end what is under way, from any thread."""
+        """Finish open requests and stop. From any thread."""
         self.should_exit = True
         if (wake := self._stopping) is not None:
             wake()
@@ -366,7 +382,7 @@ class _Server(uvicorn.Server):
         self.stop()
 
     async def main_loop(self) -> None:
-        """Until it is to stop; uvicorn renews the date of its answers meanwhile."""
+        """Wait for the stop. Meanwhile uvicorn renews the date of its responses."""
         stopping, loop = asyncio.Event(), asyncio.get_running_loop()
         self._stopping = lambda: loop.call_soon_threadsafe(stopping.set)
         while not await self.on_tick(0):
@@ -376,7 +392,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals stop the server, and nothing else: the catalog is still to be closed."""
+        """Make signals stop the server only; the process still has to close the catalog."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -388,7 +404,7 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to take requests, and say so. sockets: as of `listen_all`."""
+        """Begin to accept requests, and log it. sockets: from `listen_all`."""
         self.context.metrics_port = sockets[1].getsockname()[1] if sockets and len(sockets) > 1 else None
         await super().startup(sockets)
         if not sockets:
@@ -403,8 +419,9 @@ class _Server(uvicorn.Server):
         self.serving.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let what is under way end; what takes longer than that may is ended while it can be answered: reads, and what
-        waits for a store, which nobody would wait for when the process is to end.
+        """Let open requests end. Shortly before the time limit, cancel slow ones while they can still be answered.
+
+        These are reads and, if the process ends, requests that wait for a store.
         """
         self.context.catalog.announce(None)
         self.context.ready = False  # answers without an end of their own see it

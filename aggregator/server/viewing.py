@@ -1,7 +1,7 @@
-"""`viewing`: the page over files, without a catalog of theirs: read-only, for this machine alone, as long as it lasts.
+"""`viewing`: the web page over `.esdb` files that are in no catalog: read-only, local, and temporary.
 
-The routes ask a catalog, so the files become one: their events are copied into a directory that goes with the server,
-a topic for each file, or for the files of a directory.
+The routes need a catalog, so the events of the files are copied into a temporary one, one topic per file or per
+directory of files. It is deleted with the server.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from aggregator.server.running import RunningServer
 
 _ANY_PORT = "127.0.0.1:0"
 _UNMERGED = 1 << 30
-"""Segments of a level stay as they are: each is one of the files."""
+"""A fan-in that is never reached: segments are not merged, so each corresponds to one file."""
 
 
 @contextlib.contextmanager
 def viewing(topics: Mapping[str, Sequence[str]], copied: Callable[[str], None] = lambda path: None) -> Iterator[str]:
-    """Serve files by the names of their topics. Gives the address of the page, with the token of this run.
+    """Serve files as topics, and yield the URL of the page, including the token of this run.
 
-    copied: called with each file that can be looked at. Raises UsageError (files of a topic with different columns),
-    InvalidEventError (a column that a catalog keeps for itself), CorruptSegmentError, OSError.
+    topics: the paths of each topic's files. copied: called with each file that can be viewed. Raises UsageError (files
+    of a topic with different columns), InvalidEventError (a column that a catalog reserves), CorruptSegmentError,
+    OSError.
     """
     with tempfile.TemporaryDirectory(prefix="esdb-view-") as folder:
         root = Path(folder) / "files"
@@ -48,7 +49,7 @@ def viewing(topics: Mapping[str, Sequence[str]], copied: Callable[[str], None] =
 def _copies(
     catalog: Catalog, topics: Mapping[str, Sequence[str]], copied: Callable[[str], None]
 ) -> Iterator[tuple[int, Path]]:
-    """Fill a catalog. Gives the number of each segment, and the file that it is a copy of."""
+    """Fill a catalog. Yield the number of each segment and the file that it was copied from."""
     for name, paths in topics.items():
         with esformat.open(paths[0]) as first:
             topic = catalog.create_topic(name, indexes=first.indexes, keys=first.info()["keys"])

@@ -1,1 +1,1 @@
-"""Settings of a server, and where they come from."""
+"""Settings of a server, and their sources."""

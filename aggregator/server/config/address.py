@@ -1,4 +1,4 @@
-"""Addresses to listen on, as they are written: host:port."""
+"""Addresses to listen on, in the form host:port."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aggregator import InvalidRequestError
 
 
 def split_address(bind: str) -> tuple[str, int]:
-    """Host and port of "host:port". Raises InvalidRequestError."""
+    """Split "host:port". Raises InvalidRequestError."""
     host, _, port = bind.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdecimal() or int(port) > 65_535:
@@ -17,7 +17,7 @@ def split_address(bind: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
+    """Whether only this machine can reach the host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

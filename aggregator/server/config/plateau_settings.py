@@ -1,7 +1,7 @@
-"""plateau's configuration: every name that it knows, its default, and what becomes of it here.
+"""plateau's configuration: every name that it knows, its default, and its meaning here.
 
-Values that are read from plateau's places get plateau's defaults, so that a server which is started where plateau was
-does what plateau did. `docs/from-plateau.md` tells its users the same.
+Values from plateau's files and environment get plateau's defaults, so that a server started in plateau's place behaves
+as plateau did. `docs/from-plateau.md` explains this to its users.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aggregator import InvalidRequestError
 
 Values = dict[str, Any]
 STEMS = ("plateau", "replication")
-"""Names of its files, without the ending."""
+"""Names of plateau's files without the extension."""
 _ENDINGS = ("yaml", "yml", "toml")
 _COUNT = "partition.retain.max_segment_count"
 _DURATION = "partition.roll.max_duration"
@@ -24,10 +24,10 @@ _LONG = "1d"
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name of plateau's configuration.
+    """A name in plateau's configuration.
 
-    default: as plateau has it; None: it has none. key: ours; None: the name has no effect, and `why` says why.
-    implied: the default holds here as well.
+    default: plateau's; None: it has none. key: our name; None: it has no effect, for the reason `why`. implied: the
+    default also applies here.
     """
 
     default: Any
@@ -52,7 +52,7 @@ NAMES: Mapping[str, Name] = {
     "catalog.max_open_topics": Name(128, why="topics that nobody uses cost next to nothing here"),
     "catalog.max_partition_bytes": Name("3500MiB", why="catalog.memory_bytes bounds what is in memory"),
     "catalog.partition.retain.max_bytes": Name("1GiB", "partition.retain.max_bytes"),
-    # the default is out of reach, as 10,000 segments of 100,000 rows are more than 1 GiB; what is counted is not merged
+    # the default is out of reach: 10,000 segments of 100,000 rows exceed 1 GiB. A count prevents merging
     "catalog.partition.retain.max_segment_count": Name(10_000, _COUNT, implied=False),
     "catalog.partition.roll.max_bytes": Name("100MiB", "partition.roll.max_bytes"),
     "catalog.partition.roll.max_rows": Name(100_000, "partition.roll.max_rows"),
@@ -87,26 +87,26 @@ def is_plateaus(path: Path) -> bool:
 
 
 def files(directory: Path, system: Path) -> list[Path]:
-    """Its files that are there, in the order in which later ones win. system: `/etc`."""
+    """Return plateau's files that exist; later ones take precedence. system: `/etc`."""
     candidates = (place / f"{stem}.{ending}" for stem in STEMS for ending in _ENDINGS for place in (system, directory))
     return [path for path in candidates if path.is_file()]
 
 
 def with_defaults(values: Values) -> Values:
-    """Values by our keys with plateau's defaults beneath them."""
+    """Return values by our keys, completed with plateau's defaults."""
     defaults = {
         name.key: name.default
         for name in NAMES.values()
         if name.key is not None and name.implied and name.default is not None
     }
     defaults |= {"metrics.plateau": True, "http.public": True}
-    if values.get(_COUNT) is not None:  # small segments would soon be as many, and take what is kept with them
+    if values.get(_COUNT) is not None:  # else small segments soon reach the count, and retention removes them early
         defaults[_DURATION] = _LONG
     return defaults | values
 
 
 def with_durations(values: Values) -> Values:
-    """Values with each length of time that is written as `secs` and `nanos` as text. Raises InvalidRequestError."""
+    """Replace durations written as `secs` and `nanos` by text. Raises InvalidRequestError."""
     found = dict(values)
     for name in [name for name in values if name.endswith((".secs", ".nanos"))]:
         whole = name.rpartition(".")[0]
@@ -118,5 +118,5 @@ def with_durations(values: Values) -> Values:
 
 
 def without_effect(name: str) -> str:
-    """Why a name does nothing here, for the server's log."""
+    """Return why a name has no effect here, for the server's log."""
     return f"{name} ({NAMES[name].why})" if name in NAMES else f"{name} (not known)"

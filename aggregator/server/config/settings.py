@@ -1,4 +1,4 @@
-"""`Settings`: how a server is configured. Frozen values with safe defaults; reading them from files is elsewhere."""
+"""`Settings`: the configuration of a server. Frozen values with safe defaults; `sources` reads them from files."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ from aggregator import InvalidRequestError, KeepLocal, Limits, Retention, Roll
 class Http:
     """Settings of HTTP.
 
-    bind: host and port, port 0 takes a free one. public: may listen on other than loopback addresses without tokens
-    or client certificates. max_append_bytes: of a request body. max_page, max_page_bytes: of one page of plateau's
-    routes. max_connections: more are refused. stall_s: what a client may take for its headers, for the next piece of
-    its body, or to read on. keep_alive_s: how long an idle connection stays. drain_s: what open requests get at the
-    end. cors_origins: of pages that browsers may ask from, besides this server's own; "*": any. trusted_proxies:
-    networks whose word is taken for a client's address, and for the host that it asked.
+    bind: host and port; port 0 takes a free one.
+    public: allow listening on other than loopback addresses without tokens or client certificates.
+    max_append_bytes: size limit of a request body.
+    max_page, max_page_bytes: size limits of one page of plateau's routes.
+    max_header_bytes: size limit of the headers.
+    max_connections: further connections are refused.
+    stall_s: time that a client has for its headers, for the next piece of its body, or to continue reading.
+    keep_alive_s: how long an idle connection stays open.
+    drain_s: time that open requests get when the server stops.
+    cors_origins: origins, besides this server's own, whose pages may send requests from a browser; "*": any.
+    trusted_proxies: networks that are trusted to report a client's address and the host that it requested.
     """
 
     bind: str = "127.0.0.1:3030"
@@ -39,16 +44,17 @@ class Http:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How much is done at once; more is refused with 429.
+    """Limits of concurrent work; requests over a limit are refused with 429.
 
-    append_threads, read_threads: threads for each kind of catalog call; more reads at once than processors only get in
-    each other's way. waiting: calls of each kind that may wait, and
-    patience_s: for about how long, by what calls took of late.
-    append_patience_s: how long an append waits before its body is read, where there is no room for it.
-    body_bytes: of all request bodies that are being received or stored.
-    slow_reads: reads that take longer than a moment have so many places of their own, so that quick ones go on.
-    query_s: what a read may take for an answer, or for the next piece of one that is streamed; waiting does not count.
-    query_bytes: what it may hold in memory to sort and to group.
+    append_threads, read_threads: threads for each kind of catalog call. More concurrent reads than processors only slow
+    each other down.
+    waiting: calls of each kind that may wait.
+    patience_s: about how long they may wait, estimated from recent calls.
+    append_patience_s: how long an append waits for room before its body is read.
+    body_bytes: limit on all request bodies that are being received or stored.
+    slow_reads: separate places for reads that take long, so that short ones can proceed.
+    query_s: time limit for a read, or for the next piece of a streamed response, without waiting times.
+    query_bytes: memory that a read may use to sort and to group.
     """
 
     append_threads: int = field(default_factory=lambda: max(4, 2 * (os.cpu_count() or 1)))
@@ -64,14 +70,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files of the server's certificate and key, and of the authorities whose client certificates are asked for."""
+    """The server's certificate and key, and the authorities that client certificates must come from, as files."""
 
     certificate: Path | None = None
     key: Path | None = None
     client_ca: Path | None = None
 
     def context(self) -> ssl.SSLContext:
-        """For a server that speaks TLS. Raises OSError for files that cannot be used, InvalidRequestError."""
+        """Return a TLS context for a server. Raises OSError for unusable files, InvalidRequestError."""
         if self.certificate is None:
             raise InvalidRequestError("TLS needs a certificate", hint="give tls.certificate and tls.key")
         made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -87,17 +93,18 @@ OTLP_TAGS = (
     "cloud.availability_zone", "k8s.cluster.name", "k8s.namespace.name", "k8s.deployment.name", "k8s.statefulset.name",
     "k8s.daemonset.name", "k8s.cronjob.name", "k8s.container.name", "container.name",
 )  # fmt: skip
-"""Attributes of a resource that are tags of a stream by default: what names a service and where it runs. What names one
-process, pod or host, such as service.instance.id, is none: each restart would begin a stream.
-"""
+"""Attributes of a resource that are tags of a stream by default: those that name a service and where it runs.
+
+Attributes that name one process, pod or host, such as service.instance.id, are not among them: each restart would begin
+a stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Otlp:
     """Settings of OTLP.
 
-    tags: attributes of a resource that name its stream; the others are fields of each record. grpc: host:port to take
-    it on over gRPC, with the server's tokens, certificate and limits.
+    tags: attributes of a resource that name its stream; the others become fields of each record. grpc: host:port for
+    OTLP over gRPC, with the server's tokens, certificate and limits.
     """
 
     tags: tuple[str, ...] = OTLP_TAGS
@@ -106,7 +113,10 @@ class Otlp:
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """level: "debug", "info", "warning" or "error". format: "text" or "json". requests: a line for each request."""
+    """Settings of the log.
+
+    level: "debug", "info", "warning" or "error". format: "text" or "json". requests: log a line for each request.
+    """
 
     level: str = "info"
     format: str = "text"
@@ -115,10 +125,12 @@ class Logs:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """How the catalog is opened. checkpoint_interval_s: how often its health is looked at; see `/ok`.
+    """How the catalog is opened.
 
-    durability, sealing, limits, file_mode, store, keep_local, store_cache, ship_interval_s, lease_s: as of
-    `aggregator.open`. standby: follow the store first, and open the catalog when its writer is gone.
+    checkpoint_interval_s: interval of the health checks; see `/ok`.
+    durability, sealing, limits, file_mode, store, keep_local, store_cache, ship_interval_s, lease_s: as in
+    `aggregator.open`.
+    standby: follow the store first, and open the catalog for writing once its writer is gone.
     """
 
     durability: str = "fsync"
@@ -136,8 +148,10 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """url: of the server whose catalog is followed; None: of none, the catalog is this server's own. token_file: holds
-    its access token. ca: what certifies it, beside what the system trusts.
+    """Which server to follow.
+
+    url: of the server whose catalog is followed; None: none, the catalog is this server's own. token_file: contains its
+    access token. ca: certificate authorities to trust besides the system's.
     """
 
     url: str | None = None
@@ -149,12 +163,15 @@ class Follow:
 class Settings:
     """All settings of a server.
 
-    tokens: the file of bearer tokens; None: `tokens.json` beside the data, if it is there. roll, retention: of topics
-    that an append makes. syslog: host:port to listen on for syslog messages, TCP and UDP; syslog_tls: the same over
-    TLS, with the server's certificate. syslog_buffer_bytes: what the kernel is asked to hold of datagrams.
-    plateau_metrics: `/metrics` has plateau's figures as well, under plateau's names. metrics_bind: host:port where
-    they are given as well, and nothing else. as_plateau: with plateau's defaults. ignored: what was given and has no
-    effect, for the log.
+    tokens: the file of bearer tokens; None: `tokens.json` in the catalog's directory, if it exists.
+    roll, retention: defaults for topics that an append creates.
+    syslog: host:port for syslog messages over TCP and UDP.
+    syslog_tls: host:port for syslog over TLS, with the server's certificate.
+    syslog_buffer_bytes: receive buffer for datagrams that the kernel is asked for.
+    plateau_metrics: also export plateau's metrics, under plateau's names, in `/metrics`.
+    metrics_bind: host:port of a second listener that serves only metrics.
+    as_plateau: plateau's defaults apply.
+    ignored: settings without effect, for the log.
     """
 
     data_path: Path | None = None

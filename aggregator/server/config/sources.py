@@ -1,9 +1,9 @@
-"""Settings from files, the environment and flags: every key by its one name, wherever it is written.
+"""Settings from files, the environment and flags; a key has the same name in all of them.
 
-A key is dotted, such as `http.max_page`: tables of a TOML or YAML file, `AGGREGATOR__http__max_page` in the
-environment (plateau's `PLATEAU__http__max_page` as well), `--set http.max_page=500` on the command line. Later ones
-win: file, environment, flags. A key that is not known is refused, but for plateau's own files and environment, where
-the server says in its log what it passed over. Names of plateau are taken everywhere: `plateau_settings` has them.
+A key is dotted, such as `http.max_page`: tables of a TOML or YAML file, `AGGREGATOR__http__max_page` in the environment
+(also plateau's `PLATEAU__http__max_page`), `--set http.max_page=500` on the command line. Precedence, lowest first:
+file, environment, flags. An unknown key is refused, except in plateau's own files and environment, where the server
+logs that it ignores the key. plateau's names are accepted everywhere; see `plateau_settings`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aggregator.server.config.settings import Follow, Http, Logs, Otlp, Settings
 from aggregator.storage.files.modes import parse_mode
 
 FILE = "aggregator.toml"
-"""Read from the working directory where no file is named; where it is absent, plateau's files are."""
+"""Read from the working directory if no file is named. If it does not exist, plateau's files are read."""
 _PLATEAU = "PLATEAU__"
 PREFIXES = (_PLATEAU, "AGGREGATOR__")
 _SYSTEM = Path("/etc")
@@ -35,7 +35,7 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key: where its value goes, how it is read, and what it is for."""
+    """A key: the field that its value is stored in, its parser, and its purpose."""
 
     place: tuple[str, str]
     parse: Callable[[Any, str], Any]
@@ -72,7 +72,7 @@ def _size(given: Any, name: str) -> int:
 
 
 def _seconds(given: Any, name: str) -> float:
-    if not isinstance(given, bool) and str(given).replace(".", "", 1).isdecimal():  # seconds where no unit is given
+    if not isinstance(given, bool) and str(given).replace(".", "", 1).isdecimal():  # seconds if there is no unit
         given = f"{given}s"
     return checked_duration(given, name) / 1_000_000
 
@@ -82,7 +82,7 @@ def _age(given: Any, name: str) -> int:
 
 
 def _members(given: Any, name: str) -> list[str]:
-    """The members of a list, which may be text with commas between them."""
+    """Return the members of a list, which may also be text separated by commas."""
     members = given.split(",") if isinstance(given, str) else given
     if not isinstance(members, list) or not all(isinstance(member, str) for member in members):
         raise InvalidRequestError(f"{name} must be a list of texts, not {given!r}")
@@ -116,7 +116,7 @@ def _choice(*known: str) -> Callable[[Any, str], str]:
 
 
 def _names(given: Any, name: str) -> tuple[str, ...]:
-    """A list of names; as text, with commas between them."""
+    """Parse a list of names, or text with names separated by commas."""
     names = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
     if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
         raise InvalidRequestError(f"{name} must be a list of names, not {given!r}")
@@ -219,7 +219,7 @@ _ALIASES = {
 
 
 def read_file(path: Path) -> Values:
-    """The keys in a TOML or YAML file, by its ending. Raises InvalidRequestError, OSError."""
+    """Read the keys of a TOML or YAML file, chosen by its extension. Raises InvalidRequestError, OSError."""
     if path.stat().st_size > MAX_FILE_BYTES:
         raise InvalidRequestError(f"more than {MAX_FILE_BYTES:,} bytes", path=str(path))
     text = path.read_text("utf-8")
@@ -243,13 +243,13 @@ def _parse_yaml(text: str) -> Any:
 
 
 def default_files(directory: Path) -> list[Path]:
-    """The files that are read where none is named, in order: our own, or plateau's there and in `/etc`."""
+    """Return the files that are read if none is named: our own, or else plateau's in `directory` and `/etc`."""
     own = directory / FILE
     return [own] if own.is_file() else plateau_settings.files(directory, _SYSTEM)
 
 
 def read_environment(environment: Mapping[str, str]) -> Values:
-    """The keys in the environment. Raises InvalidRequestError."""
+    """Read the keys of the environment. Raises InvalidRequestError."""
     found: Values = {}
     for prefix in PREFIXES:
         names = {
@@ -263,7 +263,7 @@ def read_environment(environment: Mapping[str, str]) -> Values:
 
 
 def read_pairs(pairs: Iterable[str]) -> Values:
-    """Keys as flags give them: `key=value`. Raises InvalidRequestError."""
+    """Parse keys from flags of the form `key=value`. Raises InvalidRequestError."""
     found: Values = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")
@@ -276,8 +276,9 @@ def read_pairs(pairs: Iterable[str]) -> Values:
 def gather(
     file: Path | None, directory: Path, environment: Mapping[str, str], pairs: Iterable[str], flags: Mapping[str, Any]
 ) -> Settings:
-    """Settings from all places: the file, or those that lie in `directory`; the environment; `pairs` of --set; flags
-    that are not None. Raises InvalidRequestError, OSError.
+    """Return settings from all sources: files, environment, `pairs` from --set, and flags that are not None.
+
+    file: read instead of the files in `directory`. Raises InvalidRequestError, OSError.
     """
     found = default_files(directory) if file is None else [file]
     values: Values = {}
@@ -295,7 +296,7 @@ def _has_plateaus(environment: Mapping[str, str]) -> bool:
 
 
 def settings_of(values: Values) -> Settings:
-    """Settings with these keys, the others as they are by default. Raises InvalidRequestError."""
+    """Return settings with these keys and defaults for all others. Raises InvalidRequestError."""
     parts: dict[str, dict[str, Any]] = {}
     ignored = tuple(plateau_settings.without_effect(name) for name in values if name not in KEYS)
     for name, given in values.items():
@@ -333,7 +334,7 @@ def settings_of(values: Values) -> Settings:
 
 
 def _flat(found: Mapping[Any, Any], prefix: str) -> Values:
-    """Values by dotted names. None stays: in plateau's files it takes a default away."""
+    """Return the values by dotted names. None is kept: in plateau's files it removes a default."""
     flat: Values = {}
     for name, value in found.items():
         flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
@@ -341,8 +342,9 @@ def _flat(found: Mapping[Any, Any], prefix: str) -> Values:
 
 
 def _known(values: Values, where: str, *, plateaus: bool = False) -> Values:
-    """Values by our keys, and under their own names those of plateau that have no effect. plateaus: as in a place of
-    plateau's, which passes over names that it does not know, so do we.
+    """Return the values by our keys; plateau's names without effect keep their own.
+
+    plateaus: ignore unknown names, as plateau does in its own files and environment.
     """
     known: Values = {}
     for given, value in plateau_settings.with_durations(values).items():

@@ -1,1 +1,1 @@
-"""What a server allows: access, threads, memory, health."""
+"""What a server permits and limits: access, threads, memory, health."""

@@ -12,9 +12,10 @@ from aggregator.server.control.operation import Operation, Scope
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a request may do. topics: names, or patterns such as `logs-*`; None: any. name: of its token, for logs.
+    """What a request may do.
 
-    expires: when its token does; None: never.
+    topics: names, or patterns such as `logs-*`; None: any. name: of the token, for logs. expires: when the token does;
+    None: never.
     """
 
     scopes: frozenset[str]
@@ -23,36 +24,36 @@ class Access:
     expires: dt.datetime | None = None
 
     def allows(self, scope: Scope, topic: str | None = None) -> bool:
-        """Whether the scope is there, and, where a topic is given, whether that is one of its topics."""
+        """Whether the token has the scope and, if a topic is named, may use that topic."""
         if scope != "open" and scope not in self.scopes and "admin" not in self.scopes:
             return False
         return topic is None or self.topics is None or any(_is(topic, known) for known in self.topics)
 
     def require(self, scope: Scope, topic: str | None = None) -> None:
-        """Raises ProblemError, 403, where it is not allowed."""
+        """Raise ProblemError (403) unless it is allowed."""
         if not self.allows(scope):
             raise ProblemError(403, "forbidden", f"this token has no scope {scope!r}")
         if not self.allows(scope, topic):
             raise ProblemError(403, "forbidden", f"this token is not for topic {topic!r}")
 
     def require_all_topics(self, scope: Scope) -> None:
-        """Check an operation on topics that the request does not name. Raises ProblemError, 403."""
+        """Check an operation whose request names no topic. Raises ProblemError (403)."""
         self.require(scope)
         if self.topics is not None:
             raise ProblemError(403, "forbidden", "this token is for some topics only", "name one of them")
 
 
 def _is(topic: str, known: str) -> bool:
-    """Whether a topic is the known one, or fits where that has a `*`; no other character is special."""
+    """Whether a topic matches a name or pattern. Only `*` is special."""
     return fnmatch.fnmatchcase(topic, known.replace("[", "[[]").replace("?", "[?]"))
 
 
 ANYBODY = Access(frozenset({"read", "write", "admin"}))
-"""Where no tokens are asked for."""
+"""Access of every request if no tokens are required."""
 
 
 def check(access: Access, operation: Operation, topic: str | None) -> None:
-    """Raises ProblemError where a request with that access may not call the operation. topic: that its path names."""
+    """Raise ProblemError if a request with this access may not call the operation. topic: the one in its path."""
     if operation.scope == "open":
         return
     if topic is not None or operation.checks_topics:

@@ -1,4 +1,4 @@
-"""`Asking`: a request as the reads for it see it: what it may use, and whether its client is still there."""
+"""`Asking`: a request as its reads see it: its limits, and whether its client is still connected."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _asking: ContextVar[Asking | None] = ContextVar("aggregator_asking", default=Non
 
 
 class Asking:
-    """One for each request; belongs to the event loop's thread. `gone`: the client has left."""
+    """One per request; belongs to the event loop's thread. `gone` is true once the client has disconnected."""
 
     def __init__(self, allowance: Allowance, receive: Receive) -> None:
-        """receive: the request's own messages."""
+        """receive: the ASGI channel of the request."""
         self.allowance = allowance
         self.gone = False
         self._receive = receive
 
     def begin(self) -> None:
-        """Let reads of this request, which has a task of its own, find it by `asking`."""
+        """Make `asking` return this object in the request's own task."""
         _asking.set(self)
 
     async def watch(self) -> None:
-        """Wait until the client leaves, and cancel what is done for it. The body must have been read, if it has one."""
+        """Wait until the client disconnects, then cancel the request's work. The body, if any, must have been read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.gone = True
@@ -33,5 +33,5 @@ class Asking:
 
 
 def asking() -> Asking | None:
-    """The request that is being answered here."""
+    """Return the request that the current task answers."""
     return _asking.get()

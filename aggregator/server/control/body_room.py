@@ -1,7 +1,7 @@
-"""`BodyRoom`: a limit on the bytes of request bodies processed at once, over all threads.
+"""`BodyRoom`: a limit on the bytes of request bodies that are processed at the same time, over all threads.
 
-What a body takes in memory is several times its bytes from when it is read to when it is stored. Where many threads had
-a large one each, that would be more than any other limit; so they wait for each other.
+From reading to storing, a body takes several times its size in memory. Large bodies in many threads would exceed every
+other limit, so the threads wait for each other.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from threading import Condition, local
 
 PATIENCE_S = 30.0
-"""A thread goes on after that long, room or not: whatever holds the room up must not hold everything up."""
+"""Seconds after which a thread continues without room, so that one stuck body cannot block all others."""
 
 
 class BodyRoom:
-    """Safe to share between threads. Room belongs to the thread that took it, until that gives all of it back."""
+    """Thread-safe. Room belongs to the thread that took it until that thread gives all of it back."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.held_bytes = 0
@@ -22,7 +22,7 @@ class BodyRoom:
         self._thread = local()
 
     def take(self, size_bytes: int) -> None:
-        """Wait until there is room for a body; one that is larger than all of the room waits until it is alone."""
+        """Wait until there is room for a body. A body larger than the limit waits until it is the only one."""
         own: int = getattr(self._thread, "held_bytes", 0)
         with self._freed:
             if not own:  # else it would wait for itself
@@ -33,7 +33,7 @@ class BodyRoom:
         self._thread.held_bytes = own + size_bytes
 
     def give_back(self) -> None:
-        """Free what this thread has taken."""
+        """Release all room of this thread."""
         own: int = getattr(self._thread, "held_bytes", 0)
         if own:
             self._thread.held_bytes = 0

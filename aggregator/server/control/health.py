@@ -1,4 +1,4 @@
-"""`Health`: periodic checks of the catalog, whose last result `/ok` answers."""
+"""`Health`: periodic checks of the catalog. `/ok` returns the last result."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from aggregator import Catalog
 from esformat import EsdbError
 
 PATIENCE = 10
-"""Intervals without a good look after which the server counts as ill, as plateau's does."""
+"""The server counts as ill after this many intervals without a successful check, as plateau's does."""
 _log = logging.getLogger("aggregator.server")
 
 
 class Health:
-    """What the last looks found. `trouble`: what is wrong now, or None; `problems`: how many the catalog knows of, as
-    batches in quarantine, with which it goes on all the same.
+    """The result of the last check.
+
+    `trouble`: what is wrong now, or None. `problems`: number of known defects that do not stop the catalog, such as
+    batches in quarantine.
     """
 
     def __init__(self, interval_s: float) -> None:
@@ -30,16 +32,16 @@ class Health:
 
     @property
     def age_s(self) -> float:
-        """How long ago the catalog was last found well."""
+        """Seconds since the last successful check."""
         return time.monotonic() - self._good
 
     @property
     def ill(self) -> bool:
-        """Whether that is too long ago."""
+        """Whether the last successful check is too long ago."""
         return self.age_s > PATIENCE * self._interval_s
 
     async def look(self, catalog: Catalog) -> None:
-        """Check once."""
+        """Check the catalog once."""
         began = time.monotonic()
         try:
             trouble, self.problems = await asyncio.to_thread(lambda: (catalog.trouble, len(catalog.problems())))
@@ -54,7 +56,7 @@ class Health:
 
     @contextlib.asynccontextmanager
     async def looking(self, catalog: Catalog) -> AsyncIterator[None]:
-        """Check at each interval while this is open."""
+        """Check the catalog now and at each interval while the context is open."""
 
         async def again() -> None:
             while True:

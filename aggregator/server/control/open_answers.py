@@ -1,6 +1,6 @@
-"""`OpenAnswers`: answers that are being sent: their tokens are checked again while they last, and memory is given back.
+"""`OpenAnswers`: rechecks the tokens of responses that are being sent, and releases memory to the system.
 
-One task looks after all of them; it ends when no answer is left.
+One task serves all of them; it ends when no response is left.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from aggregator.server.control.tokens import Standing
 from esformat.parts import release_unused
 
 LOOK_S = 0.5
-"""Tokens are checked so often: an answer ends about so long after the server knows that its token is over."""
+"""Seconds between checks of tokens: the longest that a response continues after the server learned that its token
+ended."""
 RELEASE_S = 2.0
-"""Memory is given back to the system so often at most, while answers begin, are sent, or end."""
+"""Shortest time between two releases of memory to the system, in seconds, while responses begin, are sent, or end."""
 RELEASES = 2
-"""So many times: what other threads freed goes back with the second only."""
+"""Number of releases each time: memory that other threads freed is returned only by the second."""
 SENT_BYTES = 8 << 20
-"""Answers that go on are worth giving memory back after so many bytes."""
+"""Bytes of responses sent after which releasing memory is worth its cost."""
 
 Over = asyncio.Future[ProblemError]
-"""Done when an answer must end, with the reason."""
+"""Resolved with the reason when a response must end."""
 
 
 class OpenAnswers:
@@ -33,13 +34,13 @@ class OpenAnswers:
     def __init__(self) -> None:
         self._open: dict[Over, Standing] = {}
         self._task: asyncio.Task[None] | None = None
-        self._used_bytes = 0  # of memory that may be free by now; what an answer takes besides its bytes is guessed
+        self._used_bytes = 0  # memory that may be free by now; what a response takes besides its bytes is guessed
         self._due = 0
         self._released = 0.0
 
     @contextmanager
     def open(self, standing: Standing | None) -> Iterator[Over]:
-        """While an answer is sent. standing: None where no token is asked for."""
+        """Register a response while it is sent. standing: None if no token is required."""
         over: Over = asyncio.get_running_loop().create_future()
         if standing is not None:
             self._open[over] = standing
@@ -52,7 +53,7 @@ class OpenAnswers:
             self.sent(SENT_BYTES)
 
     def sent(self, size_bytes: int) -> None:
-        """Count bytes of answers."""
+        """Count bytes of responses that were sent."""
         self._used_bytes += size_bytes
         if self._used_bytes >= SENT_BYTES:
             self._due = RELEASES
@@ -72,7 +73,7 @@ class OpenAnswers:
                         over.set_result(problem)
             if self._due and time.monotonic() - self._released >= RELEASE_S:
                 self._due, self._used_bytes = self._due - 1, 0
-                release_unused()  # of the main thread alone gives back what threads freed; takes some milliseconds
+                release_unused()  # only from the main thread does it return what threads freed; takes some ms
                 self._released = time.monotonic()
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""`operation`: what a route does, said once: who may call it, and how the API document describes it."""
+"""`operation`: a decorator that declares a route: who may call it, and its entry in the API document."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ _RETRY_AFTER = {"Retry-After": {"description": "seconds", "required": True, "sch
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """scope: what a token needs; "open" needs none. checks_topics: the route itself checks which topics it touches;
-    where not, tokens that are limited to topics can call it only if its path names a `{topic}`. source: what
-    its refusals are counted under; None: they are not. document: the OpenAPI operation object.
+    """The declaration of a route.
+
+    scope: what a token needs; "open" needs none. checks_topics: the route checks itself which topics it touches;
+    otherwise tokens limited to topics can call it only if its path has a `{topic}`. source: under which its refusals
+    are counted; None: they are not counted. document: the OpenAPI operation object.
     """
 
     scope: Scope
@@ -48,10 +50,11 @@ def operation(
     checks_topics: bool = False,
     source: Source | None = None,
 ) -> Callable[[F], F]:
-    """Mark an endpoint. body: `content` of the request body by media type. answers: OpenAPI responses by status; those
-    that are errors have the content `errors`, where they name none, as has any status that is not among them.
+    """Declare an endpoint's operation.
 
-    Every endpoint has a mark; an application with one that has none is not made.
+    body: `content` of the request body by media type. answers: OpenAPI responses by status. errors: content of the
+    error responses that define none, and of any status that is not in `answers`. Every endpoint must be declared;
+    otherwise the application is not created.
     """
 
     def mark(endpoint: F) -> F:
@@ -70,7 +73,7 @@ def operation(
 
 
 def bound(endpoint: Callable[[*Ts, Request], Awaitable[Response]], *values: *Ts) -> Endpoint:
-    """The endpoint with its first arguments set, under its name and with its mark."""
+    """Return the endpoint with its first arguments bound, keeping its name and declaration."""
 
     @functools.wraps(endpoint)
     async def call(request: Request) -> Response:
@@ -80,7 +83,7 @@ def bound(endpoint: Callable[[*Ts, Request], Awaitable[Response]], *values: *Ts)
 
 
 def _responses(answers: Mapping[str, Any], errors: Mapping[str, Any]) -> dict[str, Any]:
-    """The answers, completed with what all of their kind have."""
+    """Complete the responses with what all of their kind share."""
     made: dict[str, Any] = {"default": {"description": "an error", "content": errors}}
     for status, answer in answers.items():
         common = {"content": errors} if status >= "400" else {}
@@ -89,7 +92,7 @@ def _responses(answers: Mapping[str, Any], errors: Mapping[str, Any]) -> dict[st
 
 
 def operation_of(endpoint: Any) -> Operation:
-    """The mark of an endpoint. Raises TypeError where it has none."""
+    """Return the declaration of an endpoint. Raises TypeError if it has none."""
     found = getattr(endpoint, _MARK, None)
     if not isinstance(found, Operation):
         raise TypeError(f"endpoint {endpoint!r} is not marked with @operation")
@@ -105,8 +108,10 @@ def parameter(
     required: bool = False,
     **schema: Any,
 ) -> dict[str, Any]:
-    """A parameter as OpenAPI has it. kind: its JSON type; None: `schema` says it. schema: further members of its JSON
-    schema, such as `default` and `example`.
+    """Return an OpenAPI parameter.
+
+    kind: its JSON type; None: `schema` defines it. schema: further members of its JSON schema, such as `default` and
+    `example`.
     """
     required = required or where == "path"
     return {

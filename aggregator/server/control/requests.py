@@ -1,6 +1,6 @@
-"""Requests that ended, counted as they end: by method, route and status, and by how long they took.
+"""Counts of finished requests: by method, route and status, and by duration.
 
-Plain numbers, so that a request costs next to nothing; `metrics` gives them to Prometheus.
+Plain numbers, so that counting a request costs almost nothing; `metrics` exports them to Prometheus.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-"""Upper ends of the times that are told apart; the last is open."""
+"""Upper bounds of the duration buckets, in seconds; one more bucket is unbounded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
     """Facts about a finished request.
 
-    route: its template, "" where there is none; who: name of its token; client: address that it came from.
+    route: its template, "" if no route matched; who: name of the token; client: its address.
     """
 
     method: str
@@ -31,7 +31,7 @@ class Told:
 
 @dataclass(slots=True)
 class Times:
-    """How long the requests of one kind took: how many ended within each bucket, and all of their seconds."""
+    """Durations of the requests of one kind: the number in each bucket, and their sum in seconds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
     seconds: float = 0.0
@@ -39,18 +39,19 @@ class Times:
 
 @dataclass(slots=True)
 class RequestCounts:
-    """Of one application. `add` belongs to the event loop's thread; others read copies."""
+    """Counts of one application. `add` belongs to the event loop's thread; other threads read copies."""
 
     ended: Counter[tuple[str, str, int]] = field(default_factory=Counter)
-    """By method, route and status."""
+    """Finished requests by method, route and status."""
     times: dict[tuple[str, str], Times] = field(default_factory=dict)
-    """By method and route."""
+    """Durations by method and route."""
     shed: Counter[str] = field(default_factory=Counter)
-    """By route: those that were refused with 429. A route is there from its first request on, as rates need it."""
+    """Requests refused with 429, by route. A route is listed, with 0, from its first request on, so that rates can be
+    computed."""
     sent_bytes: int = 0
 
     def add(self, told: Told) -> None:
-        """Count a request."""
+        """Count a finished request."""
         route = told.route or "none"
         self.ended[told.method, route, told.status] += 1
         times = self.times.get((told.method, route))

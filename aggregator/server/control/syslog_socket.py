@@ -1,4 +1,4 @@
-"""The sockets that syslog comes to; of datagrams the buffer, and what was dropped before and behind it."""
+"""Sockets for syslog: how to open them, the size of the datagram buffer, and what the kernel dropped."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _TABLES = (Path("/proc/net/udp"), Path("/proc/net/udp6"))
-_INODE, _DROPS = 9, 12  # columns of these
+_INODE, _DROPS = 9, 12  # columns of these tables
 _READ_BYTES = 1 << 16
 
 
 @dataclass(slots=True)
 class Datagrams:
-    """Of a running listener: how large the buffer of its socket is, and how many datagrams the kernel dropped, as far
-    as it tells, because the buffer was full.
+    """State of a running datagram listener.
+
+    buffer_bytes: size of its socket's receive buffer. kernel_drops: datagrams that the kernel dropped because the
+    buffer was full, as far as it reports them.
     """
 
     buffer_bytes: int | None = None
@@ -23,7 +25,9 @@ class Datagrams:
 
 
 def bound_socket(host: str, port: int, kind: socket.SocketKind, option: int, value: int) -> socket.socket:
-    """A socket at an address, with one option of it. At `::` it has IPv4 as well. Raises OSError."""
+    """Return a non-blocking socket bound to an address, with one option set. At `::` it takes IPv4 as well. Raises
+    OSError.
+    """
     family, _, _, _, address = socket.getaddrinfo(host, port, type=kind)[0]
     made = socket.socket(family, kind)
     try:
@@ -37,13 +41,13 @@ def bound_socket(host: str, port: int, kind: socket.SocketKind, option: int, val
 
 
 def given_bytes(made: socket.socket) -> int:
-    """The size of a socket's receive buffer. Linux doubles what was asked for, for what it keeps beside the data."""
+    """Return the size of a socket's receive buffer. Linux doubles the requested size for its own overhead."""
     given = made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
     return given // 2 if os.uname().sysname == "Linux" else given
 
 
 def kernel_drops(made: socket.socket) -> int | None:
-    """How many datagrams for a socket the kernel has dropped so far; None where it does not tell."""
+    """Return how many datagrams for a socket the kernel has dropped so far; None if the kernel does not report it."""
     inode = str(os.fstat(made.fileno()).st_ino)
     for table in _TABLES:
         try:
@@ -58,7 +62,7 @@ def kernel_drops(made: socket.socket) -> int | None:
 
 
 def drain(made: socket.socket, most: int) -> list[tuple[bytes, str]]:
-    """Datagrams that the kernel still holds, at most so many, each with the address that it came from."""
+    """Return up to `most` datagrams that the kernel still buffers, each with its sender's address."""
     found: list[tuple[bytes, str]] = []
     while len(found) < most:
         try:

@@ -1,8 +1,8 @@
-"""Bounded pools of threads for calls that block: so many run, so many wait, and more are refused at once.
+"""Bounded thread pools for blocking calls: some run, some wait, further ones are refused immediately.
 
-In a pool for reads, a call that takes long gives its place to the next one and goes on in one of a few places for slow
-calls. It waits for such a place where none is free, and is refused where that takes too long, or too many wait. A call
-is held to an `Allowance`, which slow ones ask between small steps; it is cancelled with its request's client.
+In a pool for reads, a call that takes long moves to one of a few places for slow calls, so that the next one can start.
+If none is free it waits; it is refused if that takes too long or too many wait. Each call has an `Allowance`, which
+slow calls check between small steps. It is cancelled if the request's client disconnects.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _END: Any = object()
 _AT_ONCE = 2
-_NEWEST = 0.1  # the share of the latest call in the mean
-_STAYING = 12  # times as long a call waits for a slow place if part of its answer was sent
-_LEAP, _LEAST_S = 4, 0.005  # so that a few slow calls among quick ones, such as the first of all, change it little
+_NEWEST = 0.1  # weight of the latest call in the mean
+_STAYING = 12  # factor on the wait for a slow place if part of the response was sent
+_LEAP, _LEAST_S = 4, 0.005  # caps on a sample, so that a few slow calls, such as the very first, hardly move the mean
 MIN_RETRY_S = 0.1
 OVERBOOKED = 2
-"""So many times as many calls as there should be are run all the same: those whose bodies were read meanwhile."""
+"""Factor on the capacity up to which calls still run: those whose bodies were read after `check_room` allowed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """What happens to calls that take longer than `after_s`: so many go on, `waiting` wait, for up to `patience_s`."""
+    """Limits for calls that take longer than `after_s`.
+
+    `places` of them run, and `waiting` of them wait for up to `patience_s`.
+    """
 
     places: int
     after_s: float = 0.25
@@ -46,12 +49,12 @@ class Slow:
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """A call on its way. It is queued, then runs; when that takes long it is slow, with a place or waiting for one."""
+    """A submitted call: queued, then running. If it takes long it becomes slow, with a place or waiting for one."""
 
     call: Callable[[], Any]
     asked: Asking | None
     allowance: Allowance
-    begun: bool  # part of its answer was sent
+    begun: bool  # part of its response was sent
     done: asyncio.Future[Any]
     slow: bool = False
     placed: bool = False
@@ -65,7 +68,7 @@ def _begin(make: Callable[[], Iterator[T]]) -> tuple[Iterator[T], list[T]]:
 
 
 def _look(done: asyncio.Future[Any]) -> None:
-    """Take note of an error, for which perhaps nobody waits."""
+    """Retrieve an exception that possibly nobody awaits."""
     if not done.cancelled():
         done.exception()
 
@@ -78,16 +81,16 @@ def _close(iterator: Iterator[Any]) -> None:
 
 @dataclass(slots=True)
 class _Counts:
-    """Calls of a pool: queued or quick; slow with a place."""
+    """Numbers of a pool's calls: queued or quick; quick; slow with a place; slow and waiting."""
 
     busy: int = 0
     quick: int = 0
     placed: int = 0
-    waiting: deque[_Job] = field(default_factory=deque)  # slow, for a place
+    waiting: deque[_Job] = field(default_factory=deque)  # slow calls without a place
 
 
 class WorkPool:
-    """Runs blocking calls beside the event loop. All but `cancel` and `close` belong to the loop's thread."""
+    """Runs blocking calls outside the event loop. All methods but `cancel` and `close` belong to the loop's thread."""
 
     def __init__(
         self,
@@ -98,17 +101,18 @@ class WorkPool:
         slow: Slow | None = None,
         ended: Callable[[], None] | None = None,
     ) -> None:
-        """threads: calls at once. waiting: calls that may wait for a thread, and patience_s: for about how long.
+        """Create the pool.
 
-        slow: for calls that take long; None: they are like any others, and nothing cancels them. ended: called after
-        each call, in its thread.
+        threads: calls at the same time. waiting: calls that may wait for a thread. patience_s: about how long they may
+        wait. slow: limits for calls that take long; None: they are like all others, and nothing cancels them. ended:
+        called after each call, in its thread.
         """
         self._call_ended = ended
         self.name = name
         self.capacity = threads + waiting
         self._counts = _Counts()
         self._size, self._patience_s, self._slow = threads, patience_s, slow
-        self._mean_s = 0.0  # what a call takes, the latest ones most
+        self._mean_s = 0.0  # moving average of a call's duration
         self._closed = False
         self._queue: deque[_Job] = deque()
         self._running: set[_Job] = set()
@@ -118,31 +122,34 @@ class WorkPool:
 
     @property
     def busy(self) -> int:
-        """Calls that run or wait for a thread, without slow ones."""
+        """Number of calls that run or wait for a thread, without slow ones."""
         return self._counts.busy
 
     @property
     def slow(self) -> int:
-        """Slow calls that run, or wait for a place."""
+        """Number of slow calls that run or wait for a place."""
         return self._counts.placed + len(self._counts.waiting)
 
     @property
     def wait_s(self) -> float:
-        """About how long a call would wait for a thread."""
+        """Estimated wait of a new call for a thread, in seconds."""
         return max(0, self.busy - self._size) * self._mean_s / self._size
 
     @property
     def has_room(self) -> bool:
-        """Whether a call would get a thread soon enough."""
+        """Whether a new call would get a thread soon enough."""
         return self.busy < self.capacity and self.wait_s <= self._patience_s
 
     def check_room(self) -> None:
-        """Refuse a call that would have to wait too long, before its body is read. Raises OverloadedError."""
+        """Raise OverloadedError if a call would wait too long. Call it before reading the body."""
         if not self.has_room:
             self._refuse()
 
     async def wait_for_room(self) -> None:
-        """Wait for a caller admitted before, such as a tail: one append wakes all of them, and none is refused."""
+        """Wait for room, for a caller that was admitted before, such as a tail.
+
+        One append wakes all tails, and none of them may be refused.
+        """
         while not self.has_room:
             await asyncio.sleep(max(MIN_RETRY_S, self.wait_s))
 
@@ -154,10 +161,10 @@ class WorkPool:
         )
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The call's result. Raises OverloadedError.
+        """Run a call and return its result. Raises OverloadedError.
 
-        Who checked for room and then read a body is not refused for a few others that did the same. A call of a pool
-        without slow places runs to its end even if nobody waits for it any more; others are cancelled.
+        A caller that checked for room and then read a body is not refused because a few others did the same. In a pool
+        without slow places a call runs to its end even if nobody waits for it any more; in others it is cancelled.
         """
         if self.busy >= OVERBOOKED * self.capacity:
             self._refuse()
@@ -169,7 +176,7 @@ class WorkPool:
 
     async def _result(self, job: _Job) -> Any:
         try:
-            return await asyncio.shield(job.done)  # it counts as long as it runs, whoever gives up waiting
+            return await asyncio.shield(job.done)  # the call counts while it runs, even if its caller gives up
         except asyncio.CancelledError:
             if self._slow is not None:
                 job.allowance.cancel("the client no longer waits for the answer")
@@ -188,7 +195,7 @@ class WorkPool:
         return job
 
     def _start(self) -> None:
-        """Begin what is queued, as far as there are places."""
+        """Start queued calls while places are free."""
         while self._closed and self._queue:
             self._counts.busy -= 1
             self._queue.popleft().done.set_exception(ClosedError("the server stops"))
@@ -218,7 +225,7 @@ class WorkPool:
         self._mean_s += (min(took, most) - self._mean_s) * _NEWEST
 
     def _slow_down(self, job: _Job, slow: Slow) -> None:
-        """Take a call for a slow one: its quick place is free for the next."""
+        """Mark a call as slow, which frees its quick place for the next."""
         job.slow, job.timer = True, None
         self._counts.busy -= 1
         self._counts.quick -= 1
@@ -261,7 +268,7 @@ class WorkPool:
             self._place_next()
         elif job in self._counts.waiting:
             self._counts.waiting.remove(job)
-            job.allowance.resume()  # it ended before it asked; the next call of the same answer asks the same allowance
+            job.allowance.resume()  # it ended before it checked; the next call of this response shares the allowance
         if future.cancelled():
             job.done.cancel()
         elif (error := future.exception()) is not None:
@@ -283,11 +290,11 @@ class WorkPool:
     # ------------------------------------------------------------ iterators
 
     async def pull(self, make: Callable[[], Iterator[T]], *, patient: bool = False) -> AsyncIterator[T]:
-        """What an iterator gives, each item fetched in a thread when it is asked for: the reader sets the pace.
+        """Yield the items of an iterator, each fetched in a thread on demand: the reader sets the pace.
 
-        A thread is held while an item is made and not between items. The first two are made at once, so that a short
-        answer is done with one change of threads. The iterator is closed when the reader stops. patient: where there is
-        no room it waits, rather than raise OverloadedError.
+        A thread is held while an item is produced, not between items. The first two are fetched together, so that a
+        short response needs one change of threads. The iterator is closed when the reader stops. patient: wait if there
+        is no room, instead of raising OverloadedError.
         """
         if patient:
             await self.wait_for_room()
@@ -308,7 +315,7 @@ class WorkPool:
         except QueryCancelledError:
             if job is None or job.asked is None or not job.asked.gone:
                 raise
-            ended = True  # nobody reads on
+            ended = True  # nobody reads the rest
         finally:
             if not ended:
                 finishing = asyncio.create_task(self._finish(job, iterator))
@@ -317,19 +324,19 @@ class WorkPool:
                 await asyncio.shield(finishing)
 
     async def _finish(self, job: _Job | None, iterator: Iterator[Any]) -> None:
-        """Close an iterator, once nothing runs in it."""
+        """Close an iterator once no thread runs in it."""
         if job is not None:
             await asyncio.wait([job.done])
         await asyncio.wait([self._submit(partial(_close, iterator)).done])
 
     def cancel(self) -> None:
-        """Let the reads that run end soon, with an error. Other calls run to their end. From any thread."""
+        """Make running reads end soon, with an error. Other calls run to their end. From any thread."""
         if self._slow is not None:
             for job in list(self._running):
                 job.allowance.cancel("the server stops")
 
     def close(self) -> None:
-        """Cancel reads, wait for what runs, and let nothing else begin. From any thread."""
+        """Cancel reads, wait for running calls, and start no others. From any thread."""
         self._closed = True
         self.cancel()
         self._threads.shutdown(wait=True)

@@ -1,8 +1,8 @@
-"""Tokens: made at random, kept as hashes in a file that is read again when it changes, checked in constant time.
+"""Tokens: random, stored as hashes in a file that is re-read when it changes, compared in constant time.
 
-A token is `agg_<id>_<secret>`. The secret has 256 random bits, so its plain SHA-256 cannot be searched for. It comes as
-`Bearer`; or, from clients that know no such scheme, as `Basic` (the password is the token, the user anything) or as
-`ApiKey` (the token; or `id:key` in base64, where the key is the token, or id and key are its two parts).
+A token is `agg_<id>_<secret>`. The secret has 256 random bits, so a plain SHA-256 resists guessing. It is sent as
+`Bearer`, or by clients that do not support this as `Basic` (the password is the token, the user is ignored) or `ApiKey`
+(the token; or `id:key` in base64, where the key is the token, or id and key are the token's two parts).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CHALLENGE = 'Bearer realm="aggregator"'
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token as it is kept: `digest` is the SHA-256 of its secret, in hexadecimal. Times are ISO 8601, UTC."""
+    """A stored token. `digest` is the SHA-256 of its secret, in hexadecimal. Times are ISO 8601, UTC."""
 
     id: str
     name: str
@@ -53,7 +53,7 @@ class Token:
 
     @classmethod
     def from_json(cls, stored: Any) -> Token:
-        """Raises KeyError, TypeError, ValueError where it cannot have been written by us."""
+        """Parse a stored token. Raises KeyError, TypeError or ValueError if `create` cannot have written it."""
         topics = stored["topics"]
         token = cls(
             str(stored["id"]),
@@ -70,12 +70,12 @@ class Token:
 
     @property
     def end(self) -> dt.datetime | None:
-        """When it expires; None: never."""
+        """When the token expires; None: never."""
         return None if self.expires is None else dt.datetime.fromisoformat(self.expires)
 
 
 def read_tokens(path: Path) -> list[Token]:
-    """The tokens in a file. Raises InvalidRequestError where it is damaged, OSError."""
+    """Return the tokens in a file. Raises InvalidRequestError if it is damaged, OSError."""
     try:
         return [Token.from_json(stored) for stored in json.loads(path.read_text("utf-8"))["tokens"]]
     except (KeyError, TypeError, ValueError) as error:
@@ -91,7 +91,7 @@ def create(
     topics: Sequence[str] | None = None,
     expires: dt.datetime | None = None,
 ) -> str:
-    """Make a token, and return it in full: only its hash is kept. Raises InvalidRequestError, OSError."""
+    """Create a token and return it in full; only its hash is stored. Raises InvalidRequestError, OSError."""
     wrong = [scope for scope in scopes if scope not in SCOPES]
     if wrong or not scopes:
         raise InvalidRequestError(
@@ -122,7 +122,7 @@ def create(
 
 
 def revoke(path: Path, id_or_name: str) -> list[Token]:
-    """Revoke tokens, by their id or name; servers notice soon. Raises InvalidRequestError where there is none."""
+    """Revoke tokens by id or name; servers notice within seconds. Raises InvalidRequestError if none matches."""
     with _editing(path) as tokens:
         gone = [token for token in tokens if id_or_name in (token.id, token.name)]
         if not gone:
@@ -133,7 +133,7 @@ def revoke(path: Path, id_or_name: str) -> list[Token]:
 
 @contextmanager
 def _editing(path: Path) -> Iterator[list[Token]]:
-    """The tokens of a file to change; written whole, readable by its owner only."""
+    """Yield the tokens of a file for changes, then replace the file; only its owner can read it."""
     lock = os.open(path.parent, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -150,13 +150,13 @@ def _digest(secret: str) -> str:
 
 
 class Authority:
-    """Tells what the bearer of a token may do. Where the token file is absent, everybody may do everything."""
+    """Decides what the bearer of a token may do. If there is no token file, everybody may do everything."""
 
     def __init__(self, path: Path | None) -> None:
-        """path: of the token file. Raises InvalidRequestError, OSError."""
+        """path: the token file. Raises InvalidRequestError, OSError."""
         self.now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
         self.changes = 0
-        """How often the tokens were read: what was found before may be over when this is another number."""
+        """How often the tokens were loaded. If this number changes, earlier decisions may be outdated."""
         self._path = path
         self._tokens: dict[str, Token] | None = None
         self._seen: tuple[int, int] | None = None
@@ -166,11 +166,11 @@ class Authority:
 
     @property
     def asks(self) -> bool:
-        """Whether tokens are asked for."""
+        """Whether tokens are required."""
         return self._tokens is not None
 
     def access(self, header: str | None) -> Access:
-        """What an Authorization header allows. Raises ProblemError, 401."""
+        """Return the access that an Authorization header grants. Raises ProblemError (401)."""
         self.look()
         if self._tokens is None:
             return ANYBODY
@@ -187,12 +187,12 @@ class Authority:
         return Access(frozenset(found.scopes), found.topics, found.name, found.end)
 
     def look(self) -> None:
-        """Read the file again if it changed; at most once in a while."""
+        """Reload the file if it changed; checks at most once a second."""
         if time.monotonic() - self._looked > _LOOK_AGAIN_S:
             self._look_again()
 
     def _look_again(self) -> None:
-        """What cannot be read changes nothing, but that it opens nothing either; the log says so."""
+        """Reload the file. If it cannot be read, keep the tokens as they were, allow nothing more, and log it."""
         trouble = None
         try:
             self._look()
@@ -205,7 +205,7 @@ class Authority:
         self._trouble = trouble
 
     def _look(self) -> None:
-        """Read the file again if it changed. Once there was one, a missing file gives no access."""
+        """Reload the file if it changed. If tokens were loaded and the file is now missing, nobody has access."""
         self._looked = time.monotonic()
         if self._path is None:
             return
@@ -226,17 +226,17 @@ class Authority:
 
 
 class Standing:
-    """What a long request may still do: its token may be revoked, changed or expired meanwhile."""
+    """The current permission of a long request, whose token may be revoked, changed or expire meanwhile."""
 
     def __init__(self, authority: Authority, header: str | None, access: Access, operation: Operation) -> None:
-        """access: what the authority found for the header just now."""
+        """access: what the authority just returned for the header."""
         self.access = access
-        self.topic: str | None = None  # that the path names
+        self.topic: str | None = None  # the one in the path
         self._authority, self._header, self._operation = authority, header, operation
         self._changes = authority.changes
 
     def check(self) -> None:
-        """Raises ProblemError, 401 or 403, where the request would be refused by now. Cheap while nothing changed."""
+        """Raise ProblemError (401 or 403) if the request would now be refused. Cheap while nothing changed."""
         self._authority.look()
         expires = self.access.expires
         if self._authority.changes != self._changes or (expires is not None and self._authority.now() >= expires):
@@ -246,7 +246,7 @@ class Standing:
 
 
 def _token_in(scheme: str, given: str) -> str:
-    """The token that the rest of an Authorization header has; what has none gives a text that is no token."""
+    """Return the token in the rest of an Authorization header, or a string that is not a token."""
     if scheme == "bearer" or (scheme == "apikey" and given.startswith(f"{_PREFIX}_")):
         return given
     try:

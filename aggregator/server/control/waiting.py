@@ -1,4 +1,4 @@
-"""`Arrived`: requests that wait for new events, woken together by one thread however many they are."""
+"""`Arrived`: wakes all requests that wait for new events, with one thread for any number of them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 
 from aggregator.storage.state.notify import Arrivals
 
-_LOOK_S = 1.0  # so long a stop of the server waits for the thread at most
-_PAUSE_S = 0.01  # between two wakings: many small appends wake everybody once
+_LOOK_S = 1.0  # the longest that a stop of the server waits for the thread
+_PAUSE_S = 0.01  # between two wake-ups: many small appends cause only one
 
 
 class Arrived:
-    """Word of arrivals for an event loop. All methods belong to the loop's thread."""
+    """Notifies tasks of an event loop about arrivals. All methods belong to the loop's thread."""
 
     def __init__(self, arrivals: Arrivals) -> None:
         self._arrivals = arrivals
@@ -20,7 +20,7 @@ class Arrived:
 
     @property
     def count(self) -> int:
-        """How often something arrived. Read it before looking, and wait for more than that."""
+        """Number of arrivals so far. Read it before reading events, then wait for a higher number."""
         return self._arrivals.count
 
     @property
@@ -29,7 +29,7 @@ class Arrived:
         return self._arrivals.ended
 
     async def wait(self, seen: int, timeout_s: float) -> bool:
-        """Wait until something arrived after `seen`, or nothing will any more; False after `timeout_s`."""
+        """Wait until something arrived after `seen`, or nothing can arrive any more; return False after `timeout_s`."""
         if self._arrivals.count != seen or self._arrivals.ended:
             return True
         word = asyncio.Event()
@@ -47,7 +47,7 @@ class Arrived:
 
     async def _look(self) -> None:
         seen = self._arrivals.count
-        for word in self._waiting:  # whoever came before `seen` was read looks once for nothing
+        for word in self._waiting:  # for tasks that started to wait before `seen` was read, perhaps needlessly
             word.set()
         while self._waiting:
             if await asyncio.to_thread(self._arrivals.wait, seen, _LOOK_S):

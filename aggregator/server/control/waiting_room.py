@@ -1,8 +1,8 @@
-"""`WaitingRoom`: appends wait for room, in the order in which they came, rather than be refused at once.
+"""`WaitingRoom`: appends wait for room, first come first served, instead of being refused immediately.
 
-A refusal is cheap, but many clients try again at once, thousands of times a second: with many writers most of the
-processor went into refusals. A request that waits costs nothing, as its body is not read meanwhile. Nor do senders that
-cannot handle a 429 lose anything, if the wait ends in time.
+A refusal is cheap, but many clients retry immediately, thousands of times a second: with many writers most of the
+processor time went into refusals. A waiting request costs nothing, because its body is not read meanwhile. Senders that
+cannot handle a 429 lose nothing if the wait ends in time.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from aggregator import DiskFullError, OverloadedError
 from esformat import ClosedError
 
 PLACES = 1_000
-"""Of appends that wait; each has the first piece of its body in memory at most."""
+"""Number of appends that may wait; each has at most the first piece of its body in memory."""
 LOOK_S = 0.01
-"""Between two looks whether there is room."""
+"""Seconds between checks for room."""
 AT_ONCE = 32
-"""So many are let in with one look: their bodies have to come before anybody sees that they are there."""
+"""Number of appends admitted per check: how much room they use is known only once their bodies arrive."""
 
 
 class WaitingRoom:
     """Belongs to the event loop's thread."""
 
     def __init__(self, check: Callable[[int | None], None], patience_s: float) -> None:
-        """check: is given the bytes of bodies, or None for an append that needs no memory; raises OverloadedError if
+        """check: called with the bytes of bodies, or None for an append that needs no memory. Raises OverloadedError if
         there is no room.
 
-        patience_s: how long an append waits at most.
+        patience_s: the longest that an append waits.
         """
         self._check = check
         self._patience_s = patience_s
@@ -39,19 +39,19 @@ class WaitingRoom:
 
     @property
     def waiting(self) -> int:
-        """Appends that wait, and some that gave up."""
+        """Number of appends that wait, including some that gave up."""
         return len(self._queue)
 
     @property
     def is_full(self) -> bool:
-        """Whether no more may wait."""
+        """Whether no further append may wait."""
         return self.waiting >= PLACES
 
     async def enter(self, length: int | None) -> None:
-        """Wait until there is room. length: of its body, as `check` has it.
+        """Wait until there is room. length: passed to `check`.
 
-        Raises OverloadedError where nobody else may wait, or the wait takes too long, DiskFullError, for which nobody
-        waits, and ClosedError when the server stops.
+        Raises OverloadedError if too many wait or the wait takes too long, DiskFullError immediately, and ClosedError
+        when the server stops.
         """
         if not self._queue:
             try:
@@ -80,7 +80,7 @@ class WaitingRoom:
             self._let_in()
 
     def _let_in(self) -> None:
-        """Let those in who came first, as far as there is room for them together."""
+        """Admit the appends that came first while there is room for all of them together."""
         let_in = together = 0
         while self._queue and let_in < AT_ONCE:
             length, word = self._queue[0]
@@ -97,7 +97,7 @@ class WaitingRoom:
             self._queue.popleft()
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """End all waits with ClosedError."""
         self._closed = True
         for _, word in self._queue:
             if not word.done():

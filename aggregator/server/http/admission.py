@@ -1,7 +1,7 @@
-"""`Admission`: an append that may not even wait for room is refused at its headers, before there is a task for it.
+"""`Admission`: refuses an append at its headers, before it has a task, if it may not even wait for room.
 
-Refusals are most of what a server does then, so each must cost next to nothing. Only paths that an append was
-let through to are refused here, by any token: whether a path is one, and who may use it, their routes have said.
+An overloaded server mostly sends refusals, so each must cost almost nothing. Only paths of earlier, admitted appends
+are refused here, for any token: their routes have established that the path takes appends and who may use it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from aggregator.server.control.requests import Told
 
 
 class Admission:
-    """Decides for the connections of one application. Belongs to the event loop's thread."""
+    """Decides for all connections of one application. Belongs to the event loop's thread."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     @property
     def is_crowded(self) -> bool:
-        """Whether appends wait for room, so that the body of another one is not to be read yet."""
+        """Whether appends wait for room, so that the body of another one should not be read yet."""
         return self._context.waiting_room.waiting > 0
 
     def refusal(self, method: bytes, url: bytes, headers: list[tuple[bytes, bytes]]) -> Response | None:
-        """The answer to a request that is refused for lack of room; None for one that a route has to see.
+        """Return the response to a request that is refused for lack of room; None if a route must handle it.
 
         headers: names in lower case.
         """
@@ -44,7 +44,7 @@ class Admission:
             if name == b"content-length":
                 length = int(value[:20]) if value.isdigit() else 0
         if length > context.settings.http.max_append_bytes:
-            return None  # "later" would be wrong
+            return None  # "retry later" would be wrong
         try:
             context.check_room(None if named else length)
         except OverloadedError as error:

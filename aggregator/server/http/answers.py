@@ -1,7 +1,7 @@
-"""Streamed answers: a scan's batches encoded a piece at a time, as fast as the client takes them.
+"""Streamed responses: the batches of a scan, encoded a piece at a time, as fast as the client reads them.
 
-What an answer holds in memory does not grow with it. Its reader sets the pace; where it goes away, the scan ends; and
-a scan that fails breaks the connection, so that nobody takes a part for the whole.
+A response's memory does not grow with its size. If its reader disconnects, the scan ends. A scan that fails breaks the
+connection, so that nobody mistakes a part for the whole.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from aggregator.server.control.thread_pools import WorkPool
 from esformat import convert  # whose writers are imported with the first answer
 
 CHUNK_BYTES = 256 << 10
-"""About what is sent at once."""
-_BATCH_BYTES = 1 << 20  # of a batch that is encoded at once
-_GROUP_BYTES = 8 << 20  # of what becomes a row group of Parquet
+"""Approximate size of a chunk that is sent."""
+_BATCH_BYTES = 1 << 20  # of a batch that is encoded in one step
+_GROUP_BYTES = 8 << 20  # of a Parquet row group
 EVENTS = "text/event-stream"
 ABORT = "aggregator.abort"
-"""Among the extensions of a request's scope: breaks its connection at once."""
-_LAST_WORD_S = 1.0  # so long an answer that is over waits for its client
+"""Key in the `extensions` of a request's scope: a function that breaks its connection immediately."""
+_LAST_WORD_S = 1.0  # the longest that a response that must end waits for its client
 _FORMATS = {ARROW_STREAM: "arrows", LINES: "jsonl", CSV: "csv", PARQUET: "parquet"}
 
 
 class Batches(Protocol):
-    """What a scan or a selection gives."""
+    """A scan or a selection."""
 
     @property
     def schema(self) -> pa.Schema:
-        """As it is now."""
+        """The current schema."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Of one snapshot, all with the same columns."""
+        """Yield the batches of one snapshot, all with the same columns."""
 
 
 def media_for(request: Request, offered: Sequence[str] = OUTPUTS) -> str:
-    """The media type that the client wants an answer in. Raises ProblemError: 406."""
+    """Return the media type that the client prefers for the response. Raises ProblemError (406)."""
     media = choose(request.headers.get("accept"), offered)
     if media is None:
         raise ProblemError(
@@ -57,7 +57,7 @@ def media_for(request: Request, offered: Sequence[str] = OUTPUTS) -> str:
 
 
 def encode(batches: Iterator[pa.RecordBatch], schema: pa.Schema, media: str) -> Iterator[bytes]:
-    """The batches in a format, in chunks of about CHUNK_BYTES. `batches` is closed when nobody asks any more."""
+    """Encode batches in a format, in chunks of about CHUNK_BYTES. Close `batches` when the reader stops."""
     out = _Chunks()
     file = pa.BufferedOutputStream(pa.PythonFile(out, mode="w"), CHUNK_BYTES)  # an encoder writes many small pieces
     try:
@@ -81,7 +81,7 @@ def encode(batches: Iterator[pa.RecordBatch], schema: pa.Schema, media: str) -> 
 
 
 def _joined(batches: Iterator[pa.RecordBatch], least_bytes: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Small batches together, as each costs an encoder as much as many rows do; and their bytes."""
+    """Join small batches, because each costs an encoder as much as many rows, and yield them with their bytes."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -95,15 +95,15 @@ def _joined(batches: Iterator[pa.RecordBatch], least_bytes: int) -> Iterator[tup
 
 
 def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch of all; the list is emptied, so that they are not held beside it."""
+    """Return one batch of all. Empties the list, so that both are not in memory together."""
     joined = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
     batches.clear()
     return joined
 
 
 def encode_text(lines: Iterator[str]) -> Iterator[bytes]:
-    """Lines of text, in chunks of about CHUNK_BYTES; those without a line end get one. `lines` is closed when nobody
-    asks any more.
+    """Encode lines of text in chunks of about CHUNK_BYTES, adding missing line ends. Close `lines` when the reader
+    stops.
     """
     waiting: list[bytes] = []
     size = 0
@@ -132,22 +132,22 @@ class _Chunks(io.RawIOBase):
         self._taken = 0
 
     def write(self, piece: Any) -> int:
-        """Keep some bytes."""
+        """Keep a piece."""
         length = memoryview(piece).nbytes
         self.size += length
         self._pieces.append(piece)
         return length
 
     def writable(self) -> bool:
-        """It is."""
+        """Return true."""
         return True
 
     def tell(self) -> int:
-        """How many bytes were written in all."""
+        """Return how many bytes were written in total."""
         return self._taken + self.size
 
     def take(self) -> bytes:
-        """What was written since the last time."""
+        """Return what was written since the last call."""
         taken = b"".join(self._pieces)
         self._taken += len(taken)
         self._pieces, self.size = [], 0
@@ -157,9 +157,9 @@ class _Chunks(io.RawIOBase):
 async def stream_scan(
     pool: WorkPool, make: Callable[[], Batches | pa.Table], media: str, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """The answer that streams what `make` gives; errors before its first bytes are raised, and become answers.
+    """Return a response that streams what `make` returns. Errors before the first bytes are raised.
 
-    make: runs in a thread, as all of the reading does.
+    make: runs in a thread, as does all reading.
     """
 
     def chunks() -> Iterator[bytes]:
@@ -174,18 +174,22 @@ async def stream_scan(
 
 
 async def answer_of(chunks: AsyncIterator[bytes], media: str, headers: Mapping[str, str] | None = None) -> Response:
-    """The answer with these chunks. The first is waited for, so that what fails before it is told by a status; an
-    answer that has no other goes out at once, with its length.
+    """Return a response with these chunks.
+
+    Wait for the first chunk, so that an error before it sets the status. A response with only one chunk is sent in one
+    piece, with its length.
     """
     first = await anext(chunks, b"")
-    second = await anext(chunks, None)  # it is there already, or nothing is
+    second = await anext(chunks, None)  # the pool fetches two at first, so this does not wait
     if second is None:
         return Response(first, 200, dict(headers or {}), media)
     return Streamed(first + second, chunks, media, headers)
 
 
 def opened(found: Batches) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Batches, and their schema: the first one's, as a topic may gain columns meanwhile."""
+    """Return the schema of batches and the batches. The schema is the first batch's: a topic may gain columns
+    meanwhile.
+    """
     batches = found.batches()
     first = next(batches, None)
     return (found.schema, batches) if first is None else (first.schema, _with_first(first, batches))
@@ -198,12 +202,14 @@ def _with_first(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Ite
 
 
 class Streamed(Response):
-    """An answer whose chunks are made as they are sent. It ends early if its client leaves or its token expires."""
+    """A response whose chunks are produced while they are sent. It ends early if its client leaves or its token
+    expires.
+    """
 
     def __init__(
         self, first: bytes, rest: AsyncIterator[bytes], media: str, headers: Mapping[str, str] | None = None
     ) -> None:
-        """first: bytes that are there already. rest: closed at the end, whatever that is."""
+        """first: bytes that are already available. rest: always closed at the end."""
         super().__init__(None, 200, dict(headers or {}), media)
         self._first, self._rest = first, rest
         self._making: asyncio.Future[bytes | None] | None = None
@@ -211,12 +217,12 @@ class Streamed(Response):
             del self.headers["content-length"]
 
     async def close(self) -> None:
-        """Let go of what the chunks are made of, once nothing is made of it any more."""
+        """Release the source of the chunks once no thread reads it any more."""
         self._first = b""
         if self._making is not None:
             await asyncio.wait([self._making])  # it runs in a thread, and ends soon
             if not self._making.cancelled():
-                self._making.exception()  # seen: nobody else may have waited for it
+                self._making.exception()  # retrieved: nobody else may await it
         close = getattr(self._rest, "aclose", None)
         if close is not None:
             await close()
@@ -240,7 +246,7 @@ class Streamed(Response):
                 await self.close()
 
     async def _send_chunks(self, sending: _Sending, answers: OpenAnswers) -> bool:
-        """Send all chunks; False where the end came first."""
+        """Send all chunks; return False if the response had to end first."""
         chunk: bytes | None = self._first
         self._first = b""
         while chunk is not None:
@@ -255,7 +261,7 @@ class Streamed(Response):
         return True
 
     async def _break_off(self, reason: ProblemError, sending: _Sending, scope: Scope) -> None:
-        """End an answer of which the client must not take a part for the whole; events say why they end."""
+        """End a response so that the client cannot mistake it for complete. Event streams say why they end."""
         if self.media_type == EVENTS:
             told = {"status": reason.problem.status, "detail": reason.problem.detail}
             last = b"event: end\ndata: %b\n\n" % json.dumps(told).encode()
@@ -266,12 +272,12 @@ class Streamed(Response):
         abort = scope.get("extensions", {}).get(ABORT)
         if abort is None:
             raise reason
-        abort()  # and not what waits in buffers for a slow reader
+        abort()  # without sending what is buffered for a slow reader
         await asyncio.wait([sending.gone], timeout=_LAST_WORD_S)
 
 
 class _Sending:
-    """The way to a client, up to the moment at which it goes away, or its answer is over."""
+    """The channel to a client until the client disconnects or the response must end."""
 
     def __init__(self, send: Send, gone: asyncio.Future[None], over: Over) -> None:
         self.gone = gone
@@ -279,12 +285,12 @@ class _Sending:
         self._ends = (gone, over)
 
     async def first(self, step: asyncio.Future[Any]) -> bool:
-        """Wait for a step; False where the end came first."""
+        """Wait for a step; return False if the response had to end first."""
         await asyncio.wait((step, *self._ends), return_when=asyncio.FIRST_COMPLETED)
         return not any(end.done() for end in self._ends)
 
     async def send(self, message: Message) -> None:
-        """Send, as fast as the client takes it, nothing once the end has come."""
+        """Send a message as fast as the client reads it; send nothing after the end."""
         if not any(end.done() for end in self._ends):
             step = asyncio.ensure_future(self.pass_on(message))
             if await self.first(step) or step.done():

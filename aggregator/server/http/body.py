@@ -1,4 +1,4 @@
-"""Bodies of requests, decompressed within a limit. Their size as sent, and how long they take, `guard` looks after."""
+"""Request bodies, decompressed within a limit. `guard` limits their size as sent and how long they take."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A body as it was sent. max_bytes: what it may have, decompressed. room: of all bodies that are read at once."""
+    """A body as it was sent. max_bytes: limit for the decompressed size. room: shared by all bodies being processed."""
 
     stored: bytes
     encoding: str
@@ -30,10 +30,11 @@ class Body:
     room: BodyRoom
 
     def plain(self) -> pa.Buffer:
-        """The body as its sender meant it. It takes the processor long: call it in a thread of a pool. It waits until
-        there is room for what is made of the body; the pool gives the room back when the call is over.
+        """Return the decompressed body.
 
-        Raises ProblemError: 413 over the limit, 400 for bytes that are not in the encoding.
+        This takes processor time: call it in a thread of a pool. It waits until there is room for the result; the pool
+        releases the room after the call. Raises ProblemError: 413 over the limit, 400 for bytes that are not in the
+        encoding.
         """
         if self.encoding == "identity" or not self.stored:
             found = pa.py_buffer(self.stored)
@@ -44,12 +45,11 @@ class Body:
 
 
 async def read_body(request: Request, http: Http, *, may_be_empty: bool = False, as_it_is: Container[str] = ()) -> Body:
-    """The body of an append, once all of it is there. as_it_is: encodings that the caller undoes.
+    """Return the body of an append once it is complete. as_it_is: encodings that the caller decodes itself.
 
-    One without a byte is refused: nearly always something on its way has lost it, and its sender must not believe that
-    it is stored. may_be_empty: where a message of no bytes means something, it only has to be said that there is one.
-
-    Raises ProblemError: 415 for an encoding that is not known and text that is not UTF-8, 400 where there is no body.
+    An empty body is refused: almost always an intermediary lost it, and its sender must not believe that it is stored.
+    may_be_empty: accept an empty message if the headers announce a body. Raises ProblemError: 415 for an unknown
+    encoding or text that is not UTF-8, 400 if there is no body.
     """
     body = await _read(request, http, as_it_is)
     said = "content-length" in request.headers or "transfer-encoding" in request.headers
@@ -81,13 +81,13 @@ async def _read(request: Request, http: Http, as_it_is: Container[str] = ()) -> 
 
 
 async def read_plain(request: Request, context: Context) -> bytes:
-    """The plain bytes of a body that is a question or a definition, or none. Raises ProblemError: 415, 413, 400."""
+    """Return the decompressed body of a query or definition; it may be empty. Raises ProblemError: 415, 413, 400."""
     body = await _read(request, context.settings.http)
     return body.stored if body.encoding == "identity" else (await context.reads.run(body.plain)).to_pybytes()
 
 
 def decompress(stored: bytes, encoding: str, max_bytes: int) -> pa.Buffer:
-    """The bytes behind a content encoding, up to the limit. Raises ProblemError: 400, 413."""
+    """Decompress bytes, up to the limit. Raises ProblemError: 400, 413."""
     pieces: list[bytes] = []
     size = 0
     try:
@@ -113,14 +113,14 @@ def decompress(stored: bytes, encoding: str, max_bytes: int) -> pa.Buffer:
 
 
 def _decompressed(stored: bytes, encoding: str, max_bytes: int) -> Iterator[bytes]:
-    room = bytearray(min(_PIECE, max_bytes + 1))  # pyarrow's `read` never gives back what it made room for if it fails
+    room = bytearray(min(_PIECE, max_bytes + 1))  # if pyarrow's `read` fails, it leaks its buffer
     with pa.CompressedInputStream(pa.BufferReader(stored), encoding) as stream:
         while length := stream.readinto(room):
             yield bytes(memoryview(room)[:length])
 
 
 def _inflated(stored: bytes) -> Iterator[bytes]:
-    """What `deflate` stands for: zlib's format (RFC 9110), and the bare deflate that some senders take for it."""
+    """Decompress `deflate`: zlib's format (RFC 9110), or the raw deflate that some senders use instead."""
     is_zlib = len(stored) >= 2 and stored[0] & 15 == 8 and (stored[0] << 8 | stored[1]) % 31 == 0
     inflate = zlib.decompressobj(zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS)
     piece = inflate.decompress(stored, _PIECE)

@@ -1,7 +1,7 @@
-"""`Compression`: answers in gzip or zstd, for clients that accept them. Streamed answers stay streamed.
+"""`Compression`: responses in gzip or zstd for clients that accept them. Streamed responses remain streams.
 
-Each piece of an answer is flushed as it is sent, so that a tail's events arrive at once. What a compressor holds is
-bounded: only so many answers are compressed at a time, the others go as they are.
+Each piece is flushed as it is sent, so that a tail's events arrive immediately. Compressor memory is bounded: only some
+responses are compressed at the same time, the others are sent uncompressed.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from aggregator.server.bodies.shared.media import quality_of
 
 CODINGS = ("zstd", "gzip")
-"""The one that is taken first where a client likes them alike stands first."""
+"""Supported codings, in order of preference if the client has none."""
 LEAST_BYTES = 1024
-"""Shorter answers are sent as they are."""
+"""Shorter responses are not compressed."""
 MOST_AT_ONCE = 64
-"""Streamed answers that are compressed at a time: up to 1 MB of memory each."""
-_INLINE_BYTES = 16 << 10  # so much is compressed without another thread: it takes 0.1 ms
+"""Number of streamed responses that are compressed at the same time; each takes up to 1 MB of memory."""
+_INLINE_BYTES = 16 << 10  # up to this size without another thread: takes 0.1 ms
 _EVENTS = "text/event-stream"
 
 
 class _Coder(Protocol):
     def add(self, piece: bytes) -> bytes:
-        """Compress a piece, and give all that is there by now."""
+        """Compress a piece, and return all output so far."""
 
     def finish(self) -> bytes:
-        """The end."""
+        """Return the end."""
 
 
 class _Gzip:
@@ -83,7 +83,7 @@ class _Pieces(io.RawIOBase):
 
 
 class Compression:
-    """An ASGI application around another."""
+    """ASGI middleware."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -102,7 +102,7 @@ class Compression:
 
 
 def choose(accepted: str, offered: Sequence[str] = CODINGS) -> str | None:
-    """Which coding an Accept-Encoding header likes most; None where it names none of them."""
+    """Return the coding that an Accept-Encoding header prefers; None if it names none that is offered."""
     liked: dict[str, float] = {}
     for part in accepted.lower().split(","):
         name, *parameters = part.split(";")
@@ -112,7 +112,7 @@ def choose(accepted: str, offered: Sequence[str] = CODINGS) -> str | None:
 
 
 class _Answer:
-    """Passes one answer on. Its head waits for the first piece of its body, which tells how long it is."""
+    """Passes one response on. Its head waits for the first piece of the body, which shows how long the body is."""
 
     def __init__(self, send: Send, accepted: str, others: set[_Answer]) -> None:
         self._send, self._accepted, self._others = send, accepted, others
@@ -120,7 +120,7 @@ class _Answer:
         self._coder: _Coder | None = None
 
     async def send(self, message: Message) -> None:
-        """Send a message of the answer, or keep it."""
+        """Send a message of the response, or hold it back."""
         if message["type"] == "http.response.start":
             self._head = message
             return
@@ -139,13 +139,13 @@ class _Answer:
             await self._send({"type": "http.response.body", "body": body, "more_body": more})
 
     def _begin(self, head: Message, size: int, *, more: bool) -> _Coder | None:
-        """What compresses the answer; None where it goes as it is. Its headers are made to fit."""
+        """Return the coder for the response, or None if it is not compressed. Adjusts the headers."""
         headers = MutableHeaders(scope=head)
         is_events = headers.get("content-type", "").startswith(_EVENTS)
         if (not more and size < LEAST_BYTES) or "content-encoding" in headers or head["status"] in (204, 304):
             return None
         headers.add_vary_header("Accept-Encoding")
-        coding = choose(self._accepted, ("gzip",) if is_events else CODINGS)  # tails last: their windows are small
+        coding = choose(self._accepted, ("gzip",) if is_events else CODINGS)  # tails last long: they use small windows
         if coding is None or (more and len(self._others) >= MOST_AT_ONCE):
             return None
         headers["content-encoding"] = coding

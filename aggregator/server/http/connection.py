@@ -1,12 +1,13 @@
-"""`Connection`: uvicorn's HTTP protocol with limits of its own, and an orderly end.
+"""`Connection`: uvicorn's HTTP protocol with our own limits, and an orderly end.
 
-- *Stalls*: headers that stall or never end, readers that stall. uvicorn times neither; a client could hold a
-  connection, and what an open answer pins, for as long as it likes.
-- *Refusals without a task*: what `admission` refuses is answered here, with one write; so is what is no HTTP.
-- *Refused bodies* are read on and thrown away, for a bounded time and amount. A connection that is closed with unread
-  bytes is reset, and its client loses the answer that says why.
-- *Offers* of another protocol (`Upgrade: h2c`) are ignored. The parser would end at the headers of such a request and
-  lose its body, so it reads the request again without the offer.
+- *Stalls*: headers that stall or never end, and readers that stall. uvicorn times neither; a client could hold a
+  connection, and what an open response pins, indefinitely.
+- *Refusals without a task*: requests that `admission` refuses are answered here, with one write, and so is invalid
+  HTTP.
+- *Refused bodies* are read and discarded, up to a limit of time and bytes. Closing a connection with unread bytes
+  resets it, and its client loses the response that gives the reason.
+- *Offers* of another protocol (`Upgrade: h2c`) are ignored. The parser would stop at the headers of such a request and
+  lose its body, so the request is parsed again without the offer.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from aggregator.server.http.exchange import Exchange, Way
 from aggregator.server.http.origins import Headers, cors_headers
 
 LINGER_S = 5.0
-"""How long a connection waits for the next piece of a body that was refused."""
+"""Seconds that a connection waits for the next piece of a refused body."""
 LINGER_MOST_S = 30.0
-"""How long it reads such a body in all."""
+"""Seconds that it reads such a body in total."""
 LINGER_BYTES = 256 << 20
-"""How much of such a body it reads."""
+"""Bytes of such a body that it reads."""
 _NO_HTTP = Problem(400, "invalid-request", "the request is not valid HTTP/1.1", "the connection is closed")
 _TOO_LONG = Problem(
     431, "headers-too-large", "the headers have more bytes than are taken", "send fewer or shorter ones"
@@ -50,7 +51,7 @@ _TOO_MANY = Problem(
 
 
 class _RefusedError(Exception):
-    """Raised in a callback of the parser, which then ends."""
+    """Raised in a callback of the parser, which then stops."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.detail)
@@ -58,25 +59,25 @@ class _RefusedError(Exception):
 
 
 class Connection(HttpToolsProtocol):
-    """A client's connection. uvicorn makes one for each; `connection_type` says what they have in common."""
+    """A client's connection. uvicorn creates one for each; `connection_type` sets what they share."""
 
     stall_s: float
-    """For headers to be complete, and for a reader to go on reading."""
+    """Seconds for headers to be complete, and for a reader to continue reading."""
     max_header_bytes: int
     admission: Admission
     cors_origins: Sequence[str]
     _timer: asyncio.TimerHandle | None = None  # Invariant: set while headers, or the rest of a body, are awaited
     _write_timer: asyncio.TimerHandle | None = None
-    _unused_bytes = 0  # since the last request, its headers, or a piece of its body was complete
+    _unused_bytes = 0  # received since the last complete request, headers, or piece of a body
     _in_headers = True
     _offered = False  # Invariant: true from the headers of a request with an offer until it is read again
     _refused = False  # Invariant: true from the answer to a request without a cycle to the end of its body
-    _surplus = False  # one more than there may be: its first request is refused
-    _lingering = False  # nothing is sent any more, and what comes is thrown away
+    _surplus = False  # over the limit of connections: its first request is refused
+    _lingering = False  # nothing is sent any more, and input is discarded
     _discard_until = 0.0
     _discarded_bytes = 0
     cycle: Exchange
-    _last_word: Problem | None = None  # the answer to what cannot be read, behind those to the requests before it
+    _last_word: Problem | None = None  # response to unreadable input, after those to earlier requests
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
@@ -88,7 +89,7 @@ class Connection(HttpToolsProtocol):
         self._forget_writer()
         super().connection_lost(exc)
 
-    # ------------------------------------------------------------ what comes
+    # ------------------------------------------------------------ input
 
     def data_received(self, data: bytes) -> None:
         if self._discarding:
@@ -113,7 +114,7 @@ class Connection(HttpToolsProtocol):
             self._refuse(cause.problem if isinstance(cause, _RefusedError) else _NO_HTTP)
 
     def _parse_without_offer(self, rest: bytes) -> None:
-        """Read a request again as if it had not offered another protocol. rest: what came behind its headers."""
+        """Parse a request again as if it had not offered another protocol. rest: bytes after its headers."""
         line = b"%b %b HTTP/1.1\r\n" % (self.parser.get_method(), self.url)
         lines = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
         self._offered = False
@@ -122,7 +123,7 @@ class Connection(HttpToolsProtocol):
         self._parse(b"".join([line, *lines, b"\r\n", rest]))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_headers:  # and not behind a body: nothing that looks at headers has seen those
+        if self._in_headers:  # not trailers: the checks of the headers have not seen those
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -139,7 +140,7 @@ class Connection(HttpToolsProtocol):
             self._begin(method, version)
             return
         self._refused = True
-        if self.expect_100_continue:  # its client may send the body or not
+        if self.expect_100_continue:  # its client may or may not send the body
             refusal.headers["connection"] = "close"
         self._write(refusal)
         self._begin_discarding()
@@ -147,7 +148,7 @@ class Connection(HttpToolsProtocol):
             self._linger()
 
     def _check(self, method: bytes, version: str) -> None:
-        """Refuse valid HTTP that is unsupported, or beyond a limit. Raises _RefusedError."""
+        """Refuse valid HTTP that is unsupported or over a limit. Raises _RefusedError."""
         if version not in ("1.0", "1.1") or method == b"CONNECT":
             raise _RefusedError(_NO_HTTP)
         if self._surplus or (self.limit_concurrency is not None and len(self.tasks) >= self.limit_concurrency):
@@ -157,12 +158,12 @@ class Connection(HttpToolsProtocol):
                 raise _RefusedError(_OTHER_CODING if version == "1.1" else _NO_HTTP)
 
     def _begin(self, method: bytes, version: str) -> None:
-        """Start the task for a request whose headers are there, or put it behind those before it."""
+        """Start the task of a request whose headers are complete, or queue it after earlier requests."""
         path, query = b"*", b""
         if self.url != b"*":
-            parsed = httptools.parse_url(self.url)  # also of a target with a host
+            parsed = httptools.parse_url(self.url)  # handles targets with a host, too
             path, query = parsed.path or b"/", parsed.query or b""
-        scope: dict[str, Any] = self.scope  # type: ignore[assignment]  # whose extensions uvicorn does not know
+        scope: dict[str, Any] = self.scope  # type: ignore[assignment]  # uvicorn's type lacks `extensions`
         scope |= {
             "method": method.decode(),
             "http_version": version,
@@ -187,14 +188,16 @@ class Connection(HttpToolsProtocol):
         )
         if before is None or before.response_complete:
             if method == b"POST" and self.admission.is_crowded:
-                self.flow.pause_reading()  # until somebody asks for the body
+                self.flow.pause_reading()  # until the application asks for the body
             self._start_asgi_task(exchange, self.app)
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((exchange, self.app))
 
     def _refusal(self) -> Response | None:
-        """Only where nothing is under way on the connection: answers keep their order and their reader's pace."""
+        """Return `admission`'s refusal, but only if the connection is idle: responses keep their order and their
+        reader's pace.
+        """
         idle = self.cycle is None or self.cycle.response_complete
         if not idle or self.flow.write_paused or not self.parser.should_keep_alive():
             return None
@@ -226,7 +229,7 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         if self._lingering:
             return
-        exchange = self.cycle  # perhaps not the one that is complete, but one behind it whose body still comes
+        exchange = self.cycle  # maybe not the completed one, but a later one whose body is arriving
         if exchange is not None and exchange.response_complete and exchange.more_body:
             self._begin_discarding()
         is_last = not self.pipeline
@@ -237,10 +240,10 @@ class Connection(HttpToolsProtocol):
     # ------------------------------------------------------------ the end
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer what cannot be read, after the requests before it, and read no other request."""
+        """Answer unreadable input, after the requests before it, and read no further request."""
         exchange = self.cycle
         if self._refused or (exchange is not None and exchange.response_complete and exchange.more_body):
-            self._linger()  # it has its answer
+            self._linger()  # it was answered already
         elif exchange is None or exchange.response_complete:
             self._say_and_end(problem)
         elif not exchange.more_body:
@@ -261,7 +264,7 @@ class Connection(HttpToolsProtocol):
         self._linger()
 
     def _end(self, exchange: Exchange) -> None:
-        """Close, as an exchange asks for."""
+        """Close the connection in the way that an exchange needs."""
         if exchange.broken_off:
             self._cut()
         elif exchange.more_body or exchange is not self.cycle:
@@ -270,7 +273,7 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def _linger(self) -> None:
-        """Send nothing more, and read on until the client has its answer and closes."""
+        """Send nothing more, and read until the client has its response and closes."""
         if self._lingering or self.transport.is_closing():
             return
         self._lingering = True
@@ -284,7 +287,7 @@ class Connection(HttpToolsProtocol):
         return self._discard_until > 0
 
     def _begin_discarding(self) -> None:
-        """Read the rest of a body, or all that comes, and throw it away."""
+        """Read and discard the rest of a body, or all further input."""
         self.flow.resume_reading()
         self._discarded_bytes = 0
         self._discard_until = self.loop.time() + LINGER_MOST_S
@@ -326,7 +329,7 @@ class Connection(HttpToolsProtocol):
             self._write_timer = None
 
     def timeout_keep_alive_handler(self) -> None:
-        if self.transport.get_write_buffer_size():  # closing would wait for a reader that does not read
+        if self.transport.get_write_buffer_size():  # closing would wait for a stalled reader
             self._cut()
         else:
             super().timeout_keep_alive_handler()
@@ -336,7 +339,7 @@ class Connection(HttpToolsProtocol):
 
 
 def connection_type(http: Http, admission: Admission) -> type[Connection]:
-    """The protocol class of a server."""
+    """Return a server's protocol class."""
     shared = {
         "stall_s": http.stall_s,
         "max_header_bytes": http.max_header_bytes,

@@ -1,4 +1,4 @@
-"""Where a request enters its route: its names are decoded, its token checked, and what goes wrong becomes an answer."""
+"""The entry of a request into its route: decode its names, check its token, turn exceptions into responses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aggregator.server.http.answers import Streamed
 
 
 def entered(route: Route, context: Context) -> Route:
-    """The route with these checks before its endpoint. Raises TypeError for an endpoint without an operation."""
+    """Return the route with these checks before its endpoint. Raises TypeError for an endpoint without an operation."""
     operation = operation_of(route.endpoint)
     work = context.settings.work
 
@@ -62,7 +62,7 @@ def entered(route: Route, context: Context) -> Route:
 
 
 async def _still_allowed(standing: Standing, response: Response) -> None:
-    """Making an answer may take long. Raises ProblemError where nobody may have it any more."""
+    """Check the token again, because computing a response may take long. Raises ProblemError if it fails."""
     try:
         standing.check()
     except ProblemError:
@@ -72,7 +72,7 @@ async def _still_allowed(standing: Standing, response: Response) -> None:
 
 
 def _check_query(query: bytes) -> None:
-    """Refuse names that are not UTF-8: they would be read as other text. Raises ProblemError."""
+    """Raise ProblemError for names that are not UTF-8, which would be decoded as different text."""
     try:
         unquote_to_bytes(query).decode()
     except UnicodeDecodeError:

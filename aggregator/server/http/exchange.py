@@ -1,4 +1,4 @@
-"""`Exchange`: one request and its answer on a connection: uvicorn's, where HTTP/1.0 and refused bodies need more."""
+"""`Exchange`: uvicorn's request-response cycle, extended for HTTP/1.0 and for refused bodies."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ if TYPE_CHECKING:
 
 
 class Exchange(RequestResponseCycle):
-    """A request under way. `disconnect` tells the application that the rest of the request will not come."""
+    """A request being handled. `disconnect` tells the application that the rest of the request will not arrive."""
 
     _ends_with_connection = False  # Invariant: true from the start of an answer of HTTP/1.0 that has no length
 
     async def send(self, message: ASGISendEvent) -> None:
-        """Send a message of the answer.
+        """Send a message of the response.
 
-        HTTP/1.0 knows no chunks: what has no length there ends with the connection. A client that waits to be asked for
-        its body may send it or not, once it has its answer, so that nothing behind the answer could be read for sure.
+        HTTP/1.0 has no chunked encoding: a response without a length ends with the connection. The connection also ends
+        after a response to a client that waits for `100 Continue`: the client may or may not send its body then, so
+        later bytes are ambiguous.
         """
         if message["type"] == "http.response.start":
             if self.waiting_for_100_continue and self.more_body:
@@ -36,11 +37,11 @@ class Exchange(RequestResponseCycle):
 
     @property
     def broken_off(self) -> bool:
-        """Whether an answer was begun and not finished, and only a reset can show that a part is missing."""
+        """Whether a response was begun and not finished, and only a reset can show that a part is missing."""
         return self._ends_with_connection and not self.response_complete
 
     def disconnect(self) -> None:
-        """Let the application see a client that has left."""
+        """Make the application see a disconnected client."""
         self.disconnected = True
         self.message_event.set()
 
@@ -50,7 +51,7 @@ def _has_length(message: Any) -> bool:
 
 
 class Way(asyncio.Transport):
-    """A transport as exchanges see it: what they would close, its connection ends in its own manner."""
+    """A transport as exchanges see it: closing it ends the connection in the connection's own way."""
 
     def __init__(self, transport: asyncio.Transport, end: Callable[[], None]) -> None:
         super().__init__()

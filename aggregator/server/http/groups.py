@@ -1,4 +1,4 @@
-"""Routes in groups, each made when a request comes that no group before it takes: a server starts without them."""
+"""Groups of routes, each created when a request reaches it that no earlier group handles: this speeds up the start."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from aggregator.server.context import Context
 from aggregator.server.http.entry import entered
 
 _TAKEN = "aggregator.route"
-"""Where a request's scope has the route that takes it."""
+"""Key in a request's scope of the route that handles it."""
 
 
 class Group(BaseRoute):
-    """A group of routes, as one that takes what any of them does. Safe to share between threads."""
+    """A group of routes that acts as one route. Thread-safe."""
 
     def __init__(self, make: Callable[[Context], list[Route]], context: Context) -> None:
         self._make, self._context = make, context
@@ -25,11 +25,11 @@ class Group(BaseRoute):
 
     @property
     def routes(self) -> list[Route]:
-        """As they were made."""
+        """The routes as declared."""
         return self._both()[0]
 
     def _both(self) -> tuple[list[Route], list[Route]]:
-        """The routes, and the same with what each request has to pass before."""
+        """Return the routes, and the same routes with the checks that precede each request."""
         if self._made is None:
             with self._lock:
                 if self._made is None:
@@ -38,7 +38,7 @@ class Group(BaseRoute):
         return self._made
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """How well one of the routes takes a request: the first that does wholly, or else the first whose path does."""
+        """Match a request with the routes: the first full match, otherwise the first match of the path."""
         best: tuple[Match, Scope] = (Match.NONE, {})
         for route in self._both()[1]:
             match, found = route.matches(scope)
@@ -49,12 +49,12 @@ class Group(BaseRoute):
         return best
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let that route answer."""
+        """Pass the request to the matching route."""
         await scope[_TAKEN].handle(scope, receive, send)
 
 
 class Routes:
-    """All routes of an application, in the order in which they are looked through. To iterate makes them."""
+    """All routes of an application in the order of their search. Iterating creates them."""
 
     def __init__(self, groups: Sequence[Group]) -> None:
         self.groups = groups

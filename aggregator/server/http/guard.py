@@ -1,4 +1,4 @@
-"""`Guard`: the limits that every request keeps: bytes of headers and body, time for each piece, bodies in memory.
+"""`Guard`: limits on every request: bytes of headers and body, time for each piece, total bytes of bodies in memory.
 
 It wraps the whole application. Limits of a connection that has no request yet are in `connection`.
 """
@@ -21,13 +21,13 @@ from aggregator.server.http.methods import Methods
 from aggregator.server.http.origins import Headers, asker, cors_headers, is_same_origin, may_ask, preflight_headers
 
 SLOWEST_BYTES_PER_S = 4096
-"""A body that comes more slowly, after the first `stall_s`, is cut: drops at long intervals are no progress."""
+"""A body that arrives more slowly than this is cut, after the first `stall_s`: a trickle of bytes is not progress."""
 _NEVER_TAKEN = (400, 404, 413, 415, 422)
-"""Statuses of appends that are refused the next time as well: their senders give up, or should."""
+"""Statuses of appends that would be refused again: their senders give up, or should."""
 
 
 class Guard:
-    """An ASGI application around another."""
+    """ASGI middleware."""
 
     def __init__(self, app: ASGIApp, context: Context, methods: Methods) -> None:
         self._app, self._context, self._methods = app, context, methods
@@ -38,8 +38,8 @@ class Guard:
             return
         http = self._context.settings.http
         if self._context.metrics_port is not None and scope["server"][1] == self._context.metrics_port:
-            scope["raw_path"] = b"/metrics"  # whatever the path is, as plateau's exporter has it
-        scope["path"] = scope["raw_path"].decode("ascii", "replace")  # names are decoded when a route has taken them
+            scope["raw_path"] = b"/metrics"  # for any path, like plateau's exporter
+        scope["path"] = scope["raw_path"].decode("ascii", "replace")  # names are decoded once a route matches
         address, port = scope.get("client") or ("", 0)
         client = asker(address, scope["headers"], http.trusted_proxies)
         scope["client"] = (client.address, port)
@@ -57,8 +57,9 @@ class Guard:
             watch.done()
 
     def _cors(self, headers: Headers, hosts: Sequence[str]) -> list[tuple[bytes, bytes]]:
-        """What is added to the answer for a browser. Raises ProblemError where a page of another site asks: where no
-        token is needed, any page could.
+        """Return the headers that a browser needs on the response.
+
+        Raises ProblemError for a page of another site: if no token is required, any page could send requests.
         """
         allowed = self._context.settings.http.cors_origins
         origin = dict(headers).get(b"origin")
@@ -74,7 +75,7 @@ class Guard:
         return cors_headers(origin, allowed)
 
     def _options(self, scope: Scope) -> Response | None:
-        """The answer to OPTIONS, also when a browser asks for a page of another origin."""
+        """Return the response to OPTIONS, including CORS preflight requests; None for other requests."""
         methods = self._methods.of(scope["path"]) if scope["method"] == "OPTIONS" else []
         if not methods:
             return None
@@ -84,7 +85,7 @@ class Guard:
         return made
 
     def _check(self, scope: Scope) -> None:
-        """Refuse what can be refused before anything else is done. Raises ProblemError."""
+        """Raise ProblemError for requests that can be refused before any work."""
         http = self._context.settings.http
         headers = scope["headers"]
         if sum(len(name) + len(value) + 4 for name, value in headers) + len(scope["raw_path"]) > http.max_header_bytes:
@@ -98,7 +99,7 @@ class Guard:
 
 
 def too_large(max_bytes: int) -> ProblemError:
-    """The problem of a body over the limit."""
+    """Return the problem for a body over the limit."""
     return ProblemError(
         413,
         "body-too-large",
@@ -109,7 +110,7 @@ def too_large(max_bytes: int) -> ProblemError:
 
 
 class _Body:
-    """The body of a request: counted, timed, and against the budget of all bodies."""
+    """A request body: counted, timed, and charged to the budget of all bodies."""
 
     def __init__(self, receive: Receive, context: Context) -> None:
         self._receive, self._context = receive, context
@@ -118,8 +119,8 @@ class _Body:
         self._ended = False
 
     async def receive(self) -> Message:
-        """The next message. Raises ProblemError (413, 408), OverloadedError."""
-        if self._ended:  # who waits now, waits for the client to go away
+        """Return the next message. Raises ProblemError (413, 408), OverloadedError."""
+        if self._ended:  # now the only message to wait for is the disconnect
             return await self._receive()
         http = self._context.settings.http
         now = time.monotonic()
@@ -151,12 +152,12 @@ class _Body:
         return message
 
     def release(self) -> None:
-        """The body is not kept any more."""
+        """Return the body's bytes to the budget."""
         self._context.body_bytes -= self._bytes
 
 
 class _Watch:
-    """What is told of a request when it is over."""
+    """Collects the facts that are reported when a request ends."""
 
     def __init__(self, scope: Scope, send: Send, context: Context) -> None:
         self._scope, self._send, self._context = scope, send, context
@@ -164,11 +165,11 @@ class _Watch:
         self._status = 0
         self._bytes = 0
         self.headers: list[tuple[bytes, bytes]] = []
-        """Added to the answer's own."""
+        """Added to the headers of the response."""
         context.open_requests += 1
 
     async def send(self, message: Message) -> None:
-        """Pass an answer's message on."""
+        """Pass on a message of the response."""
         if message["type"] == "http.response.start":
             self._status = message["status"]
             message = {**message, "headers": [*message.get("headers", ()), *self.headers]}
@@ -177,12 +178,12 @@ class _Watch:
         await self._send(message)
 
     def done(self) -> None:
-        """The request is over."""
+        """Report the finished request."""
         self._context.open_requests -= 1
         state: dict[str, Any] = self._scope.get("state", {})
         if "route" in state:
             self._context.open_by_route[state["route"]] -= 1
-        source, refusal = state.get("source"), state.get("refusal")  # no refusal: its client went away
+        source, refusal = state.get("source"), state.get("refusal")  # no refusal: its client disconnected
         if source is not None and refusal is not None and self._status in _NEVER_TAKEN:
             why = f"the last with {self._status}: {refusal}"
             self._context.refused(source, "request", why=why)

@@ -1,4 +1,4 @@
-"""The API as an OpenAPI document, from the marks of the endpoints."""
+"""The API as an OpenAPI document, from the declarations of the endpoints."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _CONVERTOR = re.compile(r":\w+\}")
 
 
 def document(routes: Iterable[Route], *, secured: bool) -> dict[str, Any]:
-    """An OpenAPI 3.1 document of all routes. secured: tokens are asked for."""
+    """Return an OpenAPI 3.1 document of all routes. secured: tokens are required."""
     paths: dict[str, dict[str, Any]] = {}
-    used: dict[str, int] = {}  # of operation ids: an endpoint may have several routes
+    used: dict[str, int] = {}  # by operation id: an endpoint may have several routes
     for route in routes:
         operation = operation_of(route.endpoint)
         described = dict(operation.document)

@@ -1,7 +1,7 @@
 """Client addresses and hosts behind trusted proxies, and allowed browser origins.
 
-A proxy tells by `X-Forwarded-For`, `X-Forwarded-Host` or `Forwarded` (RFC 7239) what the client asked it. Anybody can
-send such headers, so they are believed of the addresses in `http.trusted_proxies` alone.
+A proxy reports in `X-Forwarded-For`, `X-Forwarded-Host` or `Forwarded` (RFC 7239) what the client sent it. Anybody can
+send such headers, so only those from addresses in `http.trusted_proxies` are believed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 Headers = Sequence[tuple[bytes, bytes]]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 EXPOSED = "Aggregator-Position, Aggregator-Gone, Retry-After, X-Iteration-Status, X-Max-Request-Size"
-"""Headers of answers that scripts of other origins may see."""
+"""Response headers that scripts of other origins may read."""
 _PORTS = {"http": ":80", "https": ":443"}
 _TCHAR = r"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 _TOKENS = re.compile(rf"{_TCHAR}+(?:[ \t]*,[ \t]*{_TCHAR}+)*".encode())
@@ -24,14 +24,14 @@ _MAX_HOPS = 100
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """A client: its address, and the hosts under which it may know this server, in lower case."""
+    """A client: its address, and the host names, in lower case, by which it may know this server."""
 
     address: str
     hosts: tuple[str, ...]
 
 
 def asker(peer: str, headers: Headers, trusted: Sequence[Network]) -> Asker:
-    """Who asks over a connection from `peer`: what proxies tell of them, as far as those are trusted."""
+    """Return the client of a connection from `peer`, using what proxies report as far as they are trusted."""
     hosts = _values(headers, b"host")[:1]
     if not _is_one_of(peer, trusted):
         return Asker(peer, tuple(hosts))
@@ -50,19 +50,19 @@ def asker(peer: str, headers: Headers, trusted: Sequence[Network]) -> Asker:
 
 
 def is_same_origin(origin: str, hosts: Sequence[str]) -> bool:
-    """Whether a page of that origin came from this server: it names one of its hosts."""
+    """Whether pages of that origin came from this server, because it names one of the hosts."""
     scheme, _, host = origin.lower().partition("://")
     port = _PORTS.get(scheme, "")
     return bool(host) and any(host.removesuffix(port) == known.lower().removesuffix(port) for known in hosts)
 
 
 def may_ask(origin: bytes, allowed: Sequence[str]) -> bool:
-    """Whether pages of that origin, of another site, may ask: it is one of `allowed`, or any may."""
+    """Whether pages of another site's origin may send requests: it is one of `allowed`, or any is."""
     return "*" in allowed or origin.decode("latin-1").lower() in allowed
 
 
 def cors_headers(origin: bytes | None, allowed: Sequence[str]) -> list[tuple[bytes, bytes]]:
-    """Headers of every answer that let a browser show it to a page of that origin, if the page may ask."""
+    """Return headers that let a browser show the response to pages of that origin, if they may send requests."""
     vary = [(b"vary", b"Origin")] if allowed else []
     if origin is None or not may_ask(origin, allowed):
         return vary
@@ -70,7 +70,7 @@ def cors_headers(origin: bytes | None, allowed: Sequence[str]) -> list[tuple[byt
 
 
 def preflight_headers(headers: Headers, methods: Sequence[str]) -> list[tuple[bytes, bytes]]:
-    """Of the answer to a browser that asks first: which methods it may use, and the headers that it wants to send."""
+    """Return the headers that answer a CORS preflight: the allowed methods and the requested headers."""
     wanted = dict(headers).get(b"access-control-request-headers", b"").strip()
     allowed = [(b"access-control-allow-headers", wanted)] if _TOKENS.fullmatch(wanted) else []
     return [
@@ -93,13 +93,13 @@ def _is_one_of(address: str, networks: Sequence[Network]) -> bool:
 
 
 def _values(headers: Headers, name: bytes) -> list[str]:
-    """The members of a header that is a list, in all its lines."""
+    """Return the members of a header that is a list, over all its lines."""
     lines = [value.decode("latin-1") for known, value in headers if known == name]
     return [part.strip() for line in lines for part in line.split(",") if part.strip()]
 
 
 def _forwarded(headers: Headers) -> Iterator[tuple[str, str]]:
-    """Names and values in `Forwarded`, in their order."""
+    """Yield the names and values in `Forwarded`, in order."""
     for known, value in headers:
         if known == b"forwarded":
             for name, quoted, plain in _PAIR.findall(value.decode("latin-1")):
@@ -107,7 +107,7 @@ def _forwarded(headers: Headers) -> Iterator[tuple[str, str]]:
 
 
 def _address(told: str) -> str | None:
-    """The address of a client as proxies write it, with a port or without; None for anything else."""
+    """Return the client address that a proxy reports, without its port; None for anything else."""
     if told.startswith("["):
         told = told[1:].partition("]")[0]
     elif told.count(":") == 1:

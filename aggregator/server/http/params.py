@@ -1,4 +1,4 @@
-"""Query parameters and members of JSON bodies, checked; unknown names are refused."""
+"""Query parameters and members of JSON bodies, validated; unknown names are refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Params:
     """The query parameters of a request, each at most once."""
 
     def __init__(self, request: Request, known: Iterable[str]) -> None:
-        """known: the names that make sense. Raises ProblemError: 400 for any other, or one that stands twice."""
+        """known: the allowed names. Raises ProblemError (400) for any other, or for a duplicate."""
         known = tuple(known)
         self._given: dict[str, str] = {}
         for name, value in request.query_params.multi_items():
@@ -37,18 +37,18 @@ class Params:
             self._given[name] = value
 
     def text(self, name: str, default: str | None = None) -> str | None:
-        """As it was given."""
+        """Return the text of a parameter."""
         return self._given.get(name, default)
 
     def flag(self, name: str) -> bool:
-        """True or false; false where it is absent."""
+        """Return true or false; false if it is absent."""
         given = self._given.get(name, "").lower()
         if given not in (*_TRUE, *_FALSE):
             raise wrong(f"{name} is {given[:40]!r}", "give true or false")
         return given in _TRUE
 
     def number(self, name: str, *, low: int = 0, high: int = 2**63 - 1) -> int | None:
-        """A whole number from low to high, both included."""
+        """Return a whole number from `low` to `high`, both included; None if it is absent."""
         given = self._given.get(name)
         if given is None:
             return None
@@ -58,7 +58,7 @@ class Params:
         return int(given)
 
     def seconds(self, name: str, *, high: float) -> float:
-        """Seconds from 0 to `high`; 0 where it is absent."""
+        """Return seconds from 0 to `high`; 0 if it is absent."""
         given = self._given.get(name, "0")
         try:
             found = float(given)
@@ -69,33 +69,39 @@ class Params:
         return found
 
     def time(self, name: str) -> int | None:
-        """A time in µs: ISO 8601 text, or a number since 1970, in `time_unit` or as its size tells."""
+        """Return a time in µs; None if it is absent.
+
+        It is ISO 8601 text, or a number since 1970 in `time_unit`; without a unit, its size determines it.
+        """
         given, unit = self._given.get(name), self.time_unit()
         if unit == "us" and given is not None and _WHOLE.fullmatch(given):
-            return int(given)  # as events have it, beyond the years of the calendar, too
+            return int(given)  # any value that events can have, even beyond the calendar's years
         try:
             return TimeReader(unit).read(given, name, up=True)
         except InvalidEventError as error:
             raise wrong(error.message, "such as 2026-03-01T08:00:00Z; a + in a URL is written %2B") from None
 
     def time_unit(self) -> str | None:
-        """The unit of times that are numbers; None where their size tells it."""
+        """Return the unit of numeric times; None if their size determines it."""
         return self.one_of("time_unit", TIME_UNITS)
 
     def one_of(self, name: str, known: Sequence[str]) -> str | None:
-        """One of some words; None where it is absent."""
+        """Return one of the known words; None if it is absent."""
         given = self._given.get(name)
         if given is not None and given not in known:
             raise wrong(f"{name} is {given[:40]!r}", f"give one of {', '.join(known)}")
         return given
 
     def names(self, name: str) -> list[str] | None:
-        """Names with commas between them."""
+        """Return names separated by commas; None if it is absent."""
         given = self._given.get(name)
         return None if given is None else [part for part in given.split(",") if part]
 
     def key(self, name: str, *, binary: bool) -> Any:
-        """A space or grouping: text; of a topic with binary keys its UTF-8 bytes, or any by `…_base64`."""
+        """Return a space or grouping: text, or bytes for a topic with binary keys.
+
+        Bytes are the UTF-8 of the text, or come from the parameter `…_base64`.
+        """
         encoded = self._given.get(f"{name}_base64")
         if encoded is None:
             given = self._given.get(name)
@@ -111,7 +117,7 @@ class Params:
 
 
 def names_in(params: Params) -> Names:
-    """What a body calls the time (`ts`) and the message (`msg`). Raises ProblemError: 400."""
+    """Return the body's names for the time (`ts`) and the message (`msg`). Raises ProblemError (400)."""
     names = Names(params.text("ts") or None, params.text("msg") or None)
     keys = ("space", "grouping")
     if names.time in keys or names.message in keys or (names.time is not None and names.time == names.message):
@@ -120,13 +126,13 @@ def names_in(params: Params) -> Names:
 
 
 async def json_object(request: Request, context: Context, known: Sequence[str]) -> dict[str, Any]:
-    """The members of a body that is a JSON object, of which none is unknown; none of an empty body.
+    """Return the members of a body that is a JSON object; none if it is empty. Unknown members are refused.
 
     Raises ProblemError: 400, and what `read_plain` raises.
     """
     body = await read_plain(request, context)
     try:
-        found = orjson.loads(body) if body.strip() else {}  # which takes no half characters, as `json` does
+        found = orjson.loads(body) if body.strip() else {}  # rejects lone surrogates, which `json` accepts
     except orjson.JSONDecodeError:
         raise ProblemError(400, "invalid-body", "the body is not JSON") from None
     if not isinstance(found, dict):
@@ -138,12 +144,12 @@ async def json_object(request: Request, context: Context, known: Sequence[str]) 
 
 
 def wrong(detail: str, hint: str | None = None) -> ProblemError:
-    """The refusal of a parameter or header."""
+    """Return the refusal of a parameter or header."""
     return ProblemError(400, "invalid-parameter", detail, hint)
 
 
 def header(request: Request, name: str) -> str | None:
-    """A header in UTF-8, as shells and our clients send it. Raises ProblemError: 400."""
+    """Return a header decoded as UTF-8, as shells and our clients send it. Raises ProblemError (400)."""
     given = request.headers.get(name)
     try:
         return None if given is None else given.encode("latin-1").decode()
@@ -152,7 +158,7 @@ def header(request: Request, name: str) -> str | None:
 
 
 def idempotency_key(request: Request) -> tuple[str | None, int | None]:
-    """Producer and sequence of the header `Idempotency-Key: producer:sequence`; None twice where there is none."""
+    """Return producer and sequence of the header `Idempotency-Key: producer:sequence`; None twice if it is absent."""
     given = header(request, "idempotency-key")
     if given is None:
         return None, None

@@ -1,1 +1,1 @@
-"""Figures for Prometheus, and the log of the server."""
+"""Metrics for Prometheus, and the server's log."""

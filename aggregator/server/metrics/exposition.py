@@ -1,6 +1,6 @@
-"""Figures for Prometheus: of requests, of the process, and of the catalog, from `figures`.
+"""Metrics for Prometheus: of requests, of the process, and, from `figures`, of the catalog.
 
-Names begin with `aggregator_` and keep to what `promtool check metrics` asks for. Bytes, seconds, records.
+Names begin with `aggregator_` and satisfy `promtool check metrics`. Units are bytes, seconds and records.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ENDS = (*map(floatToGoString, BUCKETS_S), "+Inf")
 
 
 class Metrics:
-    """The figures of one application."""
+    """The metrics of one application."""
 
     def __init__(self, context: Context) -> None:
         self._registry = CollectorRegistry()
@@ -33,15 +33,15 @@ class Metrics:
         self._registry.register(RequestFigures(context))
 
     def page(self) -> bytes:
-        """All of them, in Prometheus's text format. Reads the catalog: call it in a thread."""
+        """Return all metrics in Prometheus's text format. Reads the catalog: call it in a thread."""
         return generate_latest(self._registry)
 
 
 class RequestFigures(Figures):
-    """Requests that ended and those that are open."""
+    """Metrics of finished and of open requests."""
 
     def collect(self) -> Iterator[Metric]:
-        """All figures."""
+        """Yield all metrics."""
         context, requests = self._context, self._context.requests
         seconds = HistogramMetricFamily(
             "aggregator_request_seconds",

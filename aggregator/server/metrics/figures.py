@@ -1,4 +1,4 @@
-"""What a catalog holds, as figures for Prometheus: read when they are asked for. Times are told as ages."""
+"""Metrics of a catalog for Prometheus, computed on each scrape. Times are reported as ages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aggregator.server.context import Context
 from esformat import __version__
 
 MAX_LABELLED = 1000
-"""Topics, partitions and pipes that are told one by one, the largest and those furthest behind first;
+"""Number of topics, partitions and pipes that are listed, starting with the largest and the furthest behind.
 `aggregator_unlisted` counts the others."""
 _GAUGE, _COUNTER = GaugeMetricFamily, CounterMetricFamily
 _Family = type[GaugeMetricFamily | CounterMetricFamily]
@@ -46,21 +46,21 @@ _OF_PIPES: tuple[tuple[_Family, str, str, Callable[[_Facts], int]], ...] = (
 
 
 class Figures(Collector):
-    """Figures of one application, as they are when they are asked for."""
+    """Metrics of one application, computed on each scrape."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: names are known when they are read."""
+        """Return nothing: names are known only after `collect`."""
         return ()
 
 
 class CatalogFigures(Figures):
-    """What a catalog holds."""
+    """Metrics of a catalog."""
 
     def collect(self) -> Iterator[Metric]:
-        """All figures."""
+        """Yield all metrics."""
         context = self._context
         stats = context.catalog.stats()
         topics = list(stats["topics"].values())
@@ -90,7 +90,7 @@ class CatalogFigures(Figures):
 def labelled(
     family: _Family, name: str, help_: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]
 ) -> Metric:
-    """A figure of one kind for each of several things."""
+    """Return a metric with one value per combination of labels."""
     made = family(name, help_, labels=labels)
     for of, value in values:
         made.add_metric(of, value)
@@ -98,7 +98,7 @@ def labelled(
 
 
 def largest_partitions(topics: Iterable[_Facts]) -> list[tuple[tuple[str, str], _Facts]]:
-    """All partitions of topics, the largest first: topic and name, and what is known of them."""
+    """Return all partitions of topics, the largest first, each as ((topic, partition), facts)."""
     found = [((facts["topic"], name), mine) for facts in topics for name, mine in facts["partitions"].items()]
     return sorted(found, key=lambda one: -one[1]["bytes"])
 
@@ -109,7 +109,7 @@ def _build() -> Metric:
 
 
 def _commit() -> str:
-    """The commit that the package was installed from, where the installer wrote it down (PEP 610)."""
+    """Return the commit that the package was installed from, if the installer recorded it (PEP 610)."""
     try:
         text = importlib.metadata.distribution("esformat").read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:
@@ -136,7 +136,7 @@ def _whole_catalog(stats: _Facts, context: Context) -> Iterator[Metric]:
 
 
 def _of_store(store: _Facts) -> Iterator[Metric]:
-    """Of the object store that has a catalog's segments."""
+    """Yield metrics of the object store that contains a catalog's segments."""
     places = ("arrived", "waiting", "let_go", "leaving")
     for name, help_, key in (
         ("aggregator_store_segments", "Segments in the store, not there yet, only there, and leaving it", "segments"),
@@ -180,7 +180,7 @@ _Figure = tuple[_Family, str, str, float]
 
 
 def _of_writer(stats: _Facts) -> Iterator[_Figure]:
-    """Figures of a catalog that is open for writing."""
+    """Yield metrics of a catalog that is open for writing."""
     counts, memory = stats["since_open"], stats["memory"]
     yield _COUNTER, "aggregator_appended_records", "Records that were appended", counts["appended_rows"]
     yield _COUNTER, "aggregator_appended_bytes", "Bytes of their batches", counts["appended_bytes"]
@@ -196,7 +196,7 @@ def _of_writer(stats: _Facts) -> Iterator[_Figure]:
 
 
 def _of_follower(follows: _Facts) -> Iterator[_Figure]:
-    """Figures of a catalog that follows another server's."""
+    """Yield metrics of a catalog that follows another server's."""
     seconds = float("nan") if follows["lag_seconds"] is None else follows["lag_seconds"]
     yield _GAUGE, "aggregator_follow_lag_bytes", "Bytes of the log that are not copied yet", follows["lag_bytes"]
     yield _GAUGE, "aggregator_follow_lag_seconds", "How long ago nothing was missing of the server's", seconds

@@ -1,4 +1,4 @@
-"""The server's own log on stderr: text or a JSON object per line. Tokens never get into it."""
+"""The server's own log on stderr: text, or one JSON object per line. Tokens never appear in it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _requests = logging.getLogger("aggregator.server.requests")
 
 
 def without_secrets(text: str) -> str:
-    """A text in which tokens are hidden, whoever put them there."""
+    """Return the text with all tokens masked, wherever they come from."""
     return _SECRET.sub(lambda match: f"{match[1] or match[2]} ***", text)
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, logger, message, and facts as name=value."""
+    """Formats records as text: time, level, logger, message, and facts as name=value."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and a traceback where there is one."""
+        """Return one line, followed by a traceback if there is one."""
         facts = "".join(f" {name}={value}" for name, value in _facts(record).items())
         line = f"{_time(record)} {record.levelname.lower():7} {record.name}: {record.getMessage()}{facts}"
         trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
@@ -33,10 +33,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """A JSON object: time, level, logger, message, facts, and a traceback where there is one."""
+    """Formats records as JSON objects: time, level, logger, message, facts, and a traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Return one line."""
         found = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -56,7 +56,7 @@ def set_up(logs: Logs) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logs.level.upper())
-    if logs.level == "info":  # what uvicorn tells of its start and stop, we tell better
+    if logs.level == "info":  # we log start and stop ourselves
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 

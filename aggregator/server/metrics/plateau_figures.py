@@ -1,6 +1,6 @@
-"""plateau's figures under its own names, for dashboards that were made for it: where the setting asks for them.
+"""plateau's metrics under its own names, for existing dashboards. Exported if the setting asks for them.
 
-They break rules that Prometheus has for names (`promtool check metrics`), and stand beside ours, which say the same.
+They violate Prometheus's naming rules (`promtool check metrics`), and duplicate our own metrics.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _SYSTEM = {"system": "plateau"}
 
 
 class PlateauFigures(Figures):
-    """The figures of a catalog as plateau names them."""
+    """The metrics of a catalog under plateau's names."""
 
     def collect(self) -> Iterator[Metric]:
-        """All of them. Its counters have no suffix, so they have no type here."""
+        """Yield all metrics. plateau's counters lack the suffix `_total`, so they are untyped here."""
         stats = self._context.catalog.stats()
-        counts: Counter[str] = Counter(stats.get("since_open"))  # of a catalog that is only read, nothing
+        counts: Counter[str] = Counter(stats.get("since_open"))  # empty for a read-only catalog
         changes = self._context.schema_changes
         took_ms = self._context.health.took_s * 1000
         topics = sorted(stats["topics"].values(), key=lambda facts: -facts["bytes"])[:MAX_LABELLED]

@@ -1,1 +1,1 @@
-"""Listeners beside HTTP, and what routes share."""
+"""Listeners other than HTTP, and logic that routes share."""

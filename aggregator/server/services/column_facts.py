@@ -1,4 +1,4 @@
-"""What the columns of a segment hold: nulls, least and greatest values, lengths, different values. Reads all of it."""
+"""Statistics of a segment's columns: nulls, least and greatest values, lengths, distinct values. Reads all of it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 import esformat
 from esformat.parts import as_text
 
-_MOST_LETTERS = 120  # of a value that is told
+_MOST_LETTERS = 120  # limit for a value in the result
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What was seen of a column so far."""
+    """Statistics of a column so far."""
 
     type: pa.DataType
     nulls: int = 0
@@ -31,7 +31,7 @@ class _Seen:
             self.bytes = (self.bytes or 0) + (pc.sum(pc.binary_length(column)).as_py() or 0)
         elif pa.types.is_nested(self.type) or pa.types.is_null(self.type):
             return
-        with contextlib.suppress(pa.ArrowNotImplementedError):  # as of intervals: which is longer is not certain
+        with contextlib.suppress(pa.ArrowNotImplementedError):  # for example intervals, which have no total order
             ends = _ends(_comparable(column))
             self.ends = ends if self.ends is None else _ends(pa.concat_arrays([self.ends, ends]))
 
@@ -48,7 +48,10 @@ class _Seen:
 
 
 def column_facts(segment: esformat.Segment, check: Callable[[], None]) -> list[dict[str, Any]]:
-    """Of each column what it holds, values as text. check: called now and then; what it raises ends this."""
+    """Return statistics for each column, with values as text.
+
+    check: called for each batch; may raise to stop the scan.
+    """
     scan = segment.scan()
     seen = {field.name: _Seen(field.type) for field in scan.schema}
     for batch in scan.batches():
@@ -60,7 +63,7 @@ def column_facts(segment: esformat.Segment, check: Callable[[], None]) -> list[d
 
 
 def _comparable(column: pa.Array) -> pa.Array:
-    """The values in a type of which Arrow tells the least one, where it does not of theirs."""
+    """Cast the values to a type that Arrow can compare, if it cannot compare theirs."""
     kind = column.type
     if pa.types.is_duration(kind):
         return column.cast(pa.int64())
@@ -75,7 +78,7 @@ def _ends(column: pa.Array) -> pa.Array:
 
 
 def _texts(ends: pa.Array) -> list[str | None]:
-    """The values as text, also where Python has none such, as of times behind its years."""
+    """Return the values as text, even if Python cannot represent them, such as times outside its range of years."""
     if pa.types.is_binary(ends.type):
         texts = [None if value is None else value.decode("utf-8", "replace") for value in ends.to_pylist()]
     else:

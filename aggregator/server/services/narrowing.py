@@ -1,4 +1,4 @@
-"""Statements narrowed by those who ask: to a time, to the newest records first, by one more condition. No HTTP."""
+"""Statements narrowed by a caller: to a time range, to the newest records first, by one more condition. No HTTP."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from aggregator.server.bodies.shared.times import TIME_UNITS, TimeReader
 from esformat import InvalidEventError
 
 Between = tuple[int | None, int | None]
-"""Times [start, end) in µs; None is open."""
+"""A time range [start, end) in µs; None: unbounded."""
 _WHEN: dict[str, Any] = {"anyOf": [{"type": "string", "format": "date-time"}, {"type": ["integer", "null"]}]}
 BETWEEN: Mapping[str, Any] = {
     "start": _WHEN,
     "end": _WHEN,
     "time_unit": {"enum": [*TIME_UNITS, None]},
 }
-"""Members of a body that narrow a SELECT to a time."""
+"""Members of a request body that narrow a SELECT to a time range."""
 
 
 def read_between(members: Mapping[str, Any]) -> Between:
-    """The times that a body gives. Raises ProblemError: 400."""
+    """Return the time range in a request body. Raises ProblemError (400)."""
     unit = members.get("time_unit")
     if unit is not None and unit not in TIME_UNITS:
         raise _wrong(f"time_unit is {str(unit)[:40]!r}", f"give one of {', '.join(TIME_UNITS)}")
@@ -39,7 +39,7 @@ def _time(given: Any, name: str, unit: str | None) -> int | None:
     if isinstance(given, bool) or not isinstance(given, str | int) or (isinstance(given, int) and abs(given) >= 2**63):
         raise _wrong(f"{name} must be a time", "give ISO 8601 text, or a whole number since 1970")
     if unit == "us" and isinstance(given, int):
-        return given  # as events have it, beyond the years of the calendar, too
+        return given  # any value that events can have, even beyond the calendar's years
     try:
         return TimeReader(unit).read(given, name, up=True)
     except InvalidEventError as error:
@@ -51,8 +51,9 @@ def _wrong(detail: str, hint: str) -> ProblemError:
 
 
 def newest_first(select: Select) -> Select:
-    """The statement with its newest records first; of groups the same. Raises InvalidRequestError where it says
-    itself where to begin.
+    """Return the statement with its newest records first; a statement that counts is unchanged.
+
+    Raises InvalidRequestError if the statement itself says where to begin.
     """
     if select.count or select.newest_first:
         return select
@@ -62,20 +63,23 @@ def newest_first(select: Select) -> Select:
 
 
 def with_condition(select: Select, text: str, *, without: bool) -> Select:
-    """The statement with one more condition; without: of records for which it does not hold. Raises LqlError."""
+    """Return the statement with one more condition. without: negate the condition. Raises LqlError."""
     found = parse_where(text)
     more = Not(found) if without else found
     return replace(select, where=more if select.where is None else all_of([select.where, more]))
 
 
 def is_open(select: Select) -> bool:
-    """Whether the statement does not say where to begin, how many to give or in which order, so that a caller may."""
+    """Whether the statement sets no start, limit or order, so that a caller may."""
     return select.position is None and select.offset is None and select.limit is None and not select.newest_first
 
 
 @contextlib.contextmanager
 def without_place() -> Iterator[None]:
-    """For statements that are not as they were sent: the place of what is wrong means nothing to who sent them."""
+    """Turn LqlError into InvalidRequestError, for statements that we modified.
+
+    The location of the error would mean nothing to the sender of the original statement.
+    """
     try:
         yield
     except LqlError as error:

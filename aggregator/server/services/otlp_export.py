@@ -1,4 +1,4 @@
-"""An export request of OTLP, stored and answered: what HTTP and gRPC have in common."""
+"""OTLP export requests: storing the records and creating the response, for both HTTP and gRPC."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from aggregator.server.context import Context
 
 
 def export(context: Context, read: Callable[[], bytes], media: str, target: Target) -> bytes:
-    """Store the records of a request, and give the answer. For threads of `context.appends`.
+    """Store the records of a request and return the response. For threads of `context.appends`.
 
-    read: gives the body, decompressed. Raises ProblemError, InvalidEventError, and what else storing raises.
+    read: returns the decompressed body. Raises ProblemError, InvalidEventError, and what else storing raises.
     """
     names = context.settings.otlp.tags
     with context.telling("otlp") as tell:

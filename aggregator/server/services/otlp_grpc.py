@@ -1,8 +1,9 @@
-"""OpenTelemetry's service for logs as gRPC has it.
+"""OpenTelemetry's logs service over gRPC.
 
-What a call may do is checked before its message is read, and so few are read at once that they cannot fill the memory.
-Messages come here as they were sent, and are decompressed in a thread, within the limit of all bodies: grpc's own
-decompression is off. What can be sent again is refused with UNAVAILABLE and a RetryInfo.
+The permissions of a call are checked before its message is read, and the number of messages read at the same time is
+limited so that they cannot fill the memory. Messages arrive compressed and are decompressed in a thread, within the
+limit of all bodies: grpc's own decompression is off. Requests that may be retried are refused with UNAVAILABLE and a
+RetryInfo.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ OTHERS = {
     "/opentelemetry.proto.collector.trace.v1.TraceService/Export": "traces",
     "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export": "metrics",
 }
-"""What is not stored."""
-_STREAMS = 100  # calls of one connection at once; more wait in the client
+"""Methods for signals that are not stored."""
+_STREAMS = 100  # concurrent calls of one connection; more wait in the client
 _RETRY_S = 1.0
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
@@ -46,11 +47,11 @@ _CODES = {
     429: grpc.StatusCode.UNAVAILABLE,
     503: grpc.StatusCode.UNAVAILABLE,
 }
-"""By the status that HTTP has for it. RESOURCE_EXHAUSTED without a RetryInfo says that trying again is of no use."""
+"""gRPC statuses by HTTP status. RESOURCE_EXHAUSTED without a RetryInfo says that retrying is useless."""
 
 
 async def listen(context: Context, bind: str) -> tuple[grpc.aio.Server, int]:
-    """A server that takes calls, and its port. Raises InvalidRequestError."""
+    """Start a server; return it and its port. Raises InvalidRequestError."""
     settings = context.settings
     server = grpc.aio.server(options=_options(settings))
     server.add_generic_rpc_handlers((_Methods(Calls(context)),))
@@ -66,10 +67,10 @@ async def listen(context: Context, bind: str) -> tuple[grpc.aio.Server, int]:
 
 
 def _options(settings: Settings) -> list[tuple[str, int]]:
-    """The limits that HTTP has."""
+    """Return the options that apply HTTP's limits."""
     http = settings.http
     return [
-        ("grpc.so_reuseport", 0),  # two servers would share an address, unnoticed
+        ("grpc.so_reuseport", 0),  # else two servers could share an address unnoticed
         ("grpc.max_receive_message_length", http.max_append_bytes),
         ("grpc.per_message_decompression", 0),
         ("grpc.max_metadata_size", http.max_header_bytes),
@@ -90,7 +91,7 @@ def _credentials(tls: Tls) -> grpc.ServerCredentials:
 
 
 class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc ships no types
-    """Methods by their names: as if they took a stream, so that a call is seen before its message is read."""
+    """Finds methods by name. They are declared as streaming, so that a call is seen before its message is read."""
 
     def __init__(self, calls: Calls) -> None:
         self._known = dict.fromkeys(OTHERS, grpc.stream_unary_rpc_method_handler(calls.refuse))
@@ -101,7 +102,7 @@ class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc ships no t
 
 
 class Calls:
-    """What is done with calls. Belongs to the event loop."""
+    """Handles calls. Belongs to the event loop's thread."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -111,7 +112,7 @@ class Calls:
     async def export(self, _: Any, call: grpc.aio.ServicerContext) -> bytes:
         """Store the records of a request; they are durable when this returns."""
         began, context = time.perf_counter(), self._context
-        status, answer, who = 499, b"", ""  # of a client that left
+        status, answer, who = 499, b"", ""  # if the client disconnects
         context.open_requests += 1
         try:
             metadata = dict(call.invocation_metadata() or ())
@@ -131,7 +132,7 @@ class Calls:
         return answer
 
     async def refuse(self, _: Any, call: grpc.aio.ServicerContext) -> None:
-        """Say that only logs are stored."""
+        """Refuse signals other than logs."""
         problem = not_stored("what is not a log")
         self._context.refused("otlp", "unsupported", why=problem.detail)
         await _abort(call, problem)
@@ -152,7 +153,7 @@ class Calls:
             context.body_bytes -= len(message)
 
     async def _read(self, call: grpc.aio.ServicerContext) -> bytes:
-        """The message of a call, as it was sent. Raises ProblemError, OverloadedError."""
+        """Return the message of a call as it was sent. Raises ProblemError, OverloadedError."""
         settings = self._context.settings
         try:
             async with asyncio.timeout(settings.work.patience_s):
@@ -176,7 +177,10 @@ def _text(value: Any) -> str | None:
 
 
 def _encoding(message: bytes) -> str:
-    """How a message is compressed. grpc keeps that to itself; a request's first byte is that of its only field."""
+    """Detect how a message is compressed, because grpc does not report it.
+
+    An uncompressed request begins with the tag of its only field.
+    """
     if message.startswith(b"\x1f\x8b"):
         return "gzip"
     return "deflate" if message.startswith(b"\x78") else "identity"
@@ -187,7 +191,7 @@ def _too_many() -> OverloadedError:
 
 
 async def _abort(call: grpc.aio.ServicerContext, problem: Problem) -> None:
-    """Answer with a problem: the call ends here."""
+    """End the call with a problem."""
     code = _CODES.get(problem.status, grpc.StatusCode.INTERNAL)
     details = rpc_status(problem.detail, code.value[0], problem.retry_after_s)
     await call.abort(code, problem.detail, (("grpc-status-details-bin", details),))

@@ -1,4 +1,4 @@
-"""OTLP over gRPC, where the settings say. It needs the extra `grpc`, which nothing else loads."""
+"""OTLP over gRPC, if the settings enable it. Only this module loads the extra `grpc`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _log = logging.getLogger("aggregator.server.bodies.otlp.message")
 
 @contextlib.asynccontextmanager
 async def listening(context: Context) -> AsyncIterator[None]:
-    """Listen as long as the context lasts, then finish the calls that are open. Raises InvalidRequestError."""
+    """Listen while the context is open, then finish the open calls. Raises InvalidRequestError."""
     settings = context.settings
     bind = settings.otlp.grpc
     if bind is None:

@@ -1,4 +1,4 @@
-"""Pages of a SELECT: a few records behind a position, and the position behind them. Blocking; no HTTP."""
+"""Pages of a SELECT: some records after a position, and the position after them. Blocking; no HTTP."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from aggregator.streams.selection import Selection
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,1000000}")
 MAX_PAGE_BYTES = 16 << 20
-"""A page ends behind the batch with which it has so many bytes; the next goes on there."""
+"""A page ends with the batch that reaches this size; the next page continues there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Records, where to go on, and how many records behind the position asked for are gone."""
+    """Records, the position after them, and how many records after the requested position are gone."""
 
     table: pa.Table
     position: str
@@ -28,7 +28,7 @@ class Page:
 
 
 def parse_select(text: str) -> Select:
-    """A SELECT that can be read page by page. Raises InvalidRequestError."""
+    """Parse a SELECT that can be read page by page. Raises InvalidRequestError."""
     select = parse_statement(text)
     if not isinstance(select, Select) or select.count:
         raise InvalidRequestError("only a SELECT without COUNT is read by positions", hint="leave the position out")
@@ -40,15 +40,16 @@ def parse_select(text: str) -> Select:
 
 
 def limited(select: Select, limit: int) -> Select:
-    """The statement with at most `limit` records."""
+    """Return the statement with a limit of at most `limit` records."""
     own = select.limit
     return replace(select, limit=limit if own is None or own < 0 else min(own, limit))
 
 
 def select_at(catalog: Catalog, select: Select, position: str) -> Selection:
-    """The answer from a position on: "head", "tail", "at TIME", or one that came. Raises InvalidRequestError.
+    """Return the selection from a position on: "head", "tail", "at TIME", or one from an earlier page.
 
-    The statement's OFFSET counts from head, tail or a time; from another position on it was counted already.
+    The statement's OFFSET counts from head, tail or a time. With a position from an earlier page it was already
+    applied. Raises InvalidRequestError.
     """
     if position.lower() in ("head", "tail"):
         select = replace(select, position=Position(position.lower()))
@@ -67,7 +68,7 @@ def select_at(catalog: Catalog, select: Select, position: str) -> Selection:
 
 
 def read_page(catalog: Catalog, select: Select, position: str) -> Page:
-    """One page. Raises InvalidRequestError."""
+    """Read one page. Raises InvalidRequestError."""
     answer = select_at(catalog, select, position)
     batches = []
     size = 0

@@ -1,4 +1,4 @@
-"""Answers as `.esdb` files: each is written to the disk first, as its end says where its parts are, and then sent."""
+"""Responses as `.esdb` files: each is written to disk before it is sent, because its footer locates its parts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aggregator.server.http.answers import CHUNK_BYTES, Batches, answer_of, open
 
 _MEMORY_BYTES = 64 << 20
 _AT_ONCE = 4
-"""So many files are there at a time, however slowly they are fetched: what they take of the disk is bounded."""
+"""Number of files that exist at the same time. This bounds their disk space even if clients read slowly."""
 _KEYS = ("space", "grouping", "timestamp")
 _places = threading.BoundedSemaphore(_AT_ONCE)
 
@@ -28,9 +28,10 @@ _places = threading.BoundedSemaphore(_AT_ONCE)
 async def stream_segment(
     pool: WorkPool, make: Callable[[], Batches | pa.Table], topic: Callable[[], Topic] | None = None
 ) -> Response:
-    """The answer that sends the events which `make` gives as a file. topic: gives it its indexes, and its kind of keys.
+    """Return a response that sends the events from `make` as a file.
 
-    Raises ProblemError for rows that are no events, OverloadedError while too many such files are being sent.
+    topic: returns the topic whose indexes and kind of keys the file gets. Raises ProblemError for rows that are not
+    events, OverloadedError while too many such files are being sent.
     """
 
     def pieces() -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Records counted by time and by the values of a name: bars in colours. No HTTP."""
+"""Counts of records by time and by the values of a name, for stacked bars. No HTTP."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from aggregator.lql.parse.tree import Every, Operand, Select
 from aggregator.server.services.narrowing import Between, without_place
 
 SERIES = 6
-"""Values that have bars of their own: so many colours are told apart."""
+"""Number of values with bars of their own: more colours are hard to distinguish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stacked:
-    """A histogram, and of the most frequent values the counts of each: (value, counts). Null is a value, too."""
+    """A histogram, and for each of the most frequent values its counts: (value, counts). Null counts as a value."""
 
     whole: Histogram
     series: list[tuple[Any, list[int]]]
 
 
 def operand_of(text: str) -> Operand:
-    """What a text names: a tag, field, column, path or call of them. Raises LqlError, InvalidRequestError."""
+    """Parse the name of a tag, field, column, path, or a call of them. Raises LqlError, InvalidRequestError."""
     found = parse_statement(f"SELECT COUNT GROUP BY {text}")
     keys = found.group_by if isinstance(found, Select) else ()
     if len(keys) != 1 or isinstance(keys[0], Every) or found != Select(count=True, group_by=keys):
@@ -37,7 +37,7 @@ def operand_of(text: str) -> Operand:
 
 
 def stacked(catalog: Catalog, select: Select, operand: Operand, within: Between, whole: Histogram) -> Stacked:
-    """Count what `whole` counted once more, by value. Of what has come since, it tells what lies in the same time."""
+    """Count the records of `whole` by value, over the same bars. Records that arrived since then are included."""
     if not whole.counts:
         return Stacked(whole, [])
     keys = (operand, Every(whole.width_us))
@@ -54,7 +54,7 @@ def stacked(catalog: Catalog, select: Select, operand: Operand, within: Between,
     for name, _, count in rows:
         events[name] += count
     sums = np.zeros(len(whole.counts), np.int64)
-    series = {name: np.zeros_like(sums) for name, _ in events.most_common(SERIES)}  # of a million others, none
+    series = {name: np.zeros_like(sums) for name, _ in events.most_common(SERIES)}  # of up to a million
     for name, place, count in rows:
         sums[place] += count
         if name in series:

@@ -1,8 +1,8 @@
-"""The listener for syslog: TCP and UDP on one port, TLS (RFC 5425) on another, into streams, a batch at a time.
+"""The syslog listener: TCP and UDP on one port, TLS (RFC 5425) on another. Stores messages into streams in batches.
 
-Syslog has no acknowledgements: what waits in memory is lost if the process dies. It waits for little: whatever came
-while one batch was being stored is the next. Where storing cannot keep up, TCP senders are made to wait, and datagrams
-are dropped, counted and told: here, or by the kernel, before they come here.
+Syslog has no acknowledgements: messages that wait in memory are lost if the process dies. They wait only briefly: all
+that arrive while one batch is stored form the next. If storing cannot keep up, TCP senders are slowed down, and
+datagrams are dropped, counted and reported: here, or by the kernel before they reach this process.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from aggregator.server.control.syslog_socket import bound_socket, drain, given_b
 from esformat import EsdbError
 
 MAX_WAITING_BYTES = 16 << 20
-"""Of messages that are not stored yet, what Python needs for each included."""
+"""Limit on messages that are not stored yet, including Python's overhead for each."""
 MAX_CONNECTIONS = 1_000
 _BATCH = 2_000
-_EACH_BYTES = 200  # what a message costs besides its own bytes
+_EACH_BYTES = 200  # overhead of a message
 _READ_BYTES = 1 << 16
-_REPORT_S = 10.0  # between two looks at what the kernel dropped, and two lines about messages that wait
+_REPORT_S = 10.0  # between two reads of the kernel's drop count, and two log lines about waiting messages
 _RETRY_S = 1.0
-_MOST_LEFT = 100_000  # datagrams that are taken when the server stops
-_STOP_S = 10.0  # how long storing what waits may take when the server stops
+_MOST_LEFT = 100_000  # datagrams read from the socket when the server stops
+_STOP_S = 10.0  # time limit for storing waiting messages when the server stops
 _INTERVALS = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 6}  # some systems lack some of them
 _KEEPALIVE = (
     ((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1),
     *(((socket.IPPROTO_TCP, getattr(socket, n)), value) for n, value in _INTERVALS.items() if hasattr(socket, n)),
 )
-"""A sender that is silent for a minute is asked whether it is there, and taken for dead after two more."""
+"""A sender that is silent for a minute is probed, and considered dead after two more."""
 _log = logging.getLogger("aggregator.server.bodies.syslog")
 Message = tuple[bytes, bool, str]
-"""Its bytes, whether it was cut, and the address that it came from."""
+"""The bytes of a message, whether it was truncated, and its sender's address."""
 
 
 class Backlog:
-    """Messages that wait to be stored, bounded in bytes. All methods belong to the event loop's thread."""
+    """Messages that wait to be stored, with a limit in bytes. All methods belong to the event loop's thread."""
 
     def __init__(self, max_bytes: int = MAX_WAITING_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -62,14 +62,14 @@ class Backlog:
         return len(self._waiting)
 
     def offer(self, message: Message) -> bool:
-        """Take a message; False where there is no room for it."""
+        """Add a message; return False if there is no room for it."""
         if self._bytes >= self._max_bytes:
             return False
         self._put(message)
         return True
 
     async def put(self, message: Message) -> None:
-        """Take a message as soon as there is room."""
+        """Add a message as soon as there is room."""
         while self._bytes >= self._max_bytes:
             self._room.clear()
             await self._room.wait()
@@ -81,12 +81,12 @@ class Backlog:
         self._came.set()
 
     def keep(self, messages: Iterable[Message]) -> None:
-        """Take messages of a connection that is being ended, over the bound if need be."""
+        """Add messages of a connection that is being closed, over the limit if necessary."""
         for message in messages:
             self._put(message)
 
     async def take(self, most: int) -> list[Message]:
-        """Up to so many messages, at least one: waits for it."""
+        """Wait for a message, then remove and return up to `most`."""
         while not self._waiting:
             self._came.clear()
             await self._came.wait()
@@ -97,7 +97,7 @@ class Backlog:
 
 
 class _Listener(asyncio.DatagramProtocol):
-    """Takes messages from both kinds of sockets into a backlog, and stores them."""
+    """Receives messages from both kinds of sockets into a backlog, and stores them."""
 
     report_s = _REPORT_S
 
@@ -116,7 +116,7 @@ class _Listener(asyncio.DatagramProtocol):
             self._context.refused("syslog", "overloaded", why=f"the last from {address[0]}")
 
     async def watch(self, datagrams: socket.socket) -> None:
-        """Look what the kernel dropped, until cancelled."""
+        """Count periodically what the kernel dropped, until cancelled."""
         while True:
             await asyncio.sleep(self.report_s)
             self._tell_drops(datagrams)
@@ -147,7 +147,7 @@ class _Listener(asyncio.DatagramProtocol):
         except asyncio.CancelledError:  # the server stops
             self._backlog.keep((message, True, peer) for message, _ in framer.finish())
             raise
-        except OSError as error:  # its sender went away
+        except OSError as error:  # its sender disconnected
             _log.debug("a syslog connection from %s ended: %s", peer, error)
             await self._put(framer.finish(), peer)
         finally:
@@ -155,7 +155,7 @@ class _Listener(asyncio.DatagramProtocol):
             writer.close()
 
     async def _put(self, messages: list[tuple[bytes, bool]], peer: str) -> None:
-        """Let messages of a connection wait to be stored; none of them is lost if it is ended meanwhile."""
+        """Add messages of a connection to the backlog. None is lost if the connection is closed meanwhile."""
         for place, (message, cut) in enumerate(messages):
             try:
                 await self._backlog.put((message, cut, peer))
@@ -166,8 +166,9 @@ class _Listener(asyncio.DatagramProtocol):
     # ------------------------------------------------------------ messages stored
 
     async def store(self) -> None:
-        """Store what comes, until cancelled. Where another server has taken the catalog over, nothing more is taken:
-        senders go there, or keep what they have.
+        """Store messages until cancelled.
+
+        If another server has taken over the catalog, stop listening: senders go there, or keep their messages.
         """
         while True:
             self._storing = await self._backlog.take(_BATCH)
@@ -180,7 +181,7 @@ class _Listener(asyncio.DatagramProtocol):
             self._storing = ()
 
     def _hang_up(self) -> None:
-        """End the connections, and take no new ones."""
+        """Close the connections, and accept no new ones."""
         for server in self.servers:
             server.close()
         for connection in list(self._connections):
@@ -216,13 +217,13 @@ class _Listener(asyncio.DatagramProtocol):
             _log.error("%d syslog messages wait, as they cannot be stored now: %s", waiting, error)
 
     def take_the_rest(self, datagrams: socket.socket) -> None:
-        """Take what the kernel still holds, and close the socket."""
+        """Read what the kernel still buffers, and close the socket."""
         self._tell_drops(datagrams)
         with contextlib.closing(datagrams):
             self._backlog.keep((data, False, peer) for data, peer in drain(datagrams, _MOST_LEFT))
 
     async def stop(self, storing: asyncio.Task[None]) -> None:
-        """End the connections, store what waits, and stop storing."""
+        """Close the connections, store waiting messages, and stop storing."""
         self._hang_up()
         await asyncio.gather(*self._connections, return_exceptions=True)
         with contextlib.suppress(TimeoutError):
@@ -238,13 +239,13 @@ class _Listener(asyncio.DatagramProtocol):
 
 @contextlib.asynccontextmanager
 async def listening(context: Context) -> AsyncIterator[None]:
-    """Listen where the settings say, if they do, as long as the context lasts. Raises InvalidRequestError."""
+    """Listen while the context is open, if the settings ask for it. Raises InvalidRequestError."""
     settings = context.settings
     if settings.syslog is None and settings.syslog_tls is None:
         yield
         return
     listener = _Listener(context)
-    async with contextlib.AsyncExitStack() as opened:  # its sockets close first, then what waits is stored
+    async with contextlib.AsyncExitStack() as opened:  # the sockets close first, then waiting messages are stored
         opened.push_async_callback(listener.stop, asyncio.create_task(listener.store()))
         if settings.syslog is not None:
             await _plain(opened, listener, context, settings.syslog)
@@ -260,7 +261,7 @@ async def _plain(opened: contextlib.AsyncExitStack, listener: _Listener, context
     try:
         await _accept(listener, host, port)
         datagrams = bound_socket(host, port, socket.SOCK_DGRAM, socket.SO_RCVBUF, wanted)
-        opened.callback(listener.take_the_rest, datagrams)  # the transport has a descriptor of its own
+        opened.callback(listener.take_the_rest, datagrams)  # the transport has its own descriptor
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_datagram_endpoint(lambda: listener, sock=datagrams.dup())
     except OSError as error:
@@ -277,7 +278,7 @@ async def _plain(opened: contextlib.AsyncExitStack, listener: _Listener, context
 
 
 async def _encrypted(opened: contextlib.AsyncExitStack, listener: _Listener, settings: Settings, bind: str) -> None:
-    """Listen for TLS, with the server's certificate."""
+    """Listen for TLS with the server's certificate."""
     tls = settings.tls
     host, port = _checked(bind, settings.http.public or tls.client_ca is not None)
     try:
@@ -288,13 +289,13 @@ async def _encrypted(opened: contextlib.AsyncExitStack, listener: _Listener, set
 
 
 async def _accept(listener: _Listener, host: str, port: int, **tls: Any) -> None:
-    """Take connections. asyncio's own sockets have no IPv4 at `::`, where HTTP and datagrams have it."""
+    """Accept connections. asyncio's own sockets have no IPv4 at `::`, unlike ours for HTTP and datagrams."""
     made = bound_socket(host, port, socket.SOCK_STREAM, socket.SO_REUSEADDR, 1)
     listener.servers.append(await asyncio.start_server(listener.connected, sock=made, limit=_READ_BYTES, **tls))
 
 
 def _checked(bind: str, public: bool) -> tuple[str, int]:
-    """Host and port. Raises InvalidRequestError for what others reach, unless that is meant."""
+    """Return host and port. Raises InvalidRequestError for addresses that others can reach, unless that is allowed."""
     host, port = split_address(bind)
     if not is_loopback(host) and not public:
         raise InvalidRequestError(
