@@ -1,1 +1,1 @@
-"""Requests and answers as bytes: one format a module. No sockets."""
+"""Parsing of requests and encoding of responses, one format per module. No sockets."""

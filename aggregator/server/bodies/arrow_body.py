@@ -1,7 +1,7 @@
-"""Arrow streams and files as a request brings them: bounded before anything is allocated, valid, without tricks.
+"""Arrow streams and files in request bodies, checked before anything is allocated and validated before use.
 
-Few bytes can claim to be many: compressed buffers, dictionaries, run ends and views whose values repeat, columns of
-nulls. All of that is counted before it is unpacked.
+A few bytes can claim to be many: compressed buffers; dictionaries, run ends and views whose values repeat; columns of
+nulls. All of these are counted before they are unpacked.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from esformat.parts import normalise_type, plain_array
 
 I64 = npt.NDArray[np.int64]
 MAX_ROWS = 1_000_000
-"""Of one body."""
+"""Limit of rows in one body."""
 _FILE_MAGIC = b"ARROW1\x00\x00"
-_FOOTER_LENGTH = struct.Struct("<i6s")  # behind the footer, and then the magic again
+_FOOTER_LENGTH = struct.Struct("<i6s")  # after the footer; ends with the magic
 _BUFFER, _BLOCK = struct.Struct("<qq"), struct.Struct("<qi4xq")
-_CONTINUES = -1  # stands before the length of a message, but not in the form of before 2019
-_MOST_BEHIND = 64  # bytes between batches and footer: an end of the stream, and padding
+_CONTINUES = -1  # precedes a message's length, except in the format from before 2019
+_MOST_BEHIND = 64  # bytes between batches and footer: the stream's end marker, and padding
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
-_STORED_PLAIN = -1  # stands for a length where a buffer in a compressed message is not compressed
-_OFFSET, _WIDEST = 8, 16  # bytes that are counted for a value: of text beside its own, of a number
-_TIMES_LARGER = 16  # what repeated values may grow to, in multiples of the limit of a body's bytes
+_STORED_PLAIN = -1  # replaces the length of an uncompressed buffer in a compressed message
+_OFFSET, _WIDEST = 8, 16  # bytes counted per value: for text in addition to its own, for a number
+_TIMES_LARGER = 16  # size limit of unpacked repeated values, as a multiple of the body's limit
 
 
 def read_arrow(body: pa.Buffer, max_bytes: int) -> pa.Table:
-    """The table in an Arrow stream, or in an Arrow file, which an index at its end tells of.
+    """Return the table in an Arrow stream or an Arrow file (which has an index at its end).
 
-    max_bytes: what its buffers may have together when they are decompressed. Raises InvalidEventError.
+    max_bytes: limit on the decompressed size of all its buffers together. Raises InvalidEventError.
     """
     is_file = body.size >= len(_FILE_MAGIC) and body.slice(0, len(_FILE_MAGIC)).to_pybytes() == _FILE_MAGIC
     try:
@@ -43,7 +43,7 @@ def read_arrow(body: pa.Buffer, max_bytes: int) -> pa.Table:
     except InvalidEventError:
         raise
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, NotImplementedError, struct.error) as error:
-        # KeyError, TypeError: of pyarrow, for types that it does not know in Python
+        # KeyError, TypeError: pyarrow raises these for types that Python does not know
         _refuse_form(" ".join(str(error).split())[:200], is_file=is_file)
 
 
@@ -52,7 +52,7 @@ def _read(body: pa.Buffer, max_bytes: int, *, is_file: bool) -> pa.Table:
     with pa.ipc.open_file(body) if is_file else pa.ipc.open_stream(body) as reader:
         names = [_checked(field).name for field in reader.schema]
         table = reader.read_all()
-    table.validate(full=True)  # before anything follows its offsets and indices
+    table.validate(full=True)  # before its offsets and indices are used
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         _refuse(f"two columns are called {twice[:100]!r}")
@@ -60,7 +60,7 @@ def _read(body: pa.Buffer, max_bytes: int, *, is_file: bool) -> pa.Table:
 
 
 def _checked(field: pa.Field) -> pa.Field:
-    """The field, whose name, and those of what nests in it, are text. Raises UnicodeDecodeError, a ValueError."""
+    """Return the field after checking that all names in it are text. Raises UnicodeDecodeError, a ValueError."""
     _ = field.name
     for place in range(field.type.num_fields):
         _checked(field.type.field(place))
@@ -79,7 +79,7 @@ def _refuse_form(message: str, *, is_file: bool = False) -> NoReturn:
 
 
 def _check_claims(messages: Iterable[pa.ipc.Message], max_bytes: int) -> None:
-    """Count rows and decompressed bytes of all messages, without reading their buffers."""
+    """Count the rows and decompressed bytes of all messages without reading their buffers."""
     rows = claimed = 0
     for message in messages:
         if message.type not in ("record batch", "dictionary"):
@@ -94,7 +94,7 @@ def _check_claims(messages: Iterable[pa.ipc.Message], max_bytes: int) -> None:
 
 
 def _messages_of_stream(body: pa.Buffer) -> Iterator[pa.ipc.Message]:
-    """The messages of a stream that nothing follows."""
+    """Yield the messages of a stream. Nothing may follow it."""
     source = pa.BufferReader(body)
     for place, message in enumerate(pa.ipc.MessageReader.open_stream(source)):
         if message.type == "schema" and place:
@@ -105,9 +105,10 @@ def _messages_of_stream(body: pa.Buffer) -> Iterator[pa.ipc.Message]:
 
 
 def _messages_of_file(body: pa.Buffer) -> Iterator[pa.ipc.Message]:
-    """The messages that a file's footer names (File.fbs of the Arrow format): dictionaries may follow what needs them.
+    """Yield the messages listed in a file's footer (File.fbs of the Arrow format).
 
-    None of them is read twice, and they are all that there is: the body is not two files.
+    Dictionaries may follow the batches that need them. No message is read twice, and the file contains no others: the
+    body is not two files.
     """
     end = body.size - _FOOTER_LENGTH.size
     length, magic = _FOOTER_LENGTH.unpack_from(body, end)
@@ -136,9 +137,9 @@ def _refuse_more(message: str, form: str) -> NoReturn:
 
 
 def _claims(metadata: bytes, body: pa.Buffer | None) -> tuple[int, list[int]]:
-    """The rows of a message with a batch, and the bytes of each of its buffers when it is decompressed.
+    """Return the number of rows in a message's batch and the decompressed size of each of its buffers.
 
-    The metadata is a flatbuffer (Message.fbs of the Arrow format). Raises struct.error where it is cut short.
+    The metadata is a flatbuffer (Message.fbs of the Arrow format). Raises struct.error if it is truncated.
     """
     message = _Table(metadata, _u32(metadata, 0))
     kind = metadata[message.field(1)] if message.field(1) else 0
@@ -158,7 +159,7 @@ def _claims(metadata: bytes, body: pa.Buffer | None) -> tuple[int, list[int]]:
 
 
 def _decompressed(buffer: pa.Buffer) -> int:
-    """The bytes that a compressed buffer says that it has."""
+    """Return the size that a compressed buffer claims to have after decompression."""
     if not buffer.size:
         return 0
     (claimed,) = struct.unpack_from("<q", buffer)
@@ -172,7 +173,7 @@ def _u32(data: bytes, at: int) -> int:
 
 
 class _Table:
-    """A table of a flatbuffer: a vtable tells where its fields are."""
+    """A table of a flatbuffer. Its vtable locates its fields."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data, self._at = data, at
@@ -182,7 +183,7 @@ class _Table:
         (self._size,) = struct.unpack_from("<H", data, self._vtable)
 
     def field(self, number: int) -> int:
-        """Where a field lies; 0 where there is none."""
+        """Return the offset of a field; 0 if the table lacks it."""
         place = 4 + 2 * number
         if place + 2 > self._size:
             return 0
@@ -200,7 +201,7 @@ class _Table:
         return _Table(self._data, at + _u32(self._data, at))
 
     def structs(self, number: int, layout: struct.Struct) -> Iterator[tuple[int, ...]]:
-        """A vector of structs."""
+        """Yield the structs of a vector."""
         at = self.field(number)
         if not at:
             return
@@ -230,7 +231,7 @@ def _repeats(kind: pa.DataType) -> bool:
 
 
 def _unpacked(table: pa.Table, max_bytes: int) -> pa.Table:
-    """The table with plain values, as a topic stores them, once it is known how large that is."""
+    """Return the table with plain values, as a topic stores them, after checking their size."""
     total = 0
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -238,7 +239,7 @@ def _unpacked(table: pa.Table, max_bytes: int) -> pa.Table:
             columns.append(column)
             continue
         kind = normalise_type(column.type)
-        if _repeats(kind):  # as of unions
+        if _repeats(kind):  # for example unions
             _refuse(f"values of type {str(kind)[:100]} cannot be stored", "send plain lists, texts and numbers")
         total += sum(_bytes(chunk) for chunk in column.chunks)
         if total > max_bytes:
@@ -251,12 +252,12 @@ def _unpacked(table: pa.Table, max_bytes: int) -> pa.Table:
 
 
 def _bytes(array: pa.Array) -> int:
-    """How many bytes the values of a column, or of a part of one, have unpacked, at most."""
+    """Return an upper bound of the unpacked size of a column, or of a part of one, in bytes."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         return _bytes(array.storage)
     if pa.types.is_dictionary(kind):
-        used = array.indices.drop_null().value_counts()  # takes no more room than there are values
+        used = array.indices.drop_null().value_counts()  # no larger than the number of values
         return _weighed(array.dictionary, used.field("counts"), used.field("values"))
     if pa.types.is_run_end_encoded(kind):
         if len(array) > MAX_ROWS:
@@ -278,22 +279,22 @@ def _bytes(array: pa.Array) -> int:
 
 
 def _weighed(values: pa.Array, counts: Any, places: Any = None) -> int:
-    """The bytes of values that stand for several: so many each, or those at these places."""
+    """Return the unpacked size of repeated values: `counts` copies of each, or of those at `places`."""
     size = _size(values)
     if places is not None and not isinstance(size, int):
         size = size[np.asarray(places)]
-    return int((np.asarray(counts).astype(np.float64) * size).sum())  # of what is far too much, no digit counts
+    return int((np.asarray(counts).astype(np.float64) * size).sum())  # floats: exactness does not matter
 
 
 def _size(values: pa.Array) -> int | I64:
-    """The bytes of each value; one number where all are counted alike."""
+    """Return the size of each value in bytes; one number if all count the same."""
     kind = values.type
     if isinstance(kind, pa.BaseExtensionType):
         return _size(values.storage)
     if pa.types.is_nested(kind) or (_repeats(kind) and not _is_view(kind)):
-        return _bytes(values) if _repeats(kind) else values.nbytes  # no more than all of them together
+        return _bytes(values) if _repeats(kind) else values.nbytes  # upper bound: all values together
     if _is_view(kind):
-        views = np.frombuffer(values.buffers()[1], np.int32)  # four for each value, the first is its length
+        views = np.frombuffer(values.buffers()[1], np.int32)  # four numbers per value; the first is its length
         lengths = views[values.offset * 4 : (values.offset + len(values)) * 4 : 4]
         return np.where(np.asarray(values.is_valid()), lengths, 0).astype(np.int64) + _OFFSET
     if _is_text(kind):

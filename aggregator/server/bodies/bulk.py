@@ -1,7 +1,7 @@
-"""Elasticsearch's `_bulk`, as log shippers use it: lines of actions and documents, and an answer for each. Pure.
+"""Elasticsearch's `_bulk`, as log shippers use it: lines of actions and documents, and a result for each. Pure.
 
-A document is a record of the stream `{index=…}`: `@timestamp` (or `time`) is its time, `message` (or `log`, `msg`) its
-message, other fields stay fields, as does its `_id`; objects within become names with dots, as in Elasticsearch.
+A document becomes a record of the stream `{index=…}`. `@timestamp` (or `time`) is its time, and `message` (or `log`,
+`msg`) its message. Other fields, and its `_id`, become fields; nested objects become dotted names, as in Elasticsearch.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _ACTIONS = (*_STORING, "update", "delete")
 _MESSAGES = ("message", "log", "msg")
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 _START_OF_DATE = re.compile(r"[0-9]{4}(-[0-9]{2})?")
-_SHORT_BYTES = 500  # of actions that are remembered
-_DEEPEST = 20  # of nested objects, as Elasticsearch has it
+_SHORT_BYTES = 500  # size limit of actions that are cached
+_DEEPEST = 20  # levels of nested objects, as in Elasticsearch
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One item of a request: what is to be done to which document, and the document as it came, if there is one.
+    """One item of a request: the action, the document's index and id, and the document as sent, if there is one.
 
-    verb: one of _ACTIONS, or what somebody took for one.
+    verb: one of _ACTIONS, or an unknown word. line: its line number in the body.
     """
 
     verb: str
@@ -48,7 +48,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """Why an item is refused, in Elasticsearch's words."""
+    """Why an item is refused, in Elasticsearch's terms."""
 
     kind: str
     reason: str
@@ -56,9 +56,9 @@ class Wrong:
 
 
 def read_actions(body: bytes, index: str | None) -> Iterator[Action]:
-    """The items of a body. index: of those that name none. Raises InvalidEventError where lines make no sense.
+    """Yield the items of a body. index: of items that name none. Raises InvalidEventError for malformed lines.
 
-    An action that is not known is an item of its own, with the line behind it, unless that is an action.
+    An unknown action is an item, too. It includes the next line, unless that is an action.
     """
     lines = split_lines(body)
     at = 0
@@ -100,12 +100,12 @@ def _is_action(line: bytes) -> bool:
 
 @lru_cache(1024)
 def _remembered_header(line: bytes) -> tuple[str, Mapping[str, Any]]:
-    """Most items of a shipper have the same few actions."""
+    """Parse an action. Cached, because most items of a shipper repeat the same few actions."""
     return _parsed_header(line)
 
 
 def _parsed_header(line: bytes) -> tuple[str, Mapping[str, Any]]:
-    """The first member, as in Elasticsearch: winston writes notes of its own behind it."""
+    """Parse an action. Only the first member counts, as in Elasticsearch: winston adds members of its own."""
     found = orjson.loads(line)
     if not isinstance(found, dict) or not found:
         raise ValueError("an object with an action is expected")
@@ -116,7 +116,9 @@ def _parsed_header(line: bytes) -> tuple[str, Mapping[str, Any]]:
 
 
 def record_of(action: Action, tell: Tell = untold) -> TAGS_AND_RECORD | Wrong:
-    """The record that an item asks to store, with the tags of its stream; or why it cannot be, which is told, too."""
+    """Return the record that an item asks to store, with its stream's tags; or why it is refused, which is also
+    counted.
+    """
     found = _record_of(action, tell)
     if isinstance(found, Wrong):
         tell("invalid" if action.verb in _STORING else "unsupported", why=found.reason)
@@ -148,7 +150,7 @@ def _record(document: dict[str, Any], document_id: str | None, tell: Tell) -> di
         try:
             made["ts"] = _read_time(document[time_name], time_name)
             del document[time_name]
-        except InvalidEventError:  # it stays a field
+        except InvalidEventError:  # the value remains a field
             tell("time_replaced")
     for name in _MESSAGES:
         if isinstance(document.get(name), str):
@@ -160,7 +162,7 @@ def _record(document: dict[str, Any], document_id: str | None, tell: Tell) -> di
 
 
 def _time_name(document: Mapping[str, Any]) -> str | None:
-    """Which member is the time: pino's `time` only where it is a date, as others have durations there."""
+    """Return the name of the time member. pino's `time` counts only if it is a date: others store durations there."""
     if "@timestamp" in document:
         return "@timestamp"
     value = document.get("time")
@@ -168,7 +170,7 @@ def _time_name(document: Mapping[str, Any]) -> str | None:
 
 
 def _read_time(given: Any, name: str) -> int | None:
-    """A time as Elasticsearch takes it unless told otherwise: a date, of which a year is enough, or milliseconds."""
+    """Parse a time by Elasticsearch's default rules: a date, of which a year is enough, or milliseconds."""
     found = _START_OF_DATE.fullmatch(str(given))
     if found is not None:
         given = f"{given}-01" if found[1] else f"{given}-01-01"
@@ -176,7 +178,7 @@ def _read_time(given: Any, name: str) -> int | None:
 
 
 def _flat(members: Mapping[str, Any], before: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Objects within become names with dots, down to _DEEPEST levels; what lies below is one value."""
+    """Flatten nested objects into dotted names, down to _DEEPEST levels. Deeper objects remain single values."""
     for name, value in members.items():
         if isinstance(value, dict) and value and depth < _DEEPEST:
             yield from _flat(value, f"{before}{name}.", depth + 1)
@@ -188,7 +190,7 @@ def _flat(members: Mapping[str, Any], before: str = "", depth: int = 0) -> Itera
 
 
 def document_answer(action: Action, outcome: Outcome | Wrong) -> tuple[int, dict[str, Any]]:
-    """What became of a document that came alone: a status, and a body."""
+    """Return the status and the response body for a single document."""
     item = _item(action, outcome)
     status = int(item.pop("status"))
     if isinstance(outcome, Place):
@@ -197,18 +199,18 @@ def document_answer(action: Action, outcome: Outcome | Wrong) -> tuple[int, dict
 
 
 def exists(action: Action) -> Wrong:
-    """The answer to a document that is created once more."""
+    """Return the error for a document that exists already."""
     reason = f"[{action.id}]: version conflict, document already exists (current version [1])"
     return Wrong("version_conflict_engine_exception", reason, 409)
 
 
 def being_stored(action: Action) -> Wrong:
-    """The answer to a document that another request is about to create."""
+    """Return the error for a document that another request is storing."""
     return Wrong("es_rejected_execution_exception", f"[{action.id}]: another request is storing it; try again", 429)
 
 
 def bulk_answer(actions: Sequence[Action], outcomes: Sequence[Outcome | Wrong], took_ms: int) -> bytes:
-    """What became of each item, in their order."""
+    """Return the response with the result of each item, in order."""
     items = [{action.verb: _item(action, outcome)} for action, outcome in zip(actions, outcomes, strict=True)]
     errors = any(not isinstance(outcome, Place) for outcome in outcomes)
     return orjson.dumps({"took": took_ms, "errors": errors, "items": items})

@@ -1,8 +1,8 @@
-"""CloudEvents as events of a topic: in JSON, a batch or one, or one in headers and a body. Pure.
+"""CloudEvents as events of a topic: JSON, a single event or a batch, or one event in headers and body. Pure.
 
-The subject is the space, or the source where there is none; the type is the grouping. Every attribute is a column of
-its own, extensions too, so that keys that are too long can be cut; `data` is the payload: text as it is, bytes from
-`data_base64`, anything else as JSON, word for word as it came.
+The subject, or else the source, becomes the space, and the type the grouping. Every attribute, including extensions, is
+also stored as a column, so that keys that are too long can be truncated. `data` is the payload: text as it is, bytes
+from `data_base64`, anything else as JSON exactly as sent.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from esformat.parts import JsonValues
 BATCH = "application/cloudevents-batch+json"
 ONE = "application/cloudevents+json"
 PREFIX = b"ce-"
-"""Of headers that are attributes, in binary mode."""
+"""Prefix of headers that are attributes, in binary mode."""
 INDEXES = ("id", "type")
-"""Of a topic that is made for events: `id` finds what came twice, as CloudEvents are delivered at least once."""
+"""Indexes of a topic that is created for CloudEvents. `id` finds duplicates, because delivery is at least once."""
 MAX_EVENTS = 100_000
-_BETWEEN = re.compile(r"[\s,\[\]]*+")  # objects of an array
+_BETWEEN = re.compile(r"[\s,\[\]]*+")  # between the objects of an array
 _ESCAPED = re.compile(rb"\\(.)")
 _NAME = re.compile(r"[a-z0-9]+")
 _REQUIRED = ("id", "source", "specversion", "type")
@@ -42,9 +42,10 @@ _OWN = ("time", "data", "data_base64")
 
 
 def read_cloud_events(body: bytes, media: str, now_us: int | None, tell: Tell = untold) -> pa.Table:
-    """The events of a body, as a topic takes them. now_us: the time of events that have none; None: they are refused.
+    """Return the events of a body as a table for a topic.
 
-    Raises InvalidEventError, with the number of the event that is wrong.
+    now_us: the time of events that have none; None: such events are refused. Raises InvalidEventError with the number
+    of the invalid event.
     """
     try:
         found = parse_json(body)
@@ -65,7 +66,7 @@ def read_cloud_events(body: bytes, media: str, now_us: int | None, tell: Tell = 
 def read_binary_event(
     headers: Iterable[tuple[bytes, bytes]], body: bytes, now_us: int | None, tell: Tell = untold
 ) -> pa.Table:
-    """The event of a request in binary mode: attributes are headers, the body is the payload as it came.
+    """Return the event of a request in binary mode: attributes are headers, the body is the payload as sent.
 
     headers: of the request, names in lower case. Raises InvalidEventError.
     """
@@ -82,7 +83,7 @@ def read_binary_event(
 
 
 def _header_text(value: bytes, name: str) -> str:
-    """An attribute in a header: out of its quotes, and percent-decoded once."""
+    """Return an attribute from a header, unquoted and percent-decoded once."""
     if len(value) >= 2 and value[:1] == value[-1:] == b'"':
         value = _ESCAPED.sub(rb"\1", value[1:-1])
     try:
@@ -129,11 +130,11 @@ def _checked(event: Any, number: int) -> Mapping[str, Any]:
     for name in ("subject", "datacontenttype"):
         if event.get(name) is not None and not isinstance(event[name], str):
             raise InvalidEventError(f"event {number}: {name} must be a text")
-    return {name: value for name, value in event.items() if value is not None}  # CloudEvents take null for absent
+    return {name: value for name, value in event.items() if value is not None}  # in CloudEvents null means absent
 
 
 def _key(text: str, tell: Tell) -> str:
-    """A text as a space or grouping, cut where it is too long for one, which is told."""
+    """Return a text as a space or grouping, truncated if it is too long. Counts a truncation."""
     if 4 * len(text) <= MAX_KEY_BYTES:
         return text
     key = text.encode()[:MAX_KEY_BYTES].decode("utf-8", "ignore")
@@ -151,7 +152,7 @@ def _time(event: Mapping[str, Any], number: int, now_us: int | None) -> int:
 
 
 def _written(body: bytes, media: str, events: Sequence[Mapping[str, Any]]) -> list[bytes | None]:
-    """The `data` of each event as the body has it; None where it is text, or nests too deeply to be found."""
+    """Return the `data` of each event as written in the body; None if it is text or nested too deeply."""
     if all(isinstance(event.get("data"), str | None) for event in events):
         return [None] * len(events)
     text = body.decode()
@@ -165,7 +166,7 @@ def _written(body: bytes, media: str, events: Sequence[Mapping[str, Any]]) -> li
 
 
 def _objects(text: str) -> Iterator[str]:
-    """The objects of a JSON array as they are written. It was read before: nothing in it is wrong."""
+    """Yield the objects of a JSON array as written. The array was parsed before, so it is valid."""
     decoder = JSONDecoder()
     at = _BETWEEN.match(text).end()  # type: ignore[union-attr]  # it matches everywhere
     while at < len(text):
@@ -196,7 +197,7 @@ def _data(event: Mapping[str, Any], written: bytes | None, number: int) -> bytes
 
 
 def _column(values: list[Any]) -> pa.Array:
-    """A column of the type that all values share; of texts where they share none."""
+    """Return a column of the type that all values share, or of strings if their types differ."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {bool} or kinds <= {int}:
         return pa.array(values, pa.bool_() if bool in kinds else pa.int64() if kinds else pa.string())

@@ -1,8 +1,8 @@
-"""`DocumentIds`: which documents are stored, by their `_id`, so that one that is created again is stored once.
+"""`DocumentIds`: which documents are stored, by their `_id`, so that one that is created twice is stored once.
 
-Shippers that give each document an `_id` of its own and send it as `create` rely on that: they send again what was not
-answered. The newest KNOWN ids are known. They are fields of the records, and when a server starts they are read back
-from the last KNOWN records of a partition, as soon as somebody creates documents with ids in it.
+Shippers that send documents with their own `_id` as `create` rely on this: they retry until they get a response. The
+newest KNOWN ids are in memory. They are also fields of the records; after a start they are read from the last KNOWN
+records of a partition, on the first request that creates documents with ids in it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _log = logging.getLogger("aggregator.server.records")
 
 
 class DocumentIds:
-    """Of all topics of a server. Safe to share between threads."""
+    """The ids of all topics of a server. Thread-safe."""
 
     def __init__(self, known: int = KNOWN) -> None:
         self._most = known
-        self._known: dict[bytes, int] = {}  # record indexes of documents, the oldest first
+        self._known: dict[bytes, int] = {}  # record indexes of documents, oldest first
         self._claimed: set[bytes] = set()
         self._read: set[tuple[str, str]] = set()
         self._lock, self._reading = Lock(), Lock()
 
     def read_back(self, catalog: Catalog, topic: str, partition: str) -> None:
-        """Learn what a partition has, once in the life of a server."""
+        """Load the ids of a partition, once in the life of a server."""
         with self._reading:
             if (topic, partition) in self._read:
                 return
@@ -48,7 +48,7 @@ class DocumentIds:
                 found += islice(_stored(catalog, topic, partition, self._most, reverse=True), self._most)
             except TopicNotFoundError:
                 pass  # nothing is stored in it
-            except EsdbError as error:  # fewer are known then; refusing documents for it would lose more
+            except EsdbError as error:  # continue with fewer ids; refusing documents would lose more
                 _log.warning(
                     "ids of documents in topic %r, partition %r cannot be read back: %s",
                     topic,
@@ -61,7 +61,9 @@ class DocumentIds:
             self._read.add((topic, partition))
 
     def forget_gone(self, catalog: Catalog, topic: str, partition: str, keys: Iterable[bytes]) -> None:
-        """Forget those of the keys whose documents are not there any more: they would be refused, and be nowhere."""
+        """Forget those of the keys whose documents no longer exist. Otherwise they would be refused although not
+        stored.
+        """
         with self._lock:
             known = {key: self._known[key] for key in keys if key in self._known}
         if not known:
@@ -71,7 +73,7 @@ class DocumentIds:
             there = {key for key, _ in _stored(catalog, topic, partition, last - first + 1, first)}
         except TopicNotFoundError:
             there = set()
-        except EsdbError as error:  # storing them once more would be worse
+        except EsdbError as error:  # storing duplicates would be worse
             _log.warning(
                 "ids of documents in topic %r, partition %r cannot be checked: %s", topic, partition, error.message
             )
@@ -82,7 +84,7 @@ class DocumentIds:
                     del self._known[key]
 
     def claim(self, key: bytes) -> str:
-        """Begin to store a document, which `settle` ends: "new"; or "known", or "claimed" by another request."""
+        """Begin to store a document; `settle` ends it. Return "new", "known", or "claimed" (by another request)."""
         with self._lock:
             if key in self._known:
                 return "known"
@@ -92,7 +94,7 @@ class DocumentIds:
             return "new"
 
     def settle(self, claimed: Iterable[bytes], stored: Mapping[bytes, int]) -> None:
-        """End what `claim` began; learn ids that are stored, claimed or not, with their record indexes."""
+        """End what `claim` began. Remember the ids that were stored, claimed or not, with their record indexes."""
         with self._lock:
             self._claimed.difference_update(claimed)
             self._known |= stored
@@ -104,7 +106,7 @@ class DocumentIds:
 
 
 def key_of(topic: str, partition: str, index: str, document_id: str) -> bytes:
-    """A name for a document, of few bytes."""
+    """Return a short, fixed-size key for a document."""
     parts: Sequence[bytes] = [part.encode("utf-8", "backslashreplace") for part in (topic, partition, index)]
     whole = b"".join(b"%d:%b" % (len(part), part) for part in parts) + document_id.encode("utf-8", "backslashreplace")
     return hashlib.blake2b(whole, digest_size=16).digest()
@@ -113,7 +115,10 @@ def key_of(topic: str, partition: str, index: str, document_id: str) -> bytes:
 def _stored(
     catalog: Catalog, topic: str, partition: str, most: int, first: int | None = None, *, reverse: bool = False
 ) -> Iterator[tuple[bytes, int]]:
-    """Documents of a partition with their record indexes: of so many records from the first, or the last, on."""
+    """Yield the documents of a partition with their record indexes.
+
+    Reads up to `most` records, starting at `first`, or backwards from the last with `reverse`.
+    """
     opened = catalog.topic(topic)
     names = opened.scan().schema.names
     columns = ["space", RECORD_INDEX, *(name for name in (ID_FIELD, FIELDS) if name in names)]
@@ -130,7 +135,7 @@ def _stored(
 
 
 def _with_ids(batch: pa.RecordBatch) -> Iterator[tuple[str, str, int]]:
-    """The space, the id and the record index of each record that has an id."""
+    """Return the space, the id and the record index of each record that has an id."""
     ids = pa.nulls(len(batch), pa.string())
     if ID_FIELD in batch.schema.names:
         ids = as_text(batch.column(ID_FIELD)).cast(pa.string())

@@ -1,7 +1,7 @@
-"""Bodies of requests as Arrow: Arrow streams and files, JSON, CSV. Pure: bytes and types in, a table out.
+"""Request bodies as Arrow tables: Arrow streams and files, JSON, CSV. Pure: bytes and types in, a table out.
 
-Lines and CSV are read by `esformat.convert`, whole blocks at a time; this module says what their columns mean over
-HTTP, and turns its complaints into the caller's.
+`esformat.convert` parses lines and CSV in whole blocks. This module defines the meaning of their columns over HTTP, and
+translates its errors for HTTP clients.
 """
 
 from __future__ import annotations
@@ -36,33 +36,33 @@ _NO_EVENTS = pa.table({"space": pa.array([], pa.string()), "timestamp": pa.array
 
 
 class _Refuse:
-    """Bad rows, refused: nothing of the body is stored then."""
+    """A sink for bad rows that refuses them: nothing of the body is stored then."""
 
     count = 0
 
     def begin(self) -> None:
-        """Nothing is remembered."""
+        """Do nothing."""
 
     def take(self, rows: Iterable[convert.BadRow]) -> None:
-        """Raise InvalidEventError for the first."""
+        """Raise InvalidEventError for the first row."""
         for row in rows:
-            reason = re.sub(r"[;:,] (?:give|say|mend)\b.*", "", row.reason)  # the rest is about a command's options
+            reason = re.sub(r"[;:,] (?:give|say|mend)\b.*", "", row.reason)  # the rest is about command-line options
             hint = f"; {TIMES_HINT}" if reason.startswith("timestamp ") else ""
             raise InvalidEventError(f"{row.unit} {row.number}: {reason}", hint=f"nothing of the body was stored{hint}")
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a body calls the time and the message; None: as we do."""
+    """A body's names for the time and the message; None: our names."""
 
     time: str | None = None
     message: str | None = None
 
     def ours(self, time: str, message: str) -> dict[str, str]:
-        """Our names by those of the body, of what it calls otherwise."""
+        """Return our names by the body's names, for those that differ."""
         given = ((self.time, time), (self.message, message))
         return {theirs: our for theirs, our in given if theirs is not None}
 
@@ -81,12 +81,14 @@ def read_events(
     names: Names = OURS,
     times: TimeReader | None = None,
 ) -> pa.Table:
-    """The events of a body: columns space, timestamp, perhaps grouping and data, and any others.
+    """Return the events of a body: columns space, timestamp, and possibly grouping, data and others.
 
-    media: one of media.INPUTS. types: of columns that the topic has, which columns whose values they hold take on;
-    others become what their values look like.
-    times: how times that are numbers are read. Raises InvalidEventError, with the line of what is wrong, or the number
-    of the object.
+    media: one of media.INPUTS.
+    types: columns of the topic. Columns of the body get these types if their values allow; others get the type that
+    their values suggest.
+    times: how numeric times are read.
+
+    Raises InvalidEventError with the line or the number of the object that is invalid.
     """
     times = TimeReader() if times is None else times
     if media in (ARROW_STREAM, ARROW_FILE):
@@ -118,7 +120,7 @@ def _read_text(text: bytes, media: str, roles: convert.Roles, times: TimeReader)
 
 @contextlib.contextmanager
 def _told_of_line_ends(text: bytes) -> Iterator[None]:
-    """What refuses JSON lines tells that their line ends are missing, where they are."""
+    """Add a hint about missing line ends to an error in JSON lines, if that is the likely cause."""
     try:
         yield
     except InvalidEventError as error:
@@ -129,7 +131,7 @@ def _told_of_line_ends(text: bytes) -> Iterator[None]:
 
 
 def _with_message(table: pa.Table, names: Names) -> pa.Table:
-    """The events with their message as the payload."""
+    """Return the events with their message as the payload."""
     if names.message is None or names.message not in table.column_names:
         return table
     table = _renamed(table, {names.message: "data"})
@@ -140,7 +142,7 @@ def _with_message(table: pa.Table, names: Names) -> pa.Table:
 
 
 def _renamed(table: pa.Table, ours: Mapping[str, str]) -> pa.Table:
-    """The table with those columns by our names. Raises InvalidEventError where one of these is taken."""
+    """Return the table with those columns under our names. Raises InvalidEventError if one of these is taken."""
     names = table.column_names
     made = [ours.get(name, name) for name in names]
     taken = next((name for name in ours.values() if made.count(name) > max(1, names.count(name))), None)
@@ -150,7 +152,7 @@ def _renamed(table: pa.Table, ours: Mapping[str, str]) -> pa.Table:
 
 
 def _as_lines(text: bytes) -> bytes:
-    """An object of JSON, or an array of objects, as lines: number n is line n. Raises InvalidEventError."""
+    """Convert a JSON object or array of objects to lines, object n to line n. Raises InvalidEventError."""
     if not text or text.isspace():
         return b""
     try:
@@ -184,15 +186,15 @@ def _roles(types: Mapping[str, pa.DataType], binary_keys: bool, names: Names, un
 
 
 def _without(roles: convert.Roles, names: set[str]) -> convert.Roles:
-    """The roles without the known types of some columns."""
+    """Return the roles without the known types of some columns."""
     return replace(roles, known={name: kind for name, kind in roles.known.items() if name not in names})
 
 
 def _with_grouping(roles: convert.Roles, text: bytes) -> convert.Roles:
-    """Groupings of CSV, where its first line has that name."""
+    """Return the roles with a grouping if the first line of the CSV has that name."""
     first = text.lstrip(b"\r\n").split(b"\n", 1)[0].rstrip(b"\r").removeprefix(b"\xef\xbb\xbf")
     names: list[str] = []
-    with contextlib.suppress(csv.Error):  # the reader will say what is wrong
+    with contextlib.suppress(csv.Error):  # the reader will report the error
         names = next(csv.reader(io.StringIO(first.decode("utf-8", "replace"))), [])
     return replace(roles, grouping="grouping") if "grouping" in names else roles
 
@@ -205,11 +207,11 @@ def _load(text: bytes, format_: str, roles: convert.Roles, times: TimeReader) ->
             ["-"], roles, convert.InputOptions(format=format_), bad_rows=_Refuse(), stdin=pa.py_buffer(text)
         ) as load:
             batches = list(load.batches())
-            if any(batch.schema != batches[0].schema for batch in batches):  # of a long body: look at all of it first
+            if any(batch.schema != batches[0].schema for batch in batches):  # a long body: determine the types from all of it
                 plan = load.survey()
                 batches = list(load.batches(plan))
                 odd = {f.name for batch in batches for f in batch.schema if f.type != roles.known.get(f.name, f.type)}
-                if odd:  # of several types still: what does not fit everywhere keeps its own
+                if odd:  # still different: these do not fit the topic's type
                     plan = replace(plan, roles=_without(roles, odd))
                     batches = list(load.batches(plan))
             times.assumed |= load.assumed
@@ -225,7 +227,7 @@ def _load(text: bytes, format_: str, roles: convert.Roles, times: TimeReader) ->
 
 
 def _check_base64(text: bytes) -> None:
-    """Refuse lines with a payload {"base64": "…"} that is no base64: it would be taken for an object like others."""
+    """Refuse payloads {"base64": "…"} that are not base64, which would be stored as ordinary objects."""
     for number, line in enumerate(split_lines(text), 1):
         given = parse_object(line, number).get("data") if _BINARY_DATA.search(line) else None
         if isinstance(given, dict) and set(given) == {"base64"} and isinstance(given["base64"], str):
@@ -236,7 +238,7 @@ def _check_base64(text: bytes) -> None:
 
 
 def as_json(value: Any, what: str) -> bytes:
-    """A value of JSON as its text. Raises InvalidEventError for one that nests more deeply than can be written."""
+    """Return a JSON value as text. Raises InvalidEventError if it nests too deeply."""
     try:
         return json_text(value)
     except ValueError as error:
@@ -249,7 +251,7 @@ def as_json(value: Any, what: str) -> bytes:
 def read_records(
     body: pa.Buffer, media: str, *, max_bytes: int, names: Names = OURS, times: TimeReader | None = None
 ) -> pa.Table | list[dict[str, Any]]:
-    """The records of a stream: `ts`, `msg` and fields, as `Catalog.write` takes them. Raises InvalidEventError."""
+    """Return the records of a stream, with `ts`, `msg` and fields, for `Catalog.write`. Raises InvalidEventError."""
     times = TimeReader() if times is None else times
     if media in (ARROW_STREAM, ARROW_FILE):
         return times.of_arrow(_renamed(read_arrow(body, max_bytes), names.ours("ts", "msg")), "ts")
@@ -276,7 +278,7 @@ def _records_in(text: bytes, names: Names, times: TimeReader) -> list[dict[str, 
 
 
 def _with_our_names(record: dict[str, Any], names: Names) -> dict[str, Any]:
-    """Rename a record's time to `ts` and its message to `msg`; fields that had these names get others."""
+    """Rename a record's time to `ts` and its message to `msg`; fields with these names get others."""
     ours = names.ours("ts", "msg")
     ours |= {name: name for name in ("ts", "msg") if name not in ours and name not in ours.values()}
     made = {ours[name]: record.pop(name) for name in list(record) if name in ours}
@@ -286,20 +288,20 @@ def _with_our_names(record: dict[str, Any], names: Names) -> dict[str, Any]:
 
 
 def read_lines(body: pa.Buffer) -> pa.Table:
-    """Lines of text, each the message of a record; empty ones are none."""
+    """Return lines of text, each as the message of a record; empty lines are skipped."""
     lines = (line.removesuffix(b"\r") for line in split_lines(body.to_pybytes()))
     return pa.table({"msg": pa.array([line for line in lines if line], pa.binary())})
 
 
 def split_lines(text: bytes) -> list[bytes]:
-    """The lines of a body. Raises InvalidEventError for more than it may have."""
+    """Split a body into lines. Raises InvalidEventError if there are too many."""
     if text.count(b"\n") > MAX_ROWS:
         raise InvalidEventError(f"the body has more than {MAX_ROWS:,} lines", hint="send it in smaller ones")
     return text.split(b"\n")
 
 
 def parse_object(line: bytes, number: int) -> dict[str, Any]:
-    """A line as a JSON object. Raises InvalidEventError with its number."""
+    """Parse a line as a JSON object. Raises InvalidEventError with its number."""
     try:
         found = parse_json(line)
     except orjson.JSONDecodeError as error:

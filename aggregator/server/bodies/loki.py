@@ -1,7 +1,7 @@
 """Loki's push requests, protobuf or JSON, as records of streams. Pure.
 
-Labels are the tags of a stream; of an entry, the line is the message, structured metadata are fields. Entries may come
-in any order. Lines need not be UTF-8 in protobuf, as Loki's own clients do not look at them.
+Labels become the tags of a stream, an entry's line the message, and its structured metadata fields. Entries may be in
+any order. In protobuf, lines need not be UTF-8, because Loki's own clients do not check.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ from aggregator.server.bodies.shared.refusals import Tell, untold
 from esformat import InvalidEventError
 
 MAX_PARTS = 500_000
-"""Entries, and metadata of entries, of a request: each takes some hundreds of bytes, however few it has in the body."""
-_STREAMS, _ENTRIES, _METADATA = 1, 2, 3  # numbers of fields
+"""Limit of entries plus metadata pairs in a request: each takes some hundred bytes of memory, however short it is in
+the body."""
+_STREAMS, _ENTRIES, _METADATA = 1, 2, 3  # field numbers
 _NUMBER, _DELIMITED = 0, 2
 _FIXED = {1: 8, 5: 4}
-_MOST_DIGITS = 20  # of a time
-_PREFIX = "metadata."  # of metadata whose name the record has itself
+_MOST_DIGITS = 20  # in a time
+_PREFIX = "metadata."  # for metadata whose name the record already has
 
 
 def read_push(body: bytes, tell: Tell = untold) -> list[TAGS_AND_RECORD]:
-    """The entries of a push request in protobuf, each with the tags of its stream. Raises InvalidEventError."""
+    """Return the entries of a protobuf push request, each with its stream's tags. Raises InvalidEventError."""
     try:
-        if len(body) > 2 * MAX_PARTS:  # a part has two bytes at least
+        if len(body) > 2 * MAX_PARTS:  # a part takes at least two bytes
             _check_parts(body)
         return list(_entries(_Push.FromString(body), tell))
     except InvalidEventError:
@@ -48,7 +49,7 @@ def read_push(body: bytes, tell: Tell = untold) -> list[TAGS_AND_RECORD]:
 
 
 def read_json_push(body: bytes, tell: Tell = untold) -> list[TAGS_AND_RECORD]:
-    """The same in JSON."""
+    """Return the entries of a JSON push request, each with its stream's tags. Raises InvalidEventError."""
     try:
         parsed, escaped = read_json(body)
     except orjson.JSONDecodeError as error:
@@ -66,7 +67,7 @@ def read_json_push(body: bytes, tell: Tell = untold) -> list[TAGS_AND_RECORD]:
 
 
 def unpack_snappy(stored: bytes, max_bytes: int) -> bytes:
-    """The bytes behind snappy's block format, which begins with their number. Raises ProblemError: 400, 413."""
+    """Decompress snappy's block format, which begins with the decompressed size. Raises ProblemError: 400, 413."""
     size = 0
     for place, byte in enumerate(stored[:5]):
         size |= (byte & 0x7F) << 7 * place
@@ -108,7 +109,7 @@ def _entries(request: Any, tell: Tell) -> Iterator[TAGS_AND_RECORD]:
 
 
 def _check_parts(body: bytes) -> None:
-    """Refuse a request with too many parts before it is read as a whole, into up to thirty times its bytes."""
+    """Refuse a request with too many parts before parsing all of it, which takes up to thirty times its size."""
     left = MAX_PARTS
     for stream in _fields(body, _STREAMS):
         for entry in _fields(stream, _ENTRIES):
@@ -124,7 +125,7 @@ def _too_many() -> InvalidEventError:
 
 
 def _fields(message: bytes, wanted: int) -> Iterator[bytes]:
-    """The fields of a message that have this number, and a length. Raises ValueError."""
+    """Yield the length-delimited fields of a message that have this number. Raises ValueError."""
     at = 0
     while at < len(message):
         key, at = varint(message, at)
@@ -153,7 +154,7 @@ def _text(given: bytes, tell: Tell) -> str:
 
 
 def _labels(text: str, number: int) -> dict[str, str]:
-    """Labels as Prometheus writes them: `{app="web", env="prod"}`."""
+    """Parse labels in Prometheus's notation: `{app="web", env="prod"}`."""
     try:
         tags, end = parse_tag_list(text, 0) if text.startswith("{") else ({}, 0)
     except LqlError as error:
@@ -164,7 +165,7 @@ def _labels(text: str, number: int) -> dict[str, str]:
 
 
 def _push() -> Any:
-    """The class of a push request. Texts are bytes here: protobuf would refuse those that are not UTF-8."""
+    """Build the protobuf class of a push request, with texts as bytes: protobuf would refuse invalid UTF-8."""
     text, whole, message = (getattr(FieldDescriptorProto, f"TYPE_{name}") for name in ("BYTES", "INT64", "MESSAGE"))
     one, many = FieldDescriptorProto.LABEL_OPTIONAL, FieldDescriptorProto.LABEL_REPEATED
     messages: dict[str, list[tuple[str, int, int, str | None]]] = {

@@ -1,8 +1,8 @@
-"""Syslog messages as records of streams, whatever their form; and their framing over TCP. Pure.
+"""Syslog messages in any common format as records of streams. Pure.
 
-Host and app name the stream; priority, process, message id and structured data are fields. Read are RFC 5424, RFC 3164
-as it is sent (with and without a host, a year, fractions, a zone), Cisco's and FortiGate's own. No text gets lost: what
-is in no known form is the message, whole.
+Host and app name the stream; priority, process, message id and structured data become fields. Supported are RFC 5424,
+RFC 3164 as it is sent in practice (with and without a host, a year, fractions, a zone), and the formats of Cisco and
+FortiGate. No text is lost: a message in an unknown format is kept whole.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aggregator.server.bodies.shared.refusals import Tell, untold
 from aggregator.streams.level import SYSLOG_LEVELS
 
 MAX_NAME_BYTES = 255
-"""Of a host, app, process or message id. RFC 5424 has 48 for an app, which many do not keep to."""
+"""Limit on a host, app, process or message id. RFC 5424 allows 48 for an app, which many senders exceed."""
 _SEVERITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 _FACILITIES = (
     "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp",
@@ -30,15 +30,15 @@ _PRIORITIES = [
 ]
 _PRIORITY = re.compile(rb"\s{0,64}+<(\d{1,3})>")
 
-# RFC 5424's structured data. A parameter may have a space behind its `=`, as in an example of the RFC.
+# RFC 5424's structured data. A parameter may have a space after its `=`, as in an example of the RFC.
 _ELEMENT = re.compile(
     rb"\[([^\]\"= ]{1,255}+)((?: [^\]\"= ]{1,255}+= ?\"[^\"\\]*+(?:\\.[^\"\\]*+|(?!))*+\"|(?!))*+) ?\]", re.DOTALL
 )
 _PARAMETER = re.compile(rb" ([^\]\"= ]++)= ?\"([^\"\\]*+(?:\\.[^\"\\]*+|(?!))*+)\"", re.DOTALL)
 _ESCAPED = re.compile(rb"\\([\"\\\]])")
 
-# The times of RFC 3164, with what senders add to them. Before it: Cisco's sequence number, host or card, and sign that
-# the clock is not synchronised.
+# The times of RFC 3164, with what senders add. Before the time: Cisco's sequence number, host or card, and the sign for
+# an unsynchronised clock.
 _CLOCK = rb"(?P<clock>\d\d:\d\d:\d\d)(?:[.,](?P<fraction>\d{1,9}))?"
 _DAY_AHEAD = dt.timedelta(days=1)
 _DAY = rb"(?P<month>[A-Za-z]{3}) {1,2}(?P<day>\d{1,2}) (?:(?P<year>\d{4}) )?"
@@ -54,12 +54,12 @@ _FORTIGATE = re.compile(rb"date=(?P<date>\d{4}-\d\d-\d\d) time=(?P<clock>\d\d:\d
 _FORTIGATE_NAME = re.compile(rb' devname="?([^" ]{1,255}+)')
 _FORTIGATE_ZONE = re.compile(rb' tz="?([+-]\d\d:?\d\d)')
 _FIRST_BYTES = 1_024
-"""Of a FortiGate's message, in which its name and zone stand."""
+"""The part of a FortiGate's message that is searched for its name and zone."""
 
-# What stands behind the time. A host has the letters of names and addresses; a tag ends with a colon or a process.
+# What follows the time. A host has the characters of names and addresses; a tag ends with a colon or a process.
 _HOST = re.compile(rb"(?:([0-9A-Za-z_\x80-\xff][\w./@:%\x80-\xff-]{0,254}+)(?<!:)|\[([\w.:%-]{1,253}+)\]|-)(?: |\Z)")
 _ADDRESS = re.compile(rb"[0-9A-Fa-f:.]{1,45}[0-9A-Fa-f](?: |\Z)")
-_TAG = re.compile(  # a number alone names no app: it counts messages, and each would be a stream
+_TAG = re.compile(  # a number alone is not an app: it counts messages, and each would be a stream
     rb"(?!\d{1,255}+:)(?P<app>[^\s:\[\]\"={}<>]{1,255}+)"
     rb"(?:\[(?P<pid>[^\]\s]{1,255}+)\](?::? |:?\Z|:)|: |:\Z|(?<=[A-Za-z_]):(?![/\\:=\d\s]))"
 )
@@ -75,7 +75,7 @@ _ZONES = {
     b"CDT": -300, b"MST": -420, b"MDT": -360, b"PST": -480, b"PDT": -420, b"AKST": -540, b"AKDT": -480, b"HST": -600,
     b"BRT": -180, b"ART": -180,
 }  # fmt: skip
-"""Minutes east of UTC. Those of several meanings have the one of RFC 822, or else the most usual."""
+"""Minutes east of UTC. Ambiguous names have the meaning of RFC 822, or else the most common one."""
 _MARK = b"\xef\xbb\xbf"
 _NONE = b"-"
 
@@ -83,10 +83,10 @@ _NONE = b"-"
 def read_message(
     message: bytes, peer: str, now: dt.datetime, *, cut: bool = False, tell: Tell = untold
 ) -> TAGS_AND_RECORD:
-    """The record of a message, and the tags of its stream. Nothing is refused; what has neither form is told.
+    """Return the record of a message and the tags of its stream. Nothing is refused; unknown formats are counted.
 
-    peer: the address that it came from, which stands for a host that it does not name. now: an aware time; times
-    without a year are the last that is not to come, and those without a zone in its zone.
+    peer: the sender's address, used if the message names no host. now: an aware time. Times without a year are the
+    latest that is not in the future, and those without a zone are in its zone.
     """
     record: dict[str, Any] = {"truncated": True} if cut else {}
     priority = _PRIORITY.match(message)
@@ -97,7 +97,7 @@ def read_message(
     tags = {"host": peer}
     if not (_new(rest, tags, record, now) or _old(rest, tags, record, now) or _fortigate(rest, tags, record, now)):
         record["ts"] = now
-        if rest is not message:  # a line without a priority is just text
+        if rest is not message:  # only after a priority: other lines are just text
             rest = _app(_uptime(rest, record), tags, record)
         if "app" not in tags:
             tell("unparsed", why=f"the last from {peer}")
@@ -109,7 +109,7 @@ def read_message(
 
 
 def _new(rest: bytes, tags: dict[str, str], record: dict[str, Any], now: dt.datetime) -> bool:
-    """Read a message of RFC 5424. False, and nothing is changed, if it is not one."""
+    """Parse a message of RFC 5424. Return False, and change nothing, if it is not one."""
     parts = rest.lstrip(b" ").split(b" ", 6)
     if len(parts) < 6 or parts[0] != b"1" or max(map(len, parts[2:6])) > MAX_NAME_BYTES:
         return False
@@ -137,14 +137,14 @@ def _new(rest: bytes, tags: dict[str, str], record: dict[str, Any], now: dt.date
 
 
 def _structured(text: bytes, record: dict[str, Any]) -> bytes:
-    """Put the structured data at the beginning of a text among the fields, and give what is behind it."""
+    """Store the structured data at the start of a text as fields, and return the text after it."""
     at, found = 0, []
     while text[at : at + 1] == b"[" and (element := _ELEMENT.match(text, at)):
         found.append(element)
         at = element.end()
     if at != len(text) and text[at : at + 1] != b" ":
-        return text  # it is none
-    values: dict[str, list[str]] = {}  # of a parameter that comes several times, which RFC 5424 allows
+        return text  # not structured data
+    values: dict[str, list[str]] = {}  # several per parameter: RFC 5424 allows repetition
     for element in found:
         name = _decoded(element[1])
         if not element[2]:
@@ -161,7 +161,7 @@ def _structured(text: bytes, record: dict[str, Any]) -> bytes:
 
 
 def _old(rest: bytes, tags: dict[str, str], record: dict[str, Any], now: dt.datetime) -> bool:
-    """Read a message of RFC 3164, which begins with a time. False, and nothing is changed, if it does not."""
+    """Parse a message of RFC 3164, which begins with a time. Return False, and change nothing, if it does not."""
     found = _OLD_TIME.match(rest)
     if found is not None:
         at, moment = _old_moment(found, now)
@@ -190,7 +190,7 @@ def _old(rest: bytes, tags: dict[str, str], record: dict[str, Any], now: dt.date
 
 
 def _host(text: bytes, tags: dict[str, str]) -> bytes:
-    """Take a host off the beginning of a text, if it has one."""
+    """Remove a host from the start of a text, if there is one."""
     if _MNEMONIC.match(text) or (_TAG.match(text) and not _ADDRESS.match(text)):
         return text
     if text.startswith(b"Message forwarded from "):  # AIX
@@ -207,7 +207,7 @@ def _host(text: bytes, tags: dict[str, str]) -> bytes:
 
 
 def _app(text: bytes, tags: dict[str, str], record: dict[str, Any]) -> bytes:
-    """Take an app and its process, or Cisco's id of a message, off the beginning of a text, if it has them."""
+    """Remove an app and its process, or Cisco's message id, from the start of a text, if there are any."""
     found = _MNEMONIC.match(text)
     if found is not None:
         tags["app"], record["msgid"] = _decoded(found["app"]), _decoded(found["id"])
@@ -222,7 +222,7 @@ def _app(text: bytes, tags: dict[str, str], record: dict[str, Any]) -> bytes:
 
 
 def _uptime(text: bytes, record: dict[str, Any]) -> bytes:
-    """Take the sequence number and the uptime of a Cisco without a clock off the beginning of a text."""
+    """Remove the sequence number and the uptime of a Cisco without a clock from the start of a text."""
     found = _UPTIME.match(text)
     if found is None:
         return text
@@ -233,7 +233,7 @@ def _uptime(text: bytes, record: dict[str, Any]) -> bytes:
 
 
 def _fortigate(rest: bytes, tags: dict[str, str], record: dict[str, Any], now: dt.datetime) -> bool:
-    """Read the time and the host of a FortiGate's key=value pairs, all of which stay the message."""
+    """Read the time and the host from a FortiGate's key=value pairs; the message keeps all pairs."""
     found = _FORTIGATE.match(rest)
     if found is None:
         return False
@@ -256,7 +256,7 @@ def _text(text: bytes) -> str | bytes:
 
 
 def _decoded(text: bytes) -> str:
-    r"""Text of a tag or field; what is no UTF-8 is escaped, as `\xff`."""
+    r"""Decode text of a tag or field; invalid UTF-8 is escaped, as `\xff`."""
     return text.decode("utf-8", "backslashreplace")
 
 
@@ -274,13 +274,13 @@ def _iso_moment(found: re.Match[bytes], now: dt.datetime) -> dt.datetime | None:
 
 
 def _old_moment(found: re.Match[bytes], now: dt.datetime) -> tuple[int, dt.datetime | None]:
-    """Where the rest of a message begins, and its time; None where there is no such time."""
+    """Return where the rest of a message begins, and its time; None if the time is invalid."""
     month, day, clock, fraction, zone, *years = found.group(
         "month", "day", "clock", "fraction", "zone", "year", "year_before", "year_after"
     )
     at = found.end()
     if zone is not None and _zone(zone) is None:
-        if not found.string.startswith(b": %", found.end("zone")):  # else it is one that nobody knows
+        if not found.string.startswith(b": %", found.end("zone")):  # else it is an unknown zone
             at = found.start("zone")
         zone = None
     moment = _old_second(month, day, next(filter(None, years), None), clock, zone, now)
@@ -295,7 +295,7 @@ def _with_fraction(moment: dt.datetime | None, digits: bytes | None) -> dt.datet
 
 @lru_cache(1024)
 def _zone(text: bytes) -> dt.tzinfo | None:
-    """The zone of a name or of hours and minutes; None where nobody knows it."""
+    """Return the zone for a name or for hours and minutes; None if it is unknown."""
     if text[:1] in b"+-":
         minutes = int(text[1:3]) * 60 + int(text[-2:])
         return dt.timezone(dt.timedelta(minutes=-minutes if text[:1] == b"-" else minutes)) if minutes < 1440 else None
@@ -303,7 +303,7 @@ def _zone(text: bytes) -> dt.tzinfo | None:
     return None if known is None else dt.timezone(dt.timedelta(minutes=known))
 
 
-@lru_cache(4096)  # most messages of a batch are of few seconds
+@lru_cache(4096)  # most messages of a batch fall into few seconds
 def _iso_second(date: bytes, clock: bytes, zone: bytes | None, now: dt.datetime) -> dt.datetime | None:
     tz = now.tzinfo if zone is None else _zone(zone.upper())
     try:
@@ -317,7 +317,7 @@ def _iso_second(date: bytes, clock: bytes, zone: bytes | None, now: dt.datetime)
 def _old_second(
     month: bytes, day: bytes, year: bytes | None, clock: bytes, zone: bytes | None, now: dt.datetime
 ) -> dt.datetime | None:
-    """A time in a zone. Without a year: the latest at most a day ahead, as clocks and zones differ."""
+    """Return a time in a zone. Without a year: the latest that is at most a day ahead, as clocks and zones differ."""
     number, tz = _MONTHS.get(month.lower(), 0), now.tzinfo if zone is None else _zone(zone)
     hour, minute, second = map(int, clock.split(b":"))
     found = []

@@ -1,20 +1,20 @@
-"""Where messages of syslog end in a stream of bytes: counted, or a line each."""
+"""The framing of syslog messages in a stream of bytes: octet counting, or one message per line."""
 
 from __future__ import annotations
 
 import re
 
 MAX_MESSAGE_BYTES = 65_536
-"""What is longer comes in parts of so many bytes, all but the last of which are marked as cut."""
+"""Longer messages are split into parts of this size; all but the last are marked as truncated."""
 _HALF = re.compile(rb"(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z")
-"""A character of UTF-8 without its end."""
+"""An incomplete UTF-8 character at the end."""
 
 
 class Framer:
-    """Messages out of the bytes of a TCP connection: counted octets where a count stands first, else up to line ends.
+    """Splits the bytes of a TCP connection into messages: octet counting if a count precedes, else up to line ends.
 
-    Holds at most one message of MAX_MESSAGE_BYTES. Nothing is passed over: where a count is wrong, or no line ends, all
-    that is behind it would be lost.
+    Buffers at most one message of MAX_MESSAGE_BYTES. It skips no bytes: with a wrong count or a missing line end,
+    everything after it would be lost.
     """
 
     _COUNT = re.compile(rb"([1-9]\d{0,8}) (?=<)")
@@ -22,10 +22,10 @@ class Framer:
     def __init__(self, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
         self._max_bytes = max_bytes
         self._held = bytearray()
-        self._left: int | None = None  # of a counted message; None: it ends with its line
+        self._left: int | None = None  # bytes left of a counted message; None: it ends with its line
 
     def feed(self, data: bytes) -> list[tuple[bytes, bool]]:
-        """Messages that end in `data`, and whether each was cut."""
+        """Return the messages that end in `data`, each with whether it was truncated."""
         self._held += data
         found: list[tuple[bytes, bool]] = []
         while self._held and self._step(found):
@@ -33,13 +33,13 @@ class Framer:
         return found
 
     def finish(self) -> list[tuple[bytes, bool]]:
-        """What is held when the connection ends: a last line without its end; half a counted message, cut."""
+        """Return what is buffered when the connection ends: a last line, or part of a counted message."""
         held, self._held = bytes(self._held), bytearray()
         cut = self._left is not None
         return [(_whole_characters(held) if cut else held, cut)] if held.strip() else []
 
     def _step(self, found: list[tuple[bytes, bool]]) -> bool:
-        """Take one thing off what is held; False where more bytes are needed."""
+        """Consume one item of the buffer; return False if more bytes are needed."""
         if self._left is not None:
             return self._counted(self._left, found)
         if self._held[0] in b"\n\r\0":
@@ -70,7 +70,7 @@ class Framer:
         return True
 
     def _give(self, size: int, found: list[tuple[bytes, bool]]) -> int:
-        """Take a message off what is held, or its first part, without half a character; gives how many bytes."""
+        """Move a message, or its first part, out of the buffer without splitting a character; return its size."""
         message = bytes(self._held[: min(size, self._max_bytes)])
         cut = len(message) < size
         if cut:
@@ -81,6 +81,6 @@ class Framer:
 
 
 def _whole_characters(message: bytes) -> bytes:
-    """The beginning of a text without half a character at its end."""
+    """Return the text without an incomplete character at its end."""
     half = _HALF.search(message, max(0, len(message) - 3))
     return message if half is None else message[: half.start() or None]

@@ -1,4 +1,4 @@
-"""Which form of a page a client asks for, and pages as Arrow files; `json_text` has the other form."""
+"""The format of a page that a client asks for, and pages as Arrow files. `json_text` writes the other format."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pyarrow as pa
 ARROW_FILE = "application/vnd.apache.arrow.file"
 JSON = "application/json"
 RECORDS = "application/json; format=pandas-records"
-"""What JSON answers are called."""
+"""Content type of JSON responses."""
 
 
 def media_type(accept: str | None) -> str | None:
-    """What to answer with for an Accept header: ARROW_FILE or JSON; None where the client takes neither."""
+    """Return the response format for an Accept header: ARROW_FILE or JSON; None if the client accepts neither."""
     if accept is None or not accept.strip():
         return JSON
     for entry in accept.lower().split(","):
@@ -30,7 +30,7 @@ def media_type(accept: str | None) -> str | None:
 
 
 def arrow_file(records: pa.Table, metadata: dict[str, str], cuts: Sequence[int] = ()) -> bytes:
-    """An Arrow file, its schema's metadata and these; a new record batch begins at each of the rows `cuts`."""
+    """Return an Arrow file with `metadata` added to its schema's; a new record batch begins at each row in `cuts`."""
     kept = records.schema.metadata or {}
     schema = records.schema.with_metadata({**kept, **{name.encode(): text.encode() for name, text in metadata.items()}})
     sink = pa.BufferOutputStream()

@@ -1,4 +1,4 @@
-"""Appends of plateau's clients: an Arrow file becomes events; its topic and partition are made for it."""
+"""Appends from plateau's clients: an Arrow file becomes events. Its topic and partition are created if needed."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ def append(
     roll: Roll | None = None,
     retention: Retention | None = None,
 ) -> tuple[Receipt, Definition]:
-    """Store the records of an Arrow file in a (topic, partition), which are made if they do not exist.
+    """Store the records of an Arrow file in a (topic, partition), which is created if it does not exist.
 
-    Gives the receipt, and what the records look like.
-
-    Nothing is made for a body that is refused. Raises InvalidEventError, InvalidRequestError, OverloadedError.
+    Return the receipt, and the definition of the records. A refused body creates nothing. Raises InvalidEventError,
+    InvalidRequestError, OverloadedError.
     """
     schema, table = _read(body, max_bytes)
     if not len(table):
@@ -43,8 +42,8 @@ def append(
         topic = catalog.topic(name)
         _check_keys(topic)
     else:
-        definitions.draft(schema, table.schema).events(table)  # refuses what cannot be stored, before there is a topic
-        with contextlib.suppress(TopicExistsError):  # somebody was quicker
+        definitions.draft(schema, table.schema).events(table)  # refuses unstorable records before the topic exists
+        with contextlib.suppress(TopicExistsError):  # created by another request
             catalog.create_topic(name, roll=for_pages(roll or Roll()), retention=retention)
         topic = catalog.topic(name)
     definition = definitions.of_schema(topic, schema, table.schema)
@@ -52,7 +51,7 @@ def append(
 
 
 def _read(body: pa.Buffer, max_bytes: int) -> tuple[pa.Schema, pa.Table]:
-    """The schema of an Arrow file as it was sent, and its records, plain. Raises InvalidEventError."""
+    """Return the schema of an Arrow file as it was sent, and its records unpacked. Raises InvalidEventError."""
     _check_ends(body)
     try:
         table = read_arrow(body, max_bytes)
@@ -66,7 +65,8 @@ def _read(body: pa.Buffer, max_bytes: int) -> tuple[pa.Schema, pa.Table]:
 
 
 def _check_ends(body: pa.Buffer) -> None:
-    """An Arrow file has its magic at both ends. Raises InvalidEventError in the words of plateau's reader."""
+    """Check that an Arrow file has its magic at both ends. Raises InvalidEventError in the words of plateau's reader.
+    """
     end = _MAGIC.rstrip(b"\0")
     wrong = None
     if body.size < len(_MAGIC):

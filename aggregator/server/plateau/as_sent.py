@@ -1,4 +1,4 @@
-"""Values in the layout in which a client sent them, out of the plain one in which they are stored."""
+"""Converts values from the plain layout in which they are stored back to the layout in which a client sent them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from esformat.parts import plain_array
 
 
 def as_sent(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """An array as a type that a client sent such values in.
+    """Convert an array to the type in which a client sent such values.
 
-    The values of several batches together may need wider indices, or ends of runs, than each of them: the type of the
-    array that is given back is wider then. Where the topic's column took values of other types by another way, and has
-    all of them in another shape since, such as lists as text, the array is given back as it is.
+    The values of several batches together may need wider indices or run ends than each batch alone; the result has a
+    wider type then. If the column has since changed to a type that cannot be converted, such as text in place of lists,
+    because other routes appended other types, the array is returned unchanged.
     """
     if array.type == kind or not _can_be(array.type, kind):
         return array
@@ -25,7 +25,7 @@ def as_sent(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _can_be(stored: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether values of a stored type can be laid out as `kind`."""
+    """Whether values of a stored type can be converted to `kind`."""
     if stored == kind:
         return True
     if isinstance(kind, pa.BaseExtensionType):
@@ -45,13 +45,13 @@ def _can_be(stored: pa.DataType, kind: pa.DataType) -> bool:
         return (pt.is_list(stored) or pt.is_large_list(stored)) and _can_be(stored.value_type, kind.value_type)
     try:
         pa.array([], stored).cast(kind)
-    except pa.ArrowNotImplementedError:  # from text to a time of day, for one
+    except pa.ArrowNotImplementedError:  # for example from text to a time of day
         return False
     return True
 
 
 def _places(stored: pa.StructType, kind: pa.StructType) -> list[int]:
-    """Where a stored struct has the members of `kind`, -1 for one that it lacks."""
+    """Return the positions in a stored struct of the members of `kind`; -1 for a missing one."""
     names, wanted = ([one.field(place).name for place in range(one.num_fields)] for one in (stored, kind))
     return list(range(len(names))) if names == wanted else [stored.get_field_index(name) for name in wanted]
 
@@ -61,7 +61,7 @@ def _map_types(kind: pa.MapType) -> tuple[pa.DataType, pa.DataType]:
 
 
 def _laid_out(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """`as_sent` of an array that lies plainly, without an offset above its children's."""
+    """`as_sent` for a plain array that has no offset relative to its children."""
     if array.type == kind:
         return array
     if isinstance(kind, pa.BaseExtensionType):
@@ -109,7 +109,7 @@ def _dictionary(values: pa.Array, kind: pa.DictionaryType) -> pa.Array:
     try:
         encoded = pc.dictionary_encode(values)
         indices, dictionary = encoded.indices, encoded.dictionary
-    except pa.ArrowNotImplementedError:  # of nested values and others: each stands for itself
+    except pa.ArrowNotImplementedError:  # nested values and others: no deduplication
         indices, dictionary = pa.array(np.arange(len(values)), mask=np.asarray(values.is_null())), values
     width = kind.index_type
     if len(dictionary) > 1 << width.bit_width - pt.is_signed_integer(width):

@@ -1,9 +1,9 @@
 """`Definition`: a schema as a client sent it, and the columns in which its records are stored. Pure values.
 
-A record's event has an empty space; its grouping is the id of its definition; its timestamp is the record's time in
-µs. Other columns are stored under their own names, or under `name:2` … where the name is taken by our own columns or by
-a column of another type. The first event of each batch holds the definition itself in the column `plateau_schema`, so
-that a segment tells what its records looked like, whatever else was lost.
+The event of a record has an empty space, the id of its definition as grouping, and the record's time in µs as
+timestamp. Other columns are stored under their own names, or under `name:2` … if the name is taken by our own columns
+or by a column of another type. The first event of each batch contains the definition itself in the column
+`plateau_schema`, so that a segment alone is enough to restore its records.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from esformat.parts import KEY_COLUMNS, TIMESTAMP_TYPE
 TIME = "time"
 SCHEMA_COLUMN = "plateau_schema"
 STORED = b"aggregator.column"
-"""Key of a field's metadata in a definition: the name of the column that holds it; absent for a time that the
-timestamp tells in full."""
+"""Key in a field's metadata: the name of the column that stores it. Absent for a time that the timestamp represents
+exactly."""
 _OWN = frozenset((*KEY_COLUMNS, *RESERVED_COLUMNS, SCHEMA_COLUMN))
 _ID_BYTES = 6  # eight characters in base64; the chance that two of a thousand schemas share one is 2e-9
 
 
 @dataclass(frozen=True)
 class Definition:
-    """`annotated`: the client's schema, each field's metadata naming its column."""
+    """A client's schema and its stored columns. `annotated`: the schema; each field's metadata names its column."""
 
     annotated: pa.Schema
 
     @cached_property
     def encoded(self) -> bytes:
-        """The definition as it is stored."""
+        """The definition in serialized form."""
         return self.annotated.serialize().to_pybytes()  # type: ignore[no-any-return]
 
     @classmethod
     def decode(cls, stored: bytes) -> Definition:
-        """Read what `encoded` gave. Raises pyarrow.ArrowInvalid."""
+        """Parse what `encoded` returned. Raises pyarrow.ArrowInvalid."""
         return cls(pa.ipc.read_schema(pa.py_buffer(stored)))
 
     @cached_property
@@ -64,17 +64,17 @@ class Definition:
 
     @cached_property
     def columns(self) -> dict[str, str]:
-        """Names of stored columns by names of fields."""
+        """Names of stored columns by field name."""
         return {
             field.name: field.metadata[STORED].decode()
             for field in self.annotated
             if field.metadata and STORED in field.metadata
         }
 
-    # ------------------------------------------------------------ there and back
+    # ------------------------------------------------------------ conversion
 
     def events(self, table: pa.Table) -> pa.Table:
-        """Records as events. The table has the schema's names; its types are those that are stored.
+        """Convert records to events. The table has the schema's names and the types in which they are stored.
 
         Raises InvalidEventError.
         """
@@ -92,9 +92,7 @@ class Definition:
         return pa.table(columns)
 
     def records(self, events: pa.Table, names: Container[str]) -> pa.Table:
-        """Events as the records that they were, of the fields `names`, in one piece. Columns that the table lacks are
-        null.
-        """
+        """Convert events back to records, limited to the fields in `names`. Columns missing from the table are null."""
         fields = [field for field in self.schema if field.name in names]
         columns = []
         for field in fields:
@@ -110,10 +108,11 @@ class Definition:
 
 
 def define(schema: pa.Schema, plain: pa.Schema, taken: Mapping[str, pa.DataType]) -> Definition:
-    """The definition of a client's schema. `plain`: the same columns, dictionaries and the like unpacked, as they are
-    appended. `taken`: the types of columns that the topic has, by name.
+    """Return the definition of a client's schema.
 
-    Raises InvalidEventError for a schema that is not plateau's, or cannot be stored.
+    plain: the same columns as they are appended, with dictionaries and the like unpacked. taken: types of the topic's
+    existing columns, by name. Raises InvalidEventError for a schema that plateau does not allow, or that cannot be
+    stored.
     """
     _check(schema)
     kinds = stored_types(plain)
@@ -131,12 +130,12 @@ def define(schema: pa.Schema, plain: pa.Schema, taken: Mapping[str, pa.DataType]
 
 
 def _own_metadata(field: pa.Field) -> dict[bytes, bytes]:
-    """The metadata that the client gave a field, none of which can name a column of ours."""
+    """Return the client's metadata of a field, without the key that names our column."""
     return {key: value for key, value in (field.metadata or {}).items() if key != STORED}
 
 
 def stored_types(plain: pa.Schema) -> dict[str, pa.DataType]:
-    """The types in which a topic stores columns, by name. Raises InvalidEventError."""
+    """Return the types in which a topic stores columns, by name. Raises InvalidEventError."""
     numbered = pa.schema([pa.field(f"{place}", field.type) for place, field in enumerate(plain)])
     try:
         stored = topic_schema(small_types(numbered), (), binary_keys=False).fields
@@ -149,9 +148,9 @@ def stored_types(plain: pa.Schema) -> dict[str, pa.DataType]:
 
 
 def microseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Times of records, int64 milliseconds or timestamps of any unit, as the timestamps of events.
+    """Convert record times, int64 milliseconds or timestamps of any unit, to event timestamps.
 
-    Nanoseconds are rounded down. Raises InvalidEventError for nulls and for times that 64 bits of µs cannot hold.
+    Nanoseconds are rounded down. Raises InvalidEventError for nulls and for times outside 64 bits of µs.
     """
     if times.null_count:
         row = pc.index(times.is_null(), True).as_py()
@@ -167,20 +166,20 @@ def microseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _rounded_down(times: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Nanoseconds as microseconds, also before 1970."""
+    """Convert nanoseconds to microseconds, rounding down before 1970 as well."""
     down = np.floor_divide(times.cast(pa.int64()).to_numpy(), 1000)
     return pa.chunked_array([pa.array(down)]).cast(TIMESTAMP_TYPE)
 
 
 def record_time(timestamps: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Timestamps of events as the times of records: milliseconds, rounded down, or any type of timestamps."""
+    """Convert event timestamps to record times: milliseconds, rounded down, or any type of timestamps."""
     if pt.is_int64(kind):
         return pa.chunked_array([np.floor_divide(timestamps.cast(pa.int64()).to_numpy(), 1000)])
     return timestamps.cast(kind)
 
 
 def _single(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array."""
+    """Return a column as one array."""
     if column.num_chunks == 1:
         return column.chunk(0)
     found = column.combine_chunks()
@@ -216,7 +215,7 @@ def _is_ns(kind: pa.DataType) -> bool:
 
 
 def _names(name: str) -> Iterator[str]:
-    """Names under which a column may be stored, the best first."""
+    """Yield names under which a column may be stored, the best first."""
     if name not in _OWN:
         yield name
     yield from (f"{name}:{number}" for number in count(2))

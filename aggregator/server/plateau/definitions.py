@@ -1,4 +1,4 @@
-"""`Definitions`: which schemas the records of each topic came with. Found in the events themselves, and remembered."""
+"""`Definitions`: the schemas with which the records of each topic were appended. Read from the events, and cached."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from aggregator import Catalog, Topic
 from aggregator.server.plateau.definition import SCHEMA_COLUMN, Definition, define, stored_types
 
 NEAR_ROWS = 20_000
-"""A batch rarely has more: so many events before one are looked at for its definition, before all of its kind are."""
+"""Number of preceding events that are searched for a definition before all events of the grouping are searched. A batch
+rarely has more."""
 _MAX_FOREIGN = 10_000
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a topic. columns: those that it has, or that a definition has claimed."""
+    """What is cached for a topic. columns: those that it has, or that a definition has claimed."""
 
     columns: dict[str, pa.DataType]
     by_schema: dict[bytes, Definition] = field(default_factory=dict)
     by_id: dict[str, Definition] = field(default_factory=dict)
-    foreign: set[str] = field(default_factory=set)  # groupings that name no definition
+    foreign: set[str] = field(default_factory=set)  # groupings without a definition
 
 
 class Definitions:
-    """The definitions of all topics of a catalog. Safe to share between threads."""
+    """The definitions of all topics of a catalog. Thread-safe."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -35,7 +36,7 @@ class Definitions:
         self._topics: dict[str, _Known] = {}
 
     def of_schema(self, topic: Topic, schema: pa.Schema, plain: pa.Schema) -> Definition:
-        """The definition of a schema that a client appends with; made where it is new.
+        """Return the definition of a schema that a client appends with, and create it if it is new.
 
         plain: its columns as they are appended. Raises InvalidEventError.
         """
@@ -45,7 +46,7 @@ class Definitions:
         if found is not None:
             return found
         with self._lock:
-            made = define(schema, plain, known.columns | _columns(topic))  # other ways give columns as well
+            made = define(schema, plain, known.columns | _columns(topic))  # other routes add columns, too
             kinds = stored_types(plain)
             for name, stored in made.columns.items():
                 known.columns.setdefault(stored, kinds[name])
@@ -54,15 +55,15 @@ class Definitions:
 
     @staticmethod
     def draft(schema: pa.Schema, plain: pa.Schema) -> Definition:
-        """The definition of a schema in a topic that is not there yet. Raises InvalidEventError."""
+        """Return the definition of a schema in a topic that does not exist yet. Raises InvalidEventError."""
         return define(schema, plain, {})
 
     def of_event(
         self, topic: Topic, space: str | bytes, grouping: str | bytes, place: tuple[str, int]
     ) -> Definition | None:
-        """The definition of an event by its keys; None where it came in by another way than plateau's routes.
+        """Return the definition of an event by its keys; None if it was not appended by plateau's routes.
 
-        place: its partition and record index. The first event of its batch, which has the definition, is not far.
+        place: its partition and record index. The first event of its batch, which contains the definition, is nearby.
         """
         if space != "" or not isinstance(grouping, str):
             return None
@@ -80,7 +81,7 @@ class Definitions:
         return found
 
     def only(self, topic: Topic) -> Definition | None:
-        """The definition that is known of a topic, if it is one."""
+        """Return the definition of a topic if exactly one is known."""
         known = list(self._known(topic).by_id.values())
         return known[0] if len(known) == 1 else None
 
@@ -93,13 +94,14 @@ class Definitions:
 
 
 def _columns(topic: Topic) -> dict[str, pa.DataType]:
-    """The types of a topic's columns. `data` is only what a topic has where nothing was appended yet."""
+    """Return the types of a topic's columns. Before the first append, `data` is only a default column and is left out.
+    """
     schema = topic.scan().schema
     return {field.name: field.type for field in schema if topic.partitions or field.name != "data"}
 
 
 def _stored(topic: Topic, grouping: str, place: tuple[str, int]) -> Definition | None:
-    """The definition that events of that grouping carry: one shortly before a place, else the newest."""
+    """Return the definition stored in events of that grouping: one shortly before a place, or else the newest."""
     if SCHEMA_COLUMN not in topic.scan().schema.names:
         return None
     near = topic.read(*place, NEAR_ROWS, reverse=True, columns=[SCHEMA_COLUMN])

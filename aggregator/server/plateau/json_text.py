@@ -1,6 +1,6 @@
 """Pages as JSON: an array of row objects, as pandas and plateau write it.
 
-Columns become lists of Python's values as wholes, nested ones by their children.
+Whole columns are converted to lists of Python values; nested ones recursively.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from esformat.parts import normalise_type, plain_array
 
 
 def json_records(records: pa.Table) -> bytes:
-    """A JSON array with an object for each record.
+    """Return a JSON array with an object for each record.
 
-    Times and dates are as plateau writes them: 2026-03-01 08:00:00.500. Floats of 32 bits have their shortest digits,
-    bytes are text where they are UTF-8 and else base64; what JSON cannot say, such as NaN, is null.
-    Raises InvalidRequestError for a column that has no such form.
+    Times and dates have plateau's format: 2026-03-01 08:00:00.500. 32-bit floats have their shortest digits, bytes are
+    text if they are UTF-8 and otherwise base64, and values that JSON cannot represent, such as NaN, are null. Raises
+    InvalidRequestError for a column that has no JSON form.
     """
     names = records.column_names
     columns = [_column(*named) for named in zip(names, records.columns, strict=True)]
@@ -39,14 +39,14 @@ def _column(name: str, column: pa.ChunkedArray) -> list[Any]:
     kind = normalise_type(column.type)
     try:
         return [value for chunk in column.chunks for value in _values(plain_array(chunk, kind))]
-    except (ValueError, OverflowError, LookupError):  # such as time zones that nobody knows
+    except (ValueError, OverflowError, LookupError):  # such as unknown time zones
         raise InvalidRequestError(
             f"column {name[:100]!r} holds values that JSON cannot", hint="leave it out, or accept an Arrow file"
         ) from None
 
 
 def _values(array: pa.Array) -> list[Any]:
-    """Values of an array that lies plainly, as JSON takes them."""
+    """Convert the values of a plain array for JSON."""
     kind = array.type
     if pt.is_timestamp(kind) or pt.is_date(kind):
         return _moments(array)
@@ -72,7 +72,7 @@ def _values(array: pa.Array) -> list[Any]:
 
 
 def _lists(array: pa.Array, children: list[Any]) -> list[Any]:
-    """Lists of what lies between the offsets of an array, of which the first is that of the first child."""
+    """Return the lists between an array's offsets. The first offset belongs to `children[0]`."""
     ends = (np.asarray(array.offsets) - array.offsets[0].as_py()).tolist()
     return _where_valid(array, (children[begin:end] for begin, end in pairwise(ends)))
 
@@ -84,14 +84,14 @@ def _where_valid(array: pa.Array, values: Iterable[Any]) -> list[Any]:
 
 
 def _floats(array: pa.Array) -> list[Any]:
-    """Numbers with the digits of their own width, not those of a double."""
+    """Convert numbers with the digits of their own width, not those of a double."""
     if not pt.is_float64(array.type):
         array = array.cast(pa.float32()).cast(pa.string()).cast(pa.float64())
     return pc.if_else(pc.is_finite(array), array, pa.scalar(None, pa.float64())).to_pylist()  # type: ignore[no-any-return]
 
 
 def _moments(array: pa.Array) -> list[Any]:
-    """Times with as few digits behind the second as tell them, in threes; years of more than four digits with a +."""
+    """Format times with the fewest groups of three fractional digits; years of more than four digits have a +."""
     found = array.cast(pa.string())
     for _ in range(3):
         found = pc.replace_substring_regex(found, r"(\.(?:\d{3})*)000(Z|[+-]\d\d:?\d\d)?$", r"\1\2")

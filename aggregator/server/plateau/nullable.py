@@ -1,4 +1,4 @@
-"""Make fields nullable that have nulls although their schema forbids it: readers may refuse such records."""
+"""Makes fields nullable that contain nulls although their schema forbids it: readers may refuse such records."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import pyarrow.types as pt
 
 
 def loosened(schema: pa.Schema, table: pa.Table) -> pa.Schema:
-    """The schema of a table, with fields nullable, at any depth, that are null somewhere. The table has its names."""
+    """Return the schema with fields nullable, at any depth, that contain nulls. The table has the schema's names."""
     fields = [_field(field, table.column(place).chunks) for place, field in enumerate(schema)]
     return pa.schema(fields, schema.metadata)
 
 
 def relabelled(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A table under a schema that differs from its own in what may be null; nothing is copied or converted."""
+    """Return the table under a schema that differs only in nullability; nothing is copied or converted."""
     columns = [
         column if column.type == field.type else _with_type(column, field.type)
         for column, field in zip(table.columns, schema, strict=True)
@@ -37,7 +37,7 @@ def _field(field: pa.Field, chunks: list[pa.Array]) -> pa.Field:
 
 
 def _is_strict(kind: pa.DataType) -> bool:
-    """Whether something in a type is declared never to be null, the keys of maps aside."""
+    """Whether any part of a type is declared non-nullable, apart from the keys of maps."""
     if not (pt.is_struct(kind) or pt.is_map(kind) or _is_list(kind)):
         return False
     return any(not child.nullable or _is_strict(child.type) for child in _parts(kind))
@@ -49,12 +49,12 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _parts(kind: pa.DataType) -> list[pa.Field]:
-    """The fields whose values are part of a value; of a map its items, as keys are never null."""
+    """Return the fields that are part of a value; for a map only its items, because keys are never null."""
     return [kind.item_field] if pt.is_map(kind) else [kind.field(place) for place in range(kind.num_fields)]
 
 
 def _children(kind: pa.DataType, chunks: list[pa.Array]) -> list[tuple[pa.Field, list[pa.Array]]]:
-    """The parts of a type, each with its values in arrays, without what lies beneath nulls."""
+    """Return the parts of a type, each with its values in arrays, without values hidden under nulls."""
     if pt.is_struct(kind):
         there = [chunk.drop_null() for chunk in chunks]
         return [(field, [chunk.field(place) for chunk in there]) for place, field in enumerate(_parts(kind))]

@@ -1,7 +1,7 @@
-"""Pages of records: of one partition from a record index on, or of all partitions of a topic in turn.
+"""Pages of records: from one partition starting at a record index, or from all partitions of a topic in turn.
 
-A page holds records of one schema. It ends where the schema changes, at the asked number of records, or with the append
-that brings it to a number of bytes; its status says which, and where the next one begins.
+A page has records of one schema. It ends where the schema changes, at the requested number of records, or with the
+append that reaches a number of bytes. Its status gives the reason, and where the next page begins.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEYS = ("space", "grouping", RECORD_INDEX)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a client asks for. start_us, end_us: half-open span of times, None: any. descending: newest first."""
+    """A client's request. start_us, end_us: half-open time range, None: unbounded. descending: newest first."""
 
     page_size: int
     max_bytes: int
@@ -37,10 +37,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Records, why there are no more, and for each partition the record index from which the next page goes on.
+    """A page of records.
 
-    In descending order that index is the one after the next record. `first` is the record index of the first record.
-    cuts: rows at which an Arrow file of it should be cut, so that no piece is larger than what somebody appended.
+    status: why it ends. next: for each partition the record index at which the next page begins; in descending order
+    the one after the next record. first: record index of the first record. cuts: rows at which an Arrow file of the
+    page should be split, so that no piece is larger than one append.
     """
 
     records: pa.Table
@@ -52,9 +53,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Records of one partition and one schema, and whether another schema, or more of the same, comes behind them.
+    """Records of one partition and one schema.
 
-    definition: None for events that came in by another way. ends: of the appends in it, where their bytes count.
+    definition: None for events that were not appended by plateau's routes. behind: status of a page that ends here; it
+    says whether another schema or more of the same follows. ends: of the appends in it, if the page's bytes matter.
     """
 
     events: pa.Table
@@ -64,19 +66,17 @@ class _Run:
 
 
 class Pager:
-    """Reads pages of topics. Safe to share between threads."""
+    """Reads pages of topics. Thread-safe."""
 
     def __init__(self, definitions: Definitions) -> None:
         self._definitions = definitions
 
     def page(self, topic: Topic, positions: Mapping[str, int | None], wanted: Wanted) -> Page:
-        """A page of the partitions in `positions`, one after the other, by their next record index and name.
+        """Return a page of the partitions in `positions`, one after the other, by next record index and name.
 
-        Those whose next records have another schema than the first are passed over: the page's status is SCHEMA_CHANGE.
-
-        None as a position: from the beginning, or, descending, from the end. A partition that gives no record stays
-        where it is.
-        Raises InvalidRequestError (a column that is not there).
+        A partition whose next records have another schema than the first is skipped; the page's status is SCHEMA_CHANGE
+        then. A position of None means from the beginning, or, descending, from the end. A partition that contributes no
+        record keeps its position. Raises InvalidRequestError (a column that does not exist).
         """
         ends = topic.ends()
         ahead = {name: _begin(given, ends.get(name, 0), wanted) for name, given in positions.items()}
@@ -91,7 +91,7 @@ class Pager:
                 made.fill(run)
                 break
             if made.shape not in (None, (run.definition,)):
-                other_schemas = True  # its turn comes with another page; others may still have the same
+                other_schemas = True  # left for another page; others may still have the same schema
                 continue
             made.take(run)
             last = run.events.column(RECORD_INDEX)[-1].as_py()
@@ -103,8 +103,9 @@ class Pager:
         return Page(made.records(), SCHEMA_CHANGE if other_schemas else made.status, ahead, made.first, made.cuts)
 
     def _run(self, topic: Topic, partition: str, begin: int, wanted: Wanted, limit: int, made: _Making) -> _Run | None:
-        """Up to `limit` records of one partition and one schema, with the append that fills the page's bytes; None
-        where there is none. Of another schema than the page's nothing is read.
+        """Read up to `limit` records of one partition and one schema, up to the append that reaches the page's bytes.
+
+        None if there are no records. If the schema differs from the page's, no records are read.
         """
         if wanted.descending and begin == 0:
             return None
@@ -153,18 +154,18 @@ class Pager:
                 events = events.slice(0, length) if length <= len(events) else read(columns, length).to_table()
                 if events.column(RECORD_INDEX).equals(starts.column(RECORD_INDEX).slice(0, length)):
                     return _Run(events, definition, behind, ends)
-            # retention took records away between the reads: what is left is another page
+            # retention removed records between the reads: start over
 
     def _extent(self, topic: Topic, partition: str, keys: pa.Table, limit: int) -> tuple[Definition | None, int, str]:
-        """The definition of the first record, how many up to `limit` have the same, and what comes behind them."""
+        """Return the definition of the first record, how many up to `limit` share it, and the status after them."""
         definition, length = self._shape(topic, partition, keys)
         if length > limit:
             return definition, limit, RECORD_LIMITED
         return definition, length, ALL if length == len(keys) else SCHEMA_CHANGE
 
     def _shape(self, topic: Topic, partition: str, keys: pa.Table) -> tuple[Definition | None, int]:
-        """The definition of the first record, and how many records from there on have the same."""
-        if _alike(keys.column("space")) and _alike(keys.column("grouping")):  # mostly; it takes a tenth of the time
+        """Return the definition of the first record, and how many records from there on share it."""
+        if _alike(keys.column("space")) and _alike(keys.column("grouping")):  # the usual case, ten times faster
             place = partition, keys.column(RECORD_INDEX)[0].as_py()
             space, name = keys.column("space")[0].as_py(), keys.column("grouping")[0].as_py()
             return None if space else self._definitions.of_event(topic, "", name, place), len(keys)
@@ -189,25 +190,25 @@ class Pager:
 
 
 class _Making:
-    """A page in the making."""
+    """A page under construction."""
 
     def __init__(self, wanted: Wanted) -> None:
         self.status = ALL
         self.rows = 0
         self.first: int | None = None
         self.cuts: tuple[int, ...] = ()
-        self.shape: tuple[Definition | None] | None = None  # of the records, once there are some
+        self.shape: tuple[Definition | None] | None = None  # of the records, once there are any
         self._wanted = wanted
         self._tables: list[pa.Table] = []
         self._bytes = 0
 
     @property
     def room(self) -> int:
-        """Bytes that are left."""
+        """Number of bytes left."""
         return self._wanted.max_bytes - self._bytes
 
     def take(self, run: _Run) -> None:
-        """Put a run behind those that are here."""
+        """Append a run."""
         self.status = run.behind
         self.cuts += tuple(self.rows + end for end in (0, *run.ends)) if run.ends else ()
         self._tables.append(run.events)
@@ -218,13 +219,13 @@ class _Making:
             self.first = run.events.column(RECORD_INDEX)[0].as_py()
 
     def fill(self, run: _Run) -> None:
-        """Take nothing of a run that has no room. A page that has room for no record at all has the run's columns."""
+        """Note that a run has no room. If no record fitted at all, the page gets the run's columns."""
         self.status = RECORD_LIMITED
         if self.shape is None:
             self._tables, self.shape = [run.events.slice(0, 0)], (run.definition,)
 
     def records(self) -> pa.Table:
-        """All of them, with the columns that are wanted."""
+        """Return all records with the requested columns."""
         if self.shape is None:
             return EMPTY
         focus, definition = self._wanted.focus, self.shape[0]
@@ -237,11 +238,11 @@ class _Making:
 
 
 EMPTY = pa.table({})
-"""A page without records: nothing tells their schema."""
+"""A page without records: their schema is unknown."""
 
 
 def _alike(column: pa.ChunkedArray) -> bool:
-    """Whether all rows of a column of keys certainly have the same value, without nulls."""
+    """Whether all rows of a key column certainly have the same value and none is null."""
     if column.num_chunks != 1:
         return False
     chunk = column.chunk(0)
@@ -261,7 +262,7 @@ def _begin(given: int | None, end: int, wanted: Wanted) -> int:
 
 
 def _columns(definition: Definition | None, focus: Focus, present: Sequence[str]) -> list[str]:
-    """The columns to read for records of a definition."""
+    """Return the columns to read for records of a definition."""
     if definition is None:
         return [*(name for name in present if name != SCHEMA_COLUMN), RECORD_INDEX]
     stored = (definition.columns.get(name) for name in focus.roots(definition.schema.names))
@@ -269,7 +270,7 @@ def _columns(definition: Definition | None, focus: Focus, present: Sequence[str]
 
 
 def _foreign(events: pa.Table) -> pa.Table:
-    """Events that came in by another way: their columns behind a time in milliseconds."""
+    """Return events that were not appended by plateau's routes: their columns after a time in milliseconds."""
     named = {TIME: record_time(events.column("timestamp"), pa.int64())}
     for name in events.column_names:
         if name != RECORD_INDEX:
@@ -278,8 +279,9 @@ def _foreign(events: pa.Table) -> pa.Table:
 
 
 def _begins_with(found: Scan, columns: list[str], max_bytes: int, *, one_shape: bool) -> pa.Table:
-    """The events up to the batch with which `columns` have so many bytes, or, of one shape, up to the one in which the
-    keys change: what is behind it is not read.
+    """Read events up to the batch in which `columns` reach this many bytes.
+
+    one_shape: also stop at the batch in which the keys change. Later batches are not read.
     """
     batches, size = [], 0
     for batch in found.batches():
@@ -295,7 +297,7 @@ def _keys(batch: pa.RecordBatch, row: int) -> tuple[pa.Scalar, pa.Scalar]:
 
 
 def _rows_within(records: pa.Table, max_bytes: int) -> int | None:
-    """With how many of the first records they have so many bytes; None where they have fewer."""
+    """Return how many of the first records reach `max_bytes`; None if all of them stay below."""
     if records.nbytes < max_bytes:
         return None
     low, high = 1, len(records)
@@ -309,8 +311,10 @@ def _rows_within(records: pa.Table, max_bytes: int) -> int | None:
 
 
 def _ends(starts: pa.Table, fitting: int, *, descending: bool) -> list[int]:
-    """Where the appends end that the first `fitting` records, at least, are of. starts: all records, with a definition
-    in the first of each append; where that column lacks, nothing tells, and the last ends with them.
+    """Return the ends of the appends that contain the first `fitting` records.
+
+    starts: all records, with a definition in the first of each append. Without that column appends cannot be
+    distinguished, and the only end is `fitting`.
     """
     if SCHEMA_COLUMN not in starts.column_names:
         return [fitting]

@@ -1,4 +1,4 @@
-"""Query parameters and bodies of plateau's routes, checked: what is malformed is refused, never ignored."""
+"""Query parameters and bodies of plateau's routes, validated: malformed ones are refused, never ignored."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from aggregator.server.plateau.projection import Focus
 
 DEFAULT_PAGE = 1000
 MAX_EXPRESSIONS = 20
-"""Regular expressions among the partition filters of a request."""
+"""Limit of regular expressions in the partition filters of a request."""
 _INDEXED = re.compile(r"(.+?)\[(\d{0,6})\]", re.ASCII)
 _FOCUS = ("dataset", "dataset.exclude", "dataset.separator", "dataset.max_bytes")
 _PAGE = ("page_size", "time.start", "time.end", "partition_filter", *_FOCUS)
-PARTITION_PARAMETERS = ("start", *_PAGE)  # which partitions is settled; its clients send a filter all the same
+PARTITION_PARAMETERS = ("start", *_PAGE)  # the partition is fixed, but its clients send a filter anyway
 TOPIC_PARAMETERS = ("order", "page_bytes", *_PAGE)  # page_bytes has no effect, as in plateau
 _LISTS = ("dataset", "dataset.exclude", "partition_filter")
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)")
@@ -32,12 +32,12 @@ Given = dict[str, list[str]]
 
 
 def invalid(why: str) -> InvalidRequestError:
-    """The error for a question that makes no sense, in plateau's words; the hint says what is wrong with it."""
+    """Return the error for an invalid query, in plateau's words; the hint says what is wrong."""
     return InvalidRequestError("invalid query", hint=why)
 
 
 def parameters(pairs: Iterable[tuple[str, str]], known: Collection[str]) -> Given:
-    """Values by name; `name[0]`, `name[]` and a repeated `name` are lists, in the order of the numbers.
+    """Return values by name; `name[0]`, `name[]` and a repeated `name` are lists, ordered by number.
 
     Raises InvalidRequestError.
     """
@@ -55,7 +55,7 @@ def parameters(pairs: Iterable[tuple[str, str]], known: Collection[str]) -> Give
 
 
 def wanted(given: Given, max_page: int, max_bytes: int) -> Wanted:
-    """The page that parameters ask for. Raises InvalidRequestError."""
+    """Return the page that the parameters ask for. Raises InvalidRequestError."""
     start = _time(given, "time.start", round_up=True)
     end = _time(given, "time.end", round_up=False)
     if start is not None and end is not None and start > end:
@@ -82,12 +82,12 @@ def wanted(given: Given, max_page: int, max_bytes: int) -> Wanted:
 
 
 def one(given: Given, name: str) -> str | None:
-    """The value of a parameter that is no list."""
+    """Return the value of a parameter that is not a list."""
     return given[name][0] if name in given else None
 
 
 def whole(given: Given, name: str, least: int = 0) -> int | None:
-    """A whole number. Raises InvalidRequestError."""
+    """Return a whole number; None if it is absent. Raises InvalidRequestError."""
     text = one(given, name)
     if text is None:
         return None
@@ -97,7 +97,7 @@ def whole(given: Given, name: str, least: int = 0) -> int | None:
 
 
 def _time(given: Given, name: str, *, round_up: bool) -> int | None:
-    """A time in µs; digits behind µs are rounded into the range. Raises InvalidRequestError."""
+    """Return a time in µs; finer digits are rounded into the range. Raises InvalidRequestError."""
     text = one(given, name)
     if text is None:
         return None
@@ -115,7 +115,7 @@ def _time(given: Given, name: str, *, round_up: bool) -> int | None:
 
 
 def matching(partitions: Sequence[str], filters: Sequence[str] | None) -> list[str]:
-    """Partitions of those names, or that a `regex:…` finds; one that is no pattern is a name, as in plateau.
+    """Return the partitions with those names or that match a `regex:…`; an invalid pattern is a name, as in plateau.
 
     Raises InvalidRequestError for too many patterns.
     """
@@ -137,7 +137,7 @@ def matching(partitions: Sequence[str], filters: Sequence[str] | None) -> list[s
 
 
 def positions(body: bytes) -> Mapping[str, int]:
-    """Where to go on, by partition: a JSON object of record indexes; nothing and null are {}.
+    """Return where to continue, by partition, from a JSON object of record indexes; an empty body and null are {}.
 
     Raises InvalidRequestError.
     """

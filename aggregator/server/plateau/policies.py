@@ -1,4 +1,4 @@
-"""How topics of plateau's clients roll, and what they keep."""
+"""The roll and retention policies of topics of plateau's clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _log = logging.getLogger("aggregator.server")
 
 
 def take_policies(catalog: Catalog, roll: Roll | None, retention: Retention | None) -> None:
-    """Give all topics of plateau's clients the configured policies, as plateau does when it starts."""
+    """Apply the configured policies to all topics of plateau's clients, as plateau does when it starts."""
     wanted = for_pages(roll or Roll()), retention or Retention()
     for name in catalog.topics():
         topic = catalog.topic(name)
@@ -23,5 +23,5 @@ def take_policies(catalog: Catalog, roll: Roll | None, retention: Retention | No
 
 
 def for_pages(roll: Roll) -> Roll:
-    """The policy with large frames: records are read by the page, and none is looked up by its space."""
+    """Return the policy with large frames: records are read in pages, and never looked up by space."""
     return roll if roll.frame_bytes else replace(roll, frame_bytes=STREAM_FRAME_BYTES)

@@ -1,4 +1,4 @@
-"""`Focus`: which columns of a page a client wants: some, all but some, structs flattened, large ones nulled."""
+"""`Focus`: the columns of a page that a client asks for: some, all but some, flattened structs, no large values."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ ALL = "*"
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    """dataset: columns, or paths to members of structs, joined with the separator; `*` and nothing are all.
-    exclude: columns and paths to leave out. separator: flatten structs, joining names. max_bytes: of what one append
-    gave to a column of a page; where it is larger, nulls.
+    """A choice of columns.
+
+    dataset: columns, or paths to members of structs, joined with the separator; `*` and an empty tuple mean all.
+    exclude: columns and paths to leave out.
+    separator: flatten structs, joining names with it.
+    max_bytes: values of a column from one append become nulls if they are larger.
     """
 
     dataset: tuple[str, ...] = ()
@@ -28,13 +31,13 @@ class Focus:
     max_bytes: int | None = None
 
     def roots(self, names: list[str]) -> list[str]:
-        """The top-level columns that are needed. Raises InvalidRequestError for one that is not there."""
+        """Return the top-level columns that are needed. Raises InvalidRequestError for one that does not exist."""
         return list(dict.fromkeys(path[0] for path in self._paths(names)))
 
     def select(self, table: pa.Table) -> pa.Table:
-        """What is wanted, in the order in which it was asked for; the members of a struct that is all of it.
+        """Return the chosen columns in the requested order. A struct that is the only one is replaced by its members.
 
-        Raises InvalidRequestError for a path to nothing, and where two columns have the same name.
+        Raises InvalidRequestError for a path to nothing, and if two columns have the same name.
         """
         if not (self.dataset or self.exclude or self.separator is not None):
             return table
@@ -60,7 +63,7 @@ class Focus:
         return pa.table([column for _, _, column in found], schema=schema)
 
     def without_large(self, table: pa.Table, cuts: Sequence[int]) -> pa.Table:
-        """The table with nulls in place of columns that are too large, in each piece between two of the rows `cuts`."""
+        """Replace columns that are too large by nulls, separately in each piece between two of the rows `cuts`."""
         if self.max_bytes is None:
             return table
         spans = [(begin, end - begin) for begin, end in pairwise(sorted({0, *cuts, len(table)}))]
@@ -75,7 +78,9 @@ class Focus:
         return table
 
     def _paths(self, names: list[str]) -> list[tuple[str, ...]]:
-        """The paths that are asked for, each once; a name of a column with the separator in it is such a name."""
+        """Return the requested paths, without duplicates. A column whose name contains the separator is found by its
+        name.
+        """
         paths: dict[tuple[str, ...], None] = {}
         for asked in self.dataset or (ALL,):
             if asked == ALL:
@@ -92,7 +97,7 @@ class Focus:
     def _flattened(
         self, name: str, field: pa.Field, column: pa.ChunkedArray
     ) -> list[tuple[str, pa.Field, pa.ChunkedArray]]:
-        """A column, or in its place, where structs are flattened, the members of a struct at any depth."""
+        """Return the column, or with a separator the members of a struct at any depth in its place."""
         if self.separator is None or not pt.is_struct(field.type):
             return [(name, field, column)]
         found = []
@@ -104,7 +109,7 @@ class Focus:
 
 
 def _at(table: pa.Table, path: tuple[str, ...]) -> tuple[pa.Field, pa.ChunkedArray]:
-    """What a path leads to. Raises InvalidRequestError."""
+    """Return the field and column at a path. Raises InvalidRequestError."""
     field, column = table.schema.field(path[0]), table.column(path[0])
     for place, name in enumerate(path[1:], 1):
         if not pt.is_struct(field.type):
@@ -121,7 +126,7 @@ def _missing(path: tuple[str, ...]) -> InvalidRequestError:
 
 
 def _members(field: pa.Field, column: pa.ChunkedArray) -> list[tuple[pa.Field, pa.ChunkedArray]]:
-    """The members of a struct, which are null where it is."""
+    """Return the members of a struct; they are null where it is."""
     null = field.nullable
     members = [field.type.field(place) for place in range(field.type.num_fields)]
     return [

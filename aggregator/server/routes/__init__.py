@@ -1,1 +1,1 @@
-"""Groups of routes: each module has `routes(context) -> list[Route]`, and `aggregator.server.app` lists the modules."""
+"""Groups of routes. Each module has `routes(context) -> list[Route]`; `aggregator.server.app` lists the modules."""

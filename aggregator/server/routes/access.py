@@ -1,4 +1,4 @@
-"""What the caller may do here: for programs that offer it to somebody."""
+"""The caller's permissions, for programs that adapt their interface to them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aggregator.server.http.params import Params
 
 
 def routes(context: Context) -> list[Route]:
-    """`/v1/access`."""
+    """Return the route `/v1/access`."""
     return [Route("/v1/access", bound(access, context), methods=["GET"])]
 
 

@@ -1,4 +1,4 @@
-"""Elasticsearch's routes that log shippers use: `_bulk`, `_doc`, and what they look at before they send anything."""
+"""Elasticsearch's routes that log shippers use: `_bulk`, `_doc`, and those that they query before sending."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _FACTS = {"200": json_answer("facts about the server", {"type": "object"})}
 
 
 def routes(context: Context) -> list[Route]:
-    """Documents in bulk and alone, and what shippers ask before they send any."""
+    """Return the routes for documents, in bulk and single, and for what shippers query first."""
     looks, sends = ["GET", "HEAD"], ["POST", "PUT"]
     return [
         *(
@@ -191,9 +191,9 @@ def _verb(request: Request) -> str:
 def _store_once(
     context: Context, actions: Sequence[Action], made: Sequence[TAGS_AND_RECORD | Wrong], target: Target, tell: Tell
 ) -> list[Outcome | Wrong]:
-    """Store what was made of the actions, but what is to be created and is there already.
+    """Store the records, except documents to be created that exist already.
 
-    With a key the request as a whole is stored once, and ids are learnt only.
+    With an idempotency key the whole request is stored once; ids are only recorded then.
     """
     ids = context.document_ids
     keys = {
@@ -227,7 +227,7 @@ def _store_once(
 
 
 def _answer(content: Any, request: Request, status: int = 200) -> Response:
-    """An answer of the media type that Elasticsearch's own clients insist on."""
+    """Return a response with the media type that Elasticsearch's own clients require."""
     compatible = "compatible-with" in request.headers.get("accept", "")
     media = f"{_COMPATIBLE};compatible-with=8" if compatible else _JSON
     make = Response if isinstance(content, bytes) else JSONResponse

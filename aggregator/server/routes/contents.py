@@ -1,4 +1,4 @@
-"""What a topic is made of: its events counted by time, its segments, the values of its indexes; and what is wrong."""
+"""The contents of a topic: events counted by time, segments, values of indexes. Also the catalog's problems."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SEGMENT = {
 
 
 def routes(context: Context) -> list[Route]:
-    """`histogram`, `segments` and `values` of a topic, and `/v1/problems`."""
+    """Return the routes `histogram`, `segments` and `values` of a topic, and `/v1/problems`."""
     path = "/v1/topics/{topic}"
     return [
         Route(f"{path}/histogram", bound(topic_histogram, context), methods=["GET"]),

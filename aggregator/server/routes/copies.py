@@ -1,4 +1,4 @@
-"""The catalog as its files have it, for followers: the log from a position, blocks of the manifest, segments."""
+"""The catalog's files, for followers: the log from a position, blocks of the manifest, segments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TAG = "copies"
 _CHUNK_BYTES = 1 << 20
 _MOST, _LARGEST = 16 << 20, (1 << 30) + (1 << 20)  # a frame has up to 1 GiB
 _LONGEST_WAIT_S = 30.0
-_LOOK_S = 0.2  # how often one looks whether a log has grown that another process writes
+_LOOK_S = 0.2  # interval of checks for growth of a log that another process writes
 _CHECK = re.compile(r"[0-9a-f]{16}")
 _BYTES = {"content": {MEDIA: BINARY}}
 _NUMBER = parameter("number", "Its number", where="path", kind="integer", example=1, minimum=0)
@@ -58,7 +58,9 @@ _BLOCK_HEADERS = {
 
 
 def routes(context: Context) -> list[Route]:
-    """`/v1/copy/log`, `/v1/copy/manifest`, `/v1/copy/segments/{number}`, `/v1/copy/quarantine/{number}`."""
+    """Return the routes `/v1/copy/log`, `/v1/copy/manifest`, `/v1/copy/segments/{number}`,
+    `/v1/copy/quarantine/{number}`.
+    """
     arrived = Arrived(context.catalog.arrivals)
     return [
         Route("/v1/copy/log", bound(copy_log, context, arrived), methods=["GET"]),
@@ -206,7 +208,7 @@ def _gone(what: str, why: str) -> ProblemError:
 
 
 def _chunks(path: Path, begin: int, length: int | None) -> Iterator[bytes]:
-    """Bytes of a file; length None: up to its end. Raises FileNotFoundError."""
+    """Yield bytes of a file; length None: up to its end. Raises FileNotFoundError."""
     with path.open("rb") as file:
         file.seek(begin)
         left = os.fstat(file.fileno()).st_size - begin if length is None else length

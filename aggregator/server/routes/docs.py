@@ -1,4 +1,4 @@
-"""The API's description, for programs and for people. The page needs nothing from elsewhere."""
+"""The API document, for programs and for people. The page loads nothing from other servers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inl
 
 
 def routes(context: Context) -> list[Route]:
-    """`/docs` and `/openapi.json`."""
+    """Return the routes `/docs` and `/openapi.json`."""
     page = files("aggregator.server").joinpath("docs.html").read_text("utf-8")
     return [Route("/openapi.json", bound(openapi, context)), Route("/docs", bound(docs, page))]
 

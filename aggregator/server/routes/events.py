@@ -1,4 +1,4 @@
-"""Events in and out: appending to a topic, and its scans as streamed answers."""
+"""Appending events to a topic, and its scans as streamed responses."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ CHOICE = (
     parameter("space_base64", "A space of a topic with binary keys", format="binary-key"),
     parameter("grouping_base64", "A grouping of a topic with binary keys", format="binary-key"),
 )
-"""Which events of a topic are asked for."""
+"""Parameters that select events of a topic."""
 _QUESTION = (
     *CHOICE,
     parameter("reverse", "The newest first", kind="boolean", default=False),
@@ -121,7 +121,7 @@ _QUESTION = (
 
 
 def routes(context: Context) -> list[Route]:
-    """Appends, scans, index scans, records by index."""
+    """Return the routes of appends, scans, index scans, and records by index."""
     path = "/v1/topics/{topic}"
     return [
         Route(f"{path}/events", bound(append_events, context), methods=["POST"]),
@@ -210,7 +210,7 @@ async def read_partition(context: Context, request: Request) -> Response:
 
 
 def input_media(request: Request, known: tuple[str, ...]) -> str:
-    """The media type of the request's body. Raises ProblemError: 415."""
+    """Return the media type of the request's body. Raises ProblemError (415)."""
     media = media_of(request.headers.get("content-type"))
     if media not in known:
         raise ProblemError(
@@ -223,7 +223,7 @@ def input_media(request: Request, known: tuple[str, ...]) -> str:
 
 
 def receipt_answer(receipt: Receipt, times: TimeReader | None = None) -> Response:
-    """What an append answers. times: how times were read."""
+    """Return the response to an append. times: how times were read."""
     facts: dict[str, Any] = {
         "topic": receipt.topic,
         "partition": receipt.partition,
@@ -238,7 +238,7 @@ def receipt_answer(receipt: Receipt, times: TimeReader | None = None) -> Respons
 
 
 def _types(topic: Topic, media: str) -> Mapping[str, pa.DataType]:
-    """Types of the columns that the topic has, where values do not tell."""
+    """Return the types of the topic's columns, for formats whose values have no types."""
     if media not in (LINES, CSV, JSON):
         return {}
     return {field.name: field.type for field in topic.scan().schema if field.name not in _KEYS_AND_PAYLOAD}
@@ -264,8 +264,9 @@ async def _scan(context: Context, request: Request, facts: Mapping[str, str]) ->
 def chosen(
     context: Context, request: Request, params: Params, index: str | None, options: Mapping[str, Any]
 ) -> Callable[[], Scan]:
-    """What makes the scan of a topic that a request asks for by the parameters of `CHOICE`; index: and by `value` and
-    `type`, of this column. options: further ones of a scan.
+    """Return a function that creates the scan selected by the parameters of `CHOICE`.
+
+    index: also select by `value` and `type` of this column. options: further options of the scan.
     """
     options = {
         "start": params.time("start"),
@@ -286,7 +287,7 @@ def chosen(
 
 
 def _value(topic: Topic, name: str, text: str, given: str | None) -> Any:
-    """An index's value from its text, as the type that was given has it, or the one that the column is read as."""
+    """Return an index value from its text, with the requested type, or else the column's."""
     schema = topic.scan().schema
     kind = schema.field(name).type if name in schema.names and name in topic.indexes else pa.string()
     if given is not None:
@@ -294,7 +295,7 @@ def _value(topic: Topic, name: str, text: str, given: str | None) -> Any:
             raise wrong(f"type is {given[:40]!r}", f"give {', '.join(_VALUES)}")
         kind = _VALUES[given]
     try:
-        if pa.types.is_integer(kind) or pa.types.is_decimal(kind):  # these are whole numbers of several types
+        if pa.types.is_integer(kind) or pa.types.is_decimal(kind):  # the type of an index with integers of several types
             return int(text)
         if pa.types.is_boolean(kind):
             return {"true": True, "false": False}[text.lower()]

@@ -1,4 +1,4 @@
-"""`GET /metrics`: the figures for Prometheus."""
+"""`GET /metrics`: metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aggregator.server.metrics.exposition import CONTENT_TYPE, Metrics
 
 
 def routes(context: Context) -> list[Route]:
-    """`/metrics`."""
+    """Return the route `/metrics`."""
     return [Route("/metrics", bound(figures, context, Metrics(context)))]
 
 

@@ -1,4 +1,4 @@
-"""Whether the server lives, and whether it takes requests."""
+"""Health checks: whether the process answers, and whether it accepts requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _READY = shape({"status": {"enum": ["ready", "not ready"]}}, {"problems": WHOLE}
 
 
 def routes(context: Context) -> list[Route]:
-    """`/healthz`, `/readyz`, and plateau's `/ok`."""
+    """Return the routes `/healthz`, `/readyz`, and plateau's `/ok`."""
     return [
         Route("/healthz", healthz),
         Route("/readyz", bound(readyz, context)),

@@ -1,4 +1,4 @@
-"""`POST /loki/api/v1/push`: Loki's interface for what ships logs to it, so that Alloy, promtail and others can."""
+"""`POST /loki/api/v1/push`: Loki's push interface, for Alloy, promtail and other shippers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PARAMETERS = (
 
 
 def routes(context: Context) -> list[Route]:
-    """`/loki/api/v1/push`, and `/ready`, which some shippers ask first."""
+    """Return the routes `/loki/api/v1/push`, and `/ready`, which some shippers query first."""
     return [
         Route("/loki/api/v1/push", bound(push_logs, context), methods=["POST"]),
         Route("/ready", bound(loki_ready, context), methods=["GET"]),
@@ -52,7 +52,7 @@ async def push_logs(context: Context, request: Request) -> Response:
         await _stored(context, request)
     except ClientDisconnect:
         raise
-    except Exception as error:  # noqa: BLE001  # Loki has answers of its own
+    except Exception as error:  # noqa: BLE001  # Loki has its own format of errors
         return _failure(problem_of(error))
     return Response(status_code=204)
 
@@ -105,7 +105,7 @@ async def loki_ready(context: Context, request: Request) -> Response:
 
 
 def _failure(problem: Problem) -> Response:
-    """A problem as plain text."""
+    """Return a problem as plain text."""
     headers = dict(problem.headers)
     if problem.retry_after_s is not None:
         headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after_s)))

@@ -1,4 +1,4 @@
-"""OTLP over HTTP, so that OpenTelemetry's exporters and collectors can point here: logs; no traces, no metrics."""
+"""OTLP over HTTP, for OpenTelemetry's exporters and collectors: logs only, neither traces nor metrics."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ERRORS: dict[str, Any] = {PROTOBUF: BINARY, JSON: {"schema": ref("Status")}, **
 
 
 def routes(context: Context) -> list[Route]:
-    """`/v1/logs`; and `/v1/traces` and `/v1/metrics`, which refuse."""
+    """Return the route `/v1/logs`, and the routes `/v1/traces` and `/v1/metrics`, which refuse."""
     return [
         Route("/v1/logs", bound(export_logs, context), methods=["POST"]),
         Route("/v1/traces", bound(export_traces, context), methods=["POST"]),
@@ -71,7 +71,7 @@ async def export_logs(context: Context, request: Request) -> Response:
         answer = await _stored(context, request, media)
     except ClientDisconnect:
         raise
-    except Exception as error:  # noqa: BLE001  # OTLP has answers of its own
+    except Exception as error:  # noqa: BLE001  # OTLP has its own format of errors
         problem = problem_of(error)
         request.state.refusal = problem.detail
         return _failure(problem, media)
@@ -83,7 +83,7 @@ async def _stored(context: Context, request: Request, media: str) -> bytes:
     topic = params.text("topic") or STREAMS_TOPIC
     request.state.access.require("write", topic)
     target = Target(topic, params.text("partition") or "0", *idempotency_key(request))
-    body = await read_body(request, context.settings.http, may_be_empty=media == PROTOBUF)  # an export of nothing
+    body = await read_body(request, context.settings.http, may_be_empty=media == PROTOBUF)  # an export of no records
 
     def work() -> bytes:
         from aggregator.server.services.otlp_export import export  # here: slow to import
@@ -121,7 +121,7 @@ def _refuse(context: Context, request: Request, signal: str) -> Response:
 
 
 def _failure(problem: Problem, media: str) -> Response:
-    """A problem as OTLP has it: a google.rpc.Status, in the encoding of the request."""
+    """Return a problem as a google.rpc.Status, in the encoding of the request."""
     headers = dict(problem.headers)
     if problem.retry_after_s is not None:
         headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after_s)))

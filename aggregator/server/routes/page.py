@@ -1,6 +1,6 @@
-"""The page for people at `/`, and the files that it is made of. It asks the other routes as any program does.
+"""The web page at `/`, and the files that it consists of. It uses the other routes like any program.
 
-Elasticsearch's clients look at `/` as well, and want facts about the server: who wants HTML gets the page.
+Elasticsearch's clients also request `/` and expect facts about the server: only clients that prefer HTML get the page.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""Scripts, styles and requests of this server alone; and no text can become markup."""
+"""Only scripts, styles and requests of this server, and text can never become markup."""
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
     "X-Frame-Options": "DENY",
@@ -46,7 +46,7 @@ class _File:
 
 
 def routes(context: Context) -> list[Route]:
-    """`/` and `/page/{file}`."""
+    """Return the routes `/` and `/page/{file}`."""
     found = _files()
     return [
         Route("/", bound(page, found["index.html"]), methods=["GET", "HEAD"]),
@@ -55,7 +55,7 @@ def routes(context: Context) -> list[Route]:
 
 
 def _files() -> dict[str, _File]:
-    """The files of the page, by name."""
+    """Return the files of the page, by name."""
     found = {}
     for each in files("aggregator.server").joinpath("page").iterdir():
         media = _MEDIA.get("." + each.name.rpartition(".")[2])

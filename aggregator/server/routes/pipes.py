@@ -1,4 +1,5 @@
-"""Pipes: standing queries that copy what matches into a stream. Listed, made and ended, by the statements of LQL."""
+"""Pipes: standing queries that copy matching records into a stream. Uses LQL's statements to list, create and end them.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ _NAME = parameter("name", "Name of a pipe", where="path", example="errors", minL
 
 
 def routes(context: Context) -> list[Route]:
-    """`/v1/pipes` and `/v1/pipes/{name}`."""
+    """Return the routes `/v1/pipes` and `/v1/pipes/{name}`."""
     return [
         Route("/v1/pipes", bound(list_pipes, context), methods=["GET"]),
         Route("/v1/pipes", bound(create_pipe, context), methods=["POST"]),
@@ -122,7 +123,7 @@ async def delete_pipe(context: Context, request: Request) -> Response:
 
 
 def _rows(catalog: Catalog, statement: Statement) -> list[dict[str, Any]]:
-    """The table that a statement answers, as JSON takes it."""
+    """Return the table that a statement returns, as JSON values."""
     found = catalog.query(to_text(statement))
     assert isinstance(found, pa.Table)
     made: list[dict[str, Any]] = json.loads(json.dumps(found.to_pylist(), default=str))

@@ -1,4 +1,4 @@
-"""plateau's routes, for its clients as they are: topics, appends and pages of records."""
+"""plateau's routes, for its existing clients: topics, appends and pages of records."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _PAGES = {
 
 
 def routes(context: Context) -> list[Route]:
-    """`/topics`, `/topic/…`; `/ok` is with the other health checks."""
+    """Return the routes `/topics` and `/topic/…`; `/ok` is with the other health checks."""
     definitions = Definitions(context.catalog)
     pager = Pager(definitions)
     return [
@@ -94,7 +94,7 @@ async def topics(context: Context, request: Request) -> Response:
 async def topic(context: Context, request: Request) -> Response:
     def facts() -> dict[str, Any]:
         if request.path_params["topic"] not in context.catalog.topics():
-            return {"partitions": {}, "bytes": 0}  # plateau's programs ask before they append
+            return {"partitions": {}, "bytes": 0}  # plateau's programs query a topic before its first append
         stats = context.catalog.topic(request.path_params["topic"]).stats()
         spans = {name: _span(p["first_index"], p["end_index"]) for name, p in stats["partitions"].items()}
         return {"partitions": spans, "bytes": stats["bytes"]}
@@ -196,7 +196,7 @@ async def topic_records(context: Context, pager: Pager, request: Request) -> Res
         if found is None:
             return _nothing(media)
         chosen = query.matching(found.partitions, given.get("partition_filter"))
-        if wanted.descending and begin:  # partitions that came to be since then are newer
+        if wanted.descending and begin:  # partitions created since then are newer
             chosen = [name for name in chosen if name in begin]
         page = pager.page(found, {name: begin.get(name) for name in chosen}, wanted)
         return _answer(page, media, {"status": page.status, "next": {**begin, **page.next}}, {})
@@ -224,13 +224,13 @@ def _media(request: Request) -> str:
 
 
 def _nothing(media: str) -> Response:
-    """The answer about a topic or partition that is not there, as plateau gives it for one that it makes then."""
+    """Return the response for a missing topic or partition: as plateau's, which creates it, an empty page."""
     content = arrow_file(EMPTY, {}) if media == ARROW_FILE else b"[]"
     return Response(content, media_type=ARROW_FILE if media == ARROW_FILE else RECORDS)
 
 
 def _answer(page: Page, media: str, status: object, metadata: dict[str, str]) -> Response:
-    text = json.dumps(status, separators=(",", ":"))  # plateau's programs compare it as text
+    text = json.dumps(status, separators=(",", ":"))  # plateau's programs compare this as text
     if media == ARROW_FILE:
         content = arrow_file(page.records, {"status": text, **metadata}, page.cuts)
     else:

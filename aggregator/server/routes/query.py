@@ -1,4 +1,4 @@
-"""LQL over HTTP: whole answers, pages behind positions with long polls, and live tails as server-sent events."""
+"""LQL over HTTP: whole results, pages by position with long polling, and live tails as server-sent events."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ POSITION = "Aggregator-Position"
 _GONE = "Aggregator-Gone"
 _DEFAULT_PAGE, _LARGEST_PAGE = 1_000, 100_000
 _LONGEST_WAIT_S = 60.0
-_BEAT_S = 15.0  # how often a tail without records says that it lives
+_BEAT_S = 15.0  # interval of keep-alive messages on a tail without records
 _TAIL_ROWS = 1_000
 _EXAMPLE = {"query": 'SELECT FROM {app=web} WHERE msg CONTAINS "ERROR" LIMIT 10'}
 _RECORD = '{"space": "{app=web}", "timestamp": "2026-03-01T08:00:00.000000Z", "data": "ERROR: no disk"}\n'
@@ -90,12 +90,12 @@ class _Question:
 
     @property
     def changed(self) -> bool:
-        """Whether the statement does not run as it stands."""
+        """Whether the statement is modified before it runs."""
         return self.limit is not None or self.reverse
 
 
 def routes(context: Context) -> list[Route]:
-    """`POST /v1/query` and `GET /v1/tail`."""
+    """Return the routes `POST /v1/query` and `GET /v1/tail`."""
     arrived = Arrived(context.catalog.arrivals)
     return [
         Route("/v1/query", bound(query, context, arrived), methods=["POST"]),
@@ -198,7 +198,7 @@ async def tail(context: Context, arrived: Arrived, request: Request) -> Response
     select = await context.reads.run(parse_select, text)
     standing = await context.reads.run(lambda: select_at(context.catalog, select, position).position)
     told = b": listening\n\n"
-    if position.lower() == "tail" and not select.offset:  # there it stands before the client is told so
+    if position.lower() == "tail" and not select.offset:  # fix the position before the client is told
         position = standing
         told = b": listening\nid: %b\n\n" % position.encode()
     return Streamed(told, _events(context, arrived, select, position), EVENTS, {"Cache-Control": "no-store"})
@@ -227,7 +227,7 @@ async def _events(context: Context, arrived: Arrived, select: Select, position: 
         await arrived.wait(seen, 1.0)
         late = time.monotonic() - beat > _BEAT_S
         beat = time.monotonic() if late else beat
-        yield b": alive\n\n" if late else b""  # nothing, so that it is seen where the client has gone
+        yield b": alive\n\n" if late else b""  # empty: lets a disconnect be noticed
 
 
 def _pulled(context: Context, answer: Selection) -> AsyncGenerator[tuple[int, bytes]]:
@@ -235,7 +235,7 @@ def _pulled(context: Context, answer: Selection) -> AsyncGenerator[tuple[int, by
 
 
 def _text(found: Batches | pa.Table) -> Iterator[bytes]:
-    """Records as the statement's format string has them. Raises ProblemError for tables."""
+    """Return records formatted by the statement's format string. Raises ProblemError for tables."""
     if not isinstance(found, Selection):
         raise ProblemError(406, "not-acceptable", "only the records of a SELECT are given as text")
     return encode_text(found.lines())
@@ -246,7 +246,7 @@ def _encoded(page: Page, media: str) -> tuple[Page, bytes]:
 
 
 def _records(answer: Selection) -> Iterator[tuple[int, bytes]]:
-    """An answer's records as server-sent events, a batch at a time, with their number."""
+    """Yield a selection's records as server-sent events, a batch at a time, with their number."""
     for batch in answer.batches():
         lines = b"".join(encode(iter([batch]), batch.schema, LINES)).splitlines()
         pairs = zip(answer.positions(), lines, strict=True)
@@ -254,7 +254,7 @@ def _records(answer: Selection) -> Iterator[tuple[int, bytes]]:
 
 
 async def _question(request: Request, context: Context) -> _Question:
-    """What the body asks. Raises ProblemError: 400, 415."""
+    """Return the request in the body. Raises ProblemError: 400, 415."""
     media = media_of(request.headers.get("content-type"))
     if media not in (JSON, TEXT):
         raise ProblemError(

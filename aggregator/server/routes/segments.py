@@ -1,4 +1,4 @@
-"""A sealed segment as a file: what its bytes are, and whether they are as they must be."""
+"""A sealed segment as a file: the structure of its bytes, and whether they are valid."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HELD = {
 
 
 def routes(context: Context) -> list[Route]:
-    """`/v1/topics/{topic}/segments/{segment}` and its `columns` and `verify`."""
+    """Return the route `/v1/topics/{topic}/segments/{segment}`, and its `columns` and `verify`."""
     path = "/v1/topics/{topic}/segments/{segment}"
     return [
         Route(path, bound(segment_anatomy, context), methods=["GET"]),
@@ -126,7 +126,7 @@ async def segment_columns(context: Context, request: Request) -> Response:
 async def _of_file(
     context: Context, request: Request, look: Callable[[Topic, int, Path | Source], dict[str, Any]]
 ) -> Response:
-    """What `look` finds in the file of the segment that the path names. Raises ProblemError, 404."""
+    """Return the result of `look` for the file of the segment in the path. Raises ProblemError (404)."""
     name, given = request.path_params["topic"], request.path_params["segment"]
     missing = ProblemError(
         404,

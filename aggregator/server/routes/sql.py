@@ -1,4 +1,4 @@
-"""SQL over HTTP: a statement over the topics that a token may read, its answer streamed."""
+"""SQL over HTTP: a statement over the topics that a token may read, with a streamed result."""
 
 from __future__ import annotations
 
@@ -60,19 +60,19 @@ class _Question:
 
 
 def routes(context: Context) -> list[Route]:
-    """`POST /v1/sql`."""
+    """Return the route `POST /v1/sql`."""
     return [Route("/v1/sql", bound(sql, context, Databases(context.settings.work)), methods=["POST"])]
 
 
 class Databases:
-    """The DuckDB of a server: made by the first statement, locked, within the limits of queries."""
+    """The server's DuckDB: created by the first statement, locked, within the limits of queries."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
         self._made: Database | None = None
 
     def get(self) -> Database:
-        """The database. Raises ProblemError: 501."""
+        """Return the database. Raises ProblemError (501)."""
         if self._made is None:
             try:
                 from esformat.sql import Database
@@ -107,7 +107,7 @@ async def sql(context: Context, databases: Databases, request: Request) -> Respo
 
 
 class Answer:
-    """The first rows of an answer."""
+    """The first rows of a result."""
 
     def __init__(self, rows: Rows, limit: int | None) -> None:
         self._reader = rows.to_reader()
@@ -115,11 +115,11 @@ class Answer:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the rows."""
+        """The schema of the rows."""
         return self._reader.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, read once."""
+        """Yield the rows; only once."""
         left = self._limit
         try:
             for batch in self._reader:
@@ -132,7 +132,7 @@ class Answer:
 
 
 async def _question(request: Request, context: Context) -> _Question:
-    """What the body asks. Raises ProblemError: 400, 415."""
+    """Return the request in the body. Raises ProblemError: 400, 415."""
     media = media_of(request.headers.get("content-type"))
     if media not in (JSON, TEXT):
         raise ProblemError(

@@ -1,4 +1,4 @@
-"""LQL for programs that show it: statements looked at before they run, and their records counted by time."""
+"""LQL for interactive programs: analysis of statements without running them, completions, histograms of records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HISTOGRAM: dict[str, Any] = {
 
 
 def routes(context: Context) -> list[Route]:
-    """`/v1/statement`, `/v1/completions` and `/v1/histogram`."""
+    """Return the routes `/v1/statement`, `/v1/completions` and `/v1/histogram`."""
     return [
         Route("/v1/completions", bound(completed, context), methods=["POST"]),
         Route("/v1/statement", bound(statement, context), methods=["POST"]),
@@ -153,7 +153,7 @@ async def histogram(context: Context, request: Request) -> Response:
 
 
 def histogram_answer(found: Histogram | Stacked) -> Response:
-    """A histogram as JSON."""
+    """Return a histogram as JSON."""
     whole = found.whole if isinstance(found, Stacked) else found
     told: dict[str, Any] = {
         "start_us": whole.start_us,
@@ -167,7 +167,7 @@ def histogram_answer(found: Histogram | Stacked) -> Response:
 
 
 def _warnings(context: Context, found: Statement, text: str | None) -> list[str]:
-    """What in a SELECT matches nothing anywhere. text: as it was sent; None: it was changed. Raises LqlError."""
+    """Return warnings about parts of a SELECT that match nothing. text: as sent; None: modified. Raises LqlError."""
     if not isinstance(found, Select) or found.count:
         return []
     with without_place() if text is None else contextlib.nullcontext():

@@ -1,4 +1,4 @@
-"""Records into streams: JSON lines and Arrow, plain lines of text, and CloudEvents into a topic of their own."""
+"""Appending records to streams: JSON lines, Arrow and plain lines of text; and CloudEvents to their own topic."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ _CLOUD_EVENT: dict[str, Any] = {
     },
 }
 _EVENTS_TOPIC = "cloudevents"
-_Parsed = Any  # a table, or a list of mappings: as `Catalog.write` takes records
+_Parsed = Any  # a table, or a list of mappings, for `Catalog.write`
 
 
 def routes(context: Context) -> list[Route]:
-    """`/v1/streams`, `/v1/lines`, `/v1/cloudevents`."""
+    """Return the routes `/v1/streams`, `/v1/lines` and `/v1/cloudevents`."""
     return [
         Route("/v1/streams", bound(append_records, context), methods=["POST"]),
         Route("/v1/lines", bound(append_lines, context), methods=["POST"]),
@@ -191,14 +191,14 @@ async def append_cloud_events(context: Context, request: Request) -> Response:
 
 
 def _in_binary_mode(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a request has the attributes of a CloudEvent as headers, and not an event of a format of its own."""
+    """Whether the attributes of a CloudEvent are headers, and the body is not in a CloudEvents format."""
     given = [value for name, value in headers if name == b"content-type"]
     formatted = any(value.strip().lower().startswith(b"application/cloudevents") for value in given)
     return not formatted and any(name.startswith(PREFIX) for name, _ in headers)
 
 
 def _timed(records: _Parsed) -> bool:
-    """Whether each record has a time of its own."""
+    """Whether each record has its own time."""
     if isinstance(records, list):
         return all(record.get("ts") is not None for record in records)
     return "ts" in records.column_names and not records.column("ts").null_count

@@ -1,4 +1,5 @@
-"""Topics and their upkeep: made, listed, described, altered, renamed, deleted; retention and others by hand."""
+"""Topics and their upkeep: create, list, describe, alter, rename, delete; retention, compaction and erasure on demand.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +84,9 @@ def _report_of(name: str) -> dict[str, Any]:
 
 
 def routes(context: Context) -> list[Route]:
-    """`/v1/topics`, `/v1/topics/{topic}` and its `retain`, `compact`, `erase`, `rename`; `/v1/stats`."""
+    """Return the routes `/v1/topics`, `/v1/topics/{topic}` with `retain`, `compact`, `erase`, `rename`, and
+    `/v1/stats`.
+    """
     path = "/v1/topics/{topic}"
     return [
         Route("/v1/topics", bound(list_topics, context), methods=["GET"]),
@@ -289,7 +292,7 @@ async def erase_topic(context: Context, request: Request) -> Response:
 
 
 async def _upkeep(context: Context, request: Request, work: Callable[[Topic], Any]) -> Response:
-    """Do something to a topic, and answer with the report."""
+    """Apply `work` to a topic and return its report."""
     name = request.path_params["topic"]
     return JSONResponse(await context.appends.run(lambda: work(context.catalog.topic(name))))
 
@@ -303,7 +306,7 @@ async def _upkeep(context: Context, request: Request, work: Callable[[Topic], An
 async def stats(context: Context, request: Request) -> Response:
     Params(request, [])
     facts = await context.reads.run(context.catalog.stats)
-    facts.pop("path", None)  # of the server's disk; nobody's business
+    facts.pop("path", None)  # a path of the server, not for clients
     return JSONResponse(facts)
 
 
@@ -319,7 +322,7 @@ def _facts(topic: Topic) -> dict[str, Any]:
 
 
 def _report(report: Any) -> Any:
-    """A report as JSON takes it; keys that are no text show as Python writes them."""
+    """Return a report as JSON values; keys that are not text appear in Python's notation."""
     return json.loads(json.dumps(asdict(report), default=repr))
 
 

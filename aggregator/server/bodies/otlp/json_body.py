@@ -1,7 +1,8 @@
-"""OTLP's JSON as records of streams, straight from the parsed objects: protobuf's reader makes a message of each first.
+"""OTLP's JSON as records of streams, directly from the parsed objects: protobuf's JSON parser would first build
+messages.
 
-It takes what protobuf's JSON takes: names in either spelling, numbers as texts, enums by name, null for what is absent.
-Ids are hexadecimal, as OTLP wants them. Pure.
+It accepts what protobuf's JSON parser accepts: both spellings of names, numbers as text, enums by name, null for absent
+members. Ids are hexadecimal, as OTLP requires. Pure.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _UINT64, _UINT32, _INT32, _INT64 = (0, 2**64), (0, 2**32), (-(2**31), 2**31), (-
 
 
 def records_in(found: Any, names: Container[str]) -> Iterator[TAGS_AND_RECORD]:
-    """Each record of a parsed request with the tags of its stream. Raises ValueError, TypeError, InvalidEventError."""
+    """Yield each record of a parsed request with its stream's tags. Raises ValueError, TypeError, InvalidEventError."""
     for resource in _list(found, "resourceLogs", "resource_logs"):
         whole = _object(resource, "resource")
         tags, rest = split(_pairs(_list(whole, "attributes", "attributes"), 0), names)
@@ -85,7 +86,7 @@ def _pairs(attributes: list[Any], depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _value(given: Mapping[str, Any], depth: int) -> Any:
-    """An AnyValue as JSON has it."""
+    """Convert a JSON AnyValue."""
     check_depth(depth)
     found: list[tuple[Callable[[Any, int], Any], Any]] = [
         (_KINDS[kind], value) for kind, value in given.items() if value is not None and kind in _KINDS
@@ -112,7 +113,7 @@ def _double(value: Any, _: int) -> Any:
         raise TypeError("doubleValue is not a number")
     try:
         return plain(float(value))
-    except OverflowError:  # of digits; their text is infinity, as protobuf has it
+    except OverflowError:  # a long integer; as text it becomes infinity, as in protobuf
         raise ValueError("doubleValue is outside the range of a double") from None
 
 
@@ -194,7 +195,7 @@ def _severity(record: Any) -> int:
 
 
 def _integer(given: Any, span: tuple[int, int]) -> int:
-    """A whole number, also as text. Raises ValueError, TypeError."""
+    """Return a whole number, which may be text. Raises ValueError, TypeError."""
     whole = type(given) is int or (isinstance(given, float) and given.is_integer())
     if not whole and (type(given) is not str or len(given) > 40):
         raise TypeError("a whole number is expected")

@@ -1,7 +1,7 @@
-"""OTLP logs: export requests, protobuf or JSON, as records of streams; answers as the protocol wants them. Pure.
+"""OTLP logs: export requests, protobuf or JSON, as records of streams, and the protocol's responses. Pure.
 
-Chosen attributes of the resource name the stream. Of a record, the body is the message; all other attributes, severity,
-trace and span are fields.
+Chosen attributes of the resource name the stream. A record's body becomes the message; all other attributes, severity,
+trace and span become fields.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ from esformat import InvalidEventError
 def read_records(
     body: bytes, media: str, names: Container[str] = OTLP_TAGS, tell: Tell = untold
 ) -> list[TAGS_AND_RECORD]:
-    """The records of an export request, each with the tags of its stream: the resource's attributes with these names.
+    """Return the records of an export request, each with the tags of its stream.
 
-    Text that is not UTF-8 is escaped, as some exporters do not look. Raises InvalidEventError.
+    names: attributes of the resource that become tags. Text that is not UTF-8 is escaped, because some exporters do not
+    check. Raises InvalidEventError.
     """
     try:
         found, escaped = read_json(body) if media == JSON else _parsed(body)
@@ -121,7 +122,7 @@ def _pairs(attributes: Iterable[KeyValue], depth: int = 0) -> Iterator[tuple[str
 
 
 def _value(value: AnyValue, depth: int = 0) -> Any:
-    """As JSON has it; bytes become base64."""
+    """Convert an AnyValue to its JSON form; bytes become base64."""
     check_depth(depth)
     kind = value.WhichOneof("value")
     if kind is None:
@@ -138,7 +139,7 @@ def _value(value: AnyValue, depth: int = 0) -> Any:
 
 
 def success(refused: int, why: str, media: str) -> bytes:
-    """The answer where all was stored, or all but some records that never can be."""
+    """Return the response if all records were stored, or all but `refused` ones that never can be."""
     message = ExportLogsServiceResponse()
     if refused:
         message.partial_success.CopyFrom(ExportLogsPartialSuccess(rejected_log_records=refused, error_message=why))

@@ -1,4 +1,4 @@
-"""A record of OTLP as a record of a stream, whichever encoding it came in: what becomes a field, and its name. Pure."""
+"""OTLP records as records of a stream, for both encodings: what becomes a field, and its name. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from aggregator.server.bodies.shared.records import free_name
 from esformat import InvalidEventError
 
 DEEPEST = 64
-"""Of nested values."""
+"""Limit on the depth of nested values."""
 _SEVERITIES = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")  # four numbers each, from 1
 
 
 def add_times(made: dict[str, Any], nanos: int, seen: int = 0) -> None:
-    """The time of a record, else the one at which it was seen, with all digits where microseconds lose some; the latter
-    as well, where they differ.
+    """Set a record's time: its own, or else the time at which it was observed.
+
+    `ts_ns` keeps all digits if microseconds lose some. The observed time is kept as well if it differs.
     """
     if ts := nanos or seen:
         made["ts"] = ts // 1000
@@ -30,7 +31,7 @@ def add_times(made: dict[str, Any], nanos: int, seen: int = 0) -> None:
 
 
 def add_severity(made: dict[str, Any], text: str, number: int) -> None:
-    """The severity: the sender's word, or else the one for its number; and the number."""
+    """Set the severity, as the sender's text or else the name for its number, and the number."""
     if text or number:
         made["severity"] = text or _SEVERITIES[min(max(number - 1, 0) // 4, 5)]
     if number:
@@ -38,13 +39,13 @@ def add_severity(made: dict[str, Any], text: str, number: int) -> None:
 
 
 def add_attributes(made: dict[str, Any], attributes: Iterable[tuple[str, Any]]) -> None:
-    """Attributes under their own names, or with a prefix where something else has it, another of that name as well."""
+    """Add attributes under their own names, or with a prefix if the name is taken."""
     for name, value in attributes:
         made[free_name(name, "attributes.", made)] = value
 
 
 def split(attributes: Iterable[tuple[str, Any]], names: Container[str]) -> tuple[dict[str, str], dict[str, Any]]:
-    """The attributes of a resource: those with these names as tags, and the others."""
+    """Split a resource's attributes: those with these names become tags, the others remain."""
     tags: dict[str, str] = {}
     rest: dict[str, Any] = {}
     for name, value in attributes:
@@ -56,7 +57,7 @@ def split(attributes: Iterable[tuple[str, Any]], names: Container[str]) -> tuple
 
 
 def add_shared(made: dict[str, Any], shared: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-    """Attributes of the scope and the resource under their own names, or with a prefix where the record has them."""
+    """Add attributes of scope and resource under their own names, or with a prefix if the record has the name."""
     for prefix, attributes in shared:
         if made.keys().isdisjoint(attributes) and "ts" not in attributes:
             made.update(attributes)
@@ -66,20 +67,20 @@ def add_shared(made: dict[str, Any], shared: Iterable[tuple[str, Mapping[str, An
 
 
 def check_depth(depth: int) -> None:
-    """Raises InvalidEventError for values that nest too deeply."""
+    """Raise InvalidEventError if values nest too deeply."""
     if depth > DEEPEST:
         raise InvalidEventError(f"a value nests deeper than {DEEPEST} levels")
 
 
 def plain(value: bytes | float) -> str | float:
-    """As JSON has it: bytes become base64, numbers that it does not have become texts."""
+    """Return the JSON form of a value: bytes as base64, non-finite numbers as text."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return value if math.isfinite(value) else str(value)
 
 
 def as_text(value: Any) -> str:
-    """A value as the text of a message or a tag."""
+    """Return a value as the text of a message or a tag."""
     if isinstance(value, str | WrittenFloat):
         return str(value)
     return "" if value is None else json_text(value).decode()

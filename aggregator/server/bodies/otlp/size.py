@@ -1,6 +1,7 @@
-"""How many records and messages an export request in protobuf has, counted before memory is taken for them. Pure.
+"""The number of records and messages in a protobuf export request, counted before memory is allocated for them. Pure.
 
-An empty record takes two bytes of a body and 140 bytes of memory, any other empty message up to 70.
+An empty record takes two bytes of the body and 140 bytes of memory; any other empty message takes up to 70 bytes of
+memory.
 """
 
 from __future__ import annotations
@@ -15,23 +16,24 @@ from aggregator.server.bodies.shared.odd_text import varint
 from esformat import InvalidEventError
 
 MAX_RECORDS = 500_000
-"""Of a request: each takes some 600 bytes of memory, however few it takes in the body."""
+"""Limit of records in a request: each takes about 600 bytes of memory, however few it takes in the body."""
 MAX_MESSAGES = 3_000_000
-"""Of a request, attributes and values included: each takes nine bytes and more of a body, unless it is nearly empty."""
-_DEEPEST = 100  # as protobuf's own reader has it
+"""Limit of messages in a request, including attributes and values. Unless nearly empty, each takes at least nine bytes
+of the body."""
+_DEEPEST = 100  # limit of protobuf's own parser
 _VARINT, _DELIMITED = 0, 2
 _FIXED_BYTES = {1: 8, 5: 4}  # by wire type
 _REQUEST, _RECORD = ExportLogsServiceRequest.DESCRIPTOR, LogRecord.DESCRIPTOR
 
 
 def check_records(count: int) -> None:
-    """Raises InvalidEventError for a request with more records than are taken."""
+    """Raise InvalidEventError if a request has too many records."""
     if count > MAX_RECORDS:
         raise InvalidEventError(f"the request has more than {MAX_RECORDS:,} records", hint="send them in smaller ones")
 
 
 def check_size(body: bytes) -> None:
-    """Raises InvalidEventError for a request with too many records, or too many messages in all."""
+    """Raise InvalidEventError if a request has too many records, or too many messages in total."""
     most = len(body) - len(body.translate(None, _FIRST_BYTES))
     if most <= min(MAX_RECORDS, MAX_MESSAGES):
         return
@@ -46,7 +48,7 @@ def check_size(body: bytes) -> None:
 
 
 def _messages(body: bytes) -> Iterator[Descriptor]:
-    """The kind of each message within a request. Stops at invalid bytes: their reader says what is wrong."""
+    """Yield the type of each message in a request. Stops at invalid bytes: the parser will report them."""
     fields, end = _WITHIN[_REQUEST], len(body)
     outer: list[tuple[dict[int, Descriptor], int]] = []
     at = 0
@@ -72,7 +74,7 @@ def _messages(body: bytes) -> Iterator[Descriptor]:
 
 
 def _kinds_within(kind: Descriptor, known: dict[Descriptor, dict[int, Descriptor]]) -> None:
-    """Note which fields of a kind of message are messages, and the same of those."""
+    """Record which fields of a message type are messages, recursively."""
     known[kind] = {field.number: field.message_type for field in kind.fields if field.message_type is not None}
     for within in known[kind].values():
         if within not in known:
@@ -83,4 +85,5 @@ _WITHIN: dict[Descriptor, dict[int, Descriptor]] = {}
 _kinds_within(_REQUEST, _WITHIN)
 _KEYS = {number << 3 | _DELIMITED for fields in _WITHIN.values() for number in fields}
 _FIRST_BYTES = bytes(byte for key in _KEYS for byte in (key, key | 0x80))
-"""One of which every message begins with: the second where its number is written longer than it need be."""
+"""Every message begins with one of these bytes. Each key occurs in two forms, the second for keys encoded with extra
+bytes."""

@@ -1,4 +1,4 @@
-"""OTLP's answer to an error: a google.rpc.Status. Pure; loads no protobuf before it needs it."""
+"""OTLP's error responses: a google.rpc.Status. Pure; loads protobuf only when needed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from aggregator.server.bodies.shared.problems import Problem
 
 
 def not_stored(signal: str) -> Problem:
-    """Why traces and metrics are refused. Their senders do not try again."""
+    """Return the refusal of traces and metrics. Its status keeps senders from retrying."""
     return Problem(404, "not-stored", f"{signal} are not stored here, only logs: send them elsewhere")
 
 
 def failure(message: str, media: str) -> bytes:
-    """The answer to an error: a google.rpc.Status with its message."""
+    """Return the error response: a google.rpc.Status with the message."""
     return rpc_status(message) if media == PROTOBUF else orjson.dumps({"message": message})
 
 
 def rpc_status(message: str, code: int = 0, retry_after_s: float | None = None) -> bytes:
-    """A google.rpc.Status, which no library here has, with a google.rpc.RetryInfo among its details."""
+    """Encode a google.rpc.Status, with a google.rpc.RetryInfo in its details if `retry_after_s` is set.
+
+    Encoded by hand, because no library here includes this message.
+    """
     written = (_field(1, code) if code else b"") + _field(2, message.encode()[:2000])
     if retry_after_s is not None:
         from google.protobuf import any_pb2  # here: slow to import
@@ -37,7 +40,7 @@ def rpc_status(message: str, code: int = 0, retry_after_s: float | None = None) 
 
 
 def _field(number: int, value: int | bytes) -> bytes:
-    """A field of a protobuf message: a small number, or bytes."""
+    """Encode a protobuf field: a small number, or bytes."""
     if isinstance(value, int):
         return bytes([number << 3, value])
     length = bytearray()

@@ -1,1 +1,1 @@
-"""What bodies of several formats share: media types, errors, times, records."""
+"""Shared by several body formats: media types, errors, times, records."""

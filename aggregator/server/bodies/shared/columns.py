@@ -1,4 +1,4 @@
-"""Columns of a topic as JSON has them: {"name": "type"}, types by their names in Arrow. Pure."""
+"""A topic's columns in JSON: {"name": "type"}, with Arrow's names of types. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HINT = (
 
 
 def read_columns(given: Any) -> pa.Schema | None:
-    """The columns that a definition names, in its order; None where it names none. Raises InvalidRequestError."""
+    """Return the columns of a definition, in order; None if it has none. Raises InvalidRequestError."""
     if given is None or given == {}:
         return None
     if not isinstance(given, dict) or len(given) > _MOST:
@@ -45,7 +45,7 @@ def read_columns(given: Any) -> pa.Schema | None:
 
 
 def tell_columns(schema: pa.Schema) -> dict[str, str]:
-    """The columns of a topic beside its keys, by name."""
+    """Return the columns of a topic other than its keys, as names and types."""
     return {field.name: str(field.type) for field in schema if field.name not in _KEYS}
 
 
@@ -59,7 +59,7 @@ def _type(column: str, given: Any) -> pa.DataType:
 
 
 def _named(name: str) -> pa.DataType:
-    """Raises ValueError."""
+    """Return the type with a name. Raises ValueError."""
     if name in _NAMES:
         return _NAMES[name]
     if found := _LIST.fullmatch(name):

@@ -1,6 +1,6 @@
-"""What Elasticsearch's clients look at beside the data: its header, its version, its form of errors. Pure.
+"""What Elasticsearch's clients check besides the data: its header, its version, its format of errors. Pure.
 
-What is not here is not told to be: there is no search, and templates and policies are kept nowhere.
+It claims no other features: there is no search, and templates and policies are not stored.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 VERSION = "8.17.0"
-"""Of Elasticsearch, whose answers these are; shippers refuse to talk to versions that they do not know."""
+"""The Elasticsearch version that the responses imitate. Shippers refuse unknown versions."""
 PRODUCT = {"X-Elastic-Product": "Elasticsearch"}
-"""Without this header official clients hang up."""
+"""Official clients disconnect without this header."""
 CHALLENGE = 'Basic realm="aggregator", charset="UTF-8"'
-"""What clients that know no bearer tokens need to see before they send their password."""
+"""Clients without support for bearer tokens need this before they send their password."""
 _KINDS = {
     401: "security_exception",
     403: "security_exception",
@@ -29,12 +29,12 @@ _LICENSE = {"uid": "aggregator", "type": "basic", "mode": "basic", "status": "ac
 
 
 def is_elastic(path: str) -> bool:
-    """Whether a path is one of Elasticsearch's, whose clients know its kind of errors: `/_bulk`, `/nginx/_doc/1`."""
+    """Whether a path belongs to Elasticsearch's API, whose errors have its format: `/_bulk`, `/nginx/_doc/1`."""
     return path == "/" or any(part.startswith("_") for part in path.split("/", 3)[1:3])
 
 
 def error_body(status: int, reason: str, kind: str | None = None) -> dict[str, Any]:
-    """The answer to a request that fails. kind: Elasticsearch's name of it; by default what fits the status."""
+    """Return the body of an error response. kind: Elasticsearch's error type; by default chosen by status."""
     cause = {
         "type": kind or _KINDS.get(status, "illegal_argument_exception" if status < 500 else "exception"),
         "reason": reason,
@@ -43,7 +43,7 @@ def error_body(status: int, reason: str, kind: str | None = None) -> dict[str, A
 
 
 def about_server() -> dict[str, Any]:
-    """What `GET /` answers: enough for a shipper to go on."""
+    """Return the response to `GET /`: enough for a shipper to continue."""
     return {
         "name": "aggregator", "cluster_name": "aggregator", "cluster_uuid": "aggregator-----------w",
         "version": {
@@ -56,7 +56,7 @@ def about_server() -> dict[str, Any]:
 
 
 def health() -> dict[str, Any]:
-    """What `GET /_cluster/health` answers; typed clients need every member."""
+    """Return the response to `GET /_cluster/health`. Typed clients require every member."""
     return {
         "cluster_name": "aggregator",
         "status": "green",
@@ -69,20 +69,20 @@ def health() -> dict[str, Any]:
 
 
 def licence() -> dict[str, Any]:
-    """What `GET /_license` answers: Beats and Logstash go on with a basic one."""
+    """Return the response to `GET /_license`. Beats and Logstash accept a basic licence."""
     return {"license": _LICENSE}
 
 
 def features() -> dict[str, Any]:
-    """What `GET /_xpack` answers: none of the features that clients would use."""
+    """Return the response to `GET /_xpack`: none of the features that clients would use."""
     absent = {"available": False, "enabled": False}
     return {"license": _LICENSE, "features": {"ilm": absent, "security": absent}, "tagline": "You know, for X"}
 
 
 def template(kind: str, name: str) -> dict[str, Any]:
-    """Answer clients that ask for a template or policy before they make one: with an empty one.
+    """Return an empty template or policy to clients that check for one.
 
-    Shippers that find none make one, and those that cannot do not go on.
+    Shippers that find none try to create it, and stop if they cannot.
     """
     if kind == "_index_template":
         return {"index_templates": [{"name": name, "index_template": {"index_patterns": [], "composed_of": []}}]}

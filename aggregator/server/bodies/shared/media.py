@@ -1,4 +1,4 @@
-"""Media types: which ones a request brings, and which of ours its sender wants back."""
+"""Media types: what a request contains, and what its sender accepts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PARQUET = "application/vnd.apache.parquet"
 ESDB = "application/vnd.esdb"
 
 INPUTS = (ARROW_STREAM, ARROW_FILE, LINES, CSV, JSON)
-"""Bodies of events."""
+"""Types of event bodies."""
 OUTPUTS = (LINES, ARROW_STREAM, CSV, PARQUET)
-"""Streamed answers; the first where nothing is asked for."""
+"""Types of streamed responses; the first is the default."""
 _OTHER_NAMES = {
     "application/ndjson": LINES,
     "application/jsonl": LINES,
@@ -30,16 +30,16 @@ _OTHER_NAMES = {
 
 
 def media_of(content_type: str | None) -> str:
-    """The media type of a Content-Type header, without parameters, by the name that we know it by; "" for none."""
+    """Return the canonical media type of a Content-Type header, without parameters; "" if there is none."""
     name = (content_type or "").split(";", 1)[0].strip().lower()
     return _OTHER_NAMES.get(name, name)
 
 
-_UTF8 = ("utf-8", "utf8", "us-ascii", "ascii")  # Python's `codecs` would remember each name that somebody makes up
+_UTF8 = ("utf-8", "utf8", "us-ascii", "ascii")  # not `codecs.lookup`, which caches any name that a client makes up
 
 
 def is_utf8(content_type: str | None) -> bool:
-    """Whether a Content-Type header says nothing else than that its text is UTF-8, of which US-ASCII is a part."""
+    """Whether a Content-Type header declares no charset other than UTF-8 or its subset US-ASCII."""
     if content_type is None or "charset" not in content_type.lower():
         return True
     header = Message()
@@ -48,7 +48,7 @@ def is_utf8(content_type: str | None) -> bool:
 
 
 def choose(accept: str | None, offered: Sequence[str]) -> str | None:
-    """Which of `offered`, the best first, an Accept header wants most; None where it wants none of them."""
+    """Return the type of `offered` (the best first) that an Accept header prefers; None if it accepts none."""
     if accept is None or not accept.strip():
         return offered[0]
     best: tuple[float, int] | None = None
@@ -66,7 +66,7 @@ def choose(accept: str | None, offered: Sequence[str]) -> str | None:
 
 
 def quality_of(parameters: Sequence[str]) -> float:
-    """The preference of a member of an Accept header: its `q`, from 0 to 1."""
+    """Return the quality value `q`, from 0 to 1, of a member of an Accept header."""
     for parameter in parameters:
         name, _, value = parameter.strip().partition("=")
         if name.lower() == "q":

@@ -1,4 +1,4 @@
-r"""Requests of senders whose text is not always UTF-8, made readable: what is none is escaped, as `\xff`. Pure."""
+r"""Requests whose text is not always valid UTF-8, made readable: invalid bytes are escaped, as `\xff`. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from esformat.parts import has_odd_numbers
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-_DEEPEST = 100  # as protobuf's own reader has it
+_DEEPEST = 100  # limit of protobuf's own parser
 _VARINT, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5
 
 
 def read_json(text: bytes) -> tuple[Any, bool]:
-    r"""A JSON text, and whether text in it was escaped: bytes that are no UTF-8, halves of characters such as `\ud800`.
+    r"""Parse JSON, and return whether text in it was escaped: invalid UTF-8, or lone surrogates such as `\ud800`.
 
     Raises orjson.JSONDecodeError, a ValueError.
     """
@@ -37,21 +37,21 @@ def read_json(text: bytes) -> tuple[Any, bool]:
 
 
 def parse_json(text: bytes) -> Any:
-    """A JSON text whose numbers keep their digits: orjson makes floats of whole numbers that 64 bits do not hold, loses
-    digits of others, and refuses those beyond all floats.
+    """Parse JSON with all digits of its numbers.
 
-    Raises orjson.JSONDecodeError, a ValueError.
+    orjson turns integers of more than 64 bits into floats, loses digits of others, and refuses numbers beyond the range
+    of floats. Raises orjson.JSONDecodeError, a ValueError.
     """
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:
-        with suppress(ValueError, RecursionError):  # where something else is wrong
+        with suppress(ValueError, RecursionError):  # unless something else is wrong
             found = _loads(text.decode())
             if _escaped(found) == found:
                 return found
         raise
     if has_odd_numbers(text):
-        with suppress(ValueError, RecursionError):  # as of more digits than Python reads
+        with suppress(ValueError, RecursionError):  # for example more digits than Python converts
             return _loads(text.decode())
     return found
 
@@ -61,8 +61,8 @@ def _loads(text: str) -> Any:
 
 
 def check_keys(text: bytes) -> None:
-    """Raises ValueError for a JSON text with an object that has a key twice; orjson takes the last value."""
-    with suppress(RecursionError):  # nested as deep as nothing that can be stored
+    """Raise ValueError if an object has a duplicate key, of which orjson takes the last value."""
+    with suppress(RecursionError):  # nested too deeply to be stored anyway
         json.loads(text, object_pairs_hook=_distinct)
 
 
@@ -74,7 +74,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> None:
 
 
 def json_text(value: Any) -> bytes:
-    """A value of JSON as its text. Raises ValueError for one that nests too deeply."""
+    """Return a JSON value as text. Raises ValueError if it nests too deeply."""
     try:
         return orjson.dumps(value, default=_fragment)
     except orjson.JSONEncodeError as error:
@@ -98,7 +98,7 @@ def _escaped(value: Any) -> Any:
 
 
 def _whole(text: str) -> str:
-    try:  # single bytes as what they are
+    try:  # escape single bytes
         return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     except UnicodeEncodeError:
         return text.encode("utf-8", "backslashreplace").decode()
@@ -109,7 +109,7 @@ def _no_number(name: str) -> None:
 
 
 def escaped_message(body: memoryview, kind: Descriptor, depth: int = 0) -> bytes:
-    """A protobuf message with its texts escaped. Raises ValueError where it is none."""
+    """Return a protobuf message with its texts escaped. Raises ValueError if it is malformed."""
     if depth > _DEEPEST:
         raise ValueError(f"messages nest deeper than {_DEEPEST} levels")
     made = bytearray()
@@ -123,7 +123,7 @@ def escaped_message(body: memoryview, kind: Descriptor, depth: int = 0) -> bytes
         elif wire == _DELIMITED:
             size, at = varint(body, at)
             inner, at = body[at : at + size], at + size
-            whole = at <= len(body)  # a slice ends where there is no more
+            whole = at <= len(body)  # a slice may be shorter than asked for
             content = _content(inner, kind.fields_by_number.get(key >> 3), depth) if whole else None
             if content is not None:
                 made += _written(key) + _written(len(content)) + content
@@ -139,7 +139,7 @@ def escaped_message(body: memoryview, kind: Descriptor, depth: int = 0) -> bytes
 
 
 def _content(inner: memoryview, field: FieldDescriptor | None, depth: int) -> bytes | None:
-    """What a field of bytes is to hold instead; None: what it has."""
+    """Return the new content of a length-delimited field; None: unchanged."""
     if field is None:
         return None
     if field.message_type is not None:
@@ -150,7 +150,7 @@ def _content(inner: memoryview, field: FieldDescriptor | None, depth: int) -> by
 
 
 def varint(body: memoryview | bytes, at: int) -> tuple[int, int]:
-    """A number of protobuf's at `at`, and where it ends. Raises ValueError."""
+    """Return the protobuf varint at `at`, and the offset after it. Raises ValueError."""
     number = shift = 0
     while at < len(body) and shift < 70:
         byte = body[at]

@@ -1,4 +1,4 @@
-"""Errors as answers: which status each one has, and its body, as RFC 9457 has it, or plateau, or Elasticsearch."""
+"""Errors as responses: the status of each, and its body in the format of RFC 9457, plateau, or Elasticsearch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("aggregator.server")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a request was not done. `kind` names it for programs; `detail` and `hint` are for people."""
+    """Why a request failed. `kind` identifies it for programs; `detail` and `hint` are for people."""
 
     status: int
     kind: str
@@ -33,7 +33,7 @@ class Problem:
     retry_after_s: float | None = None
     headers: tuple[tuple[str, str], ...] = ()
     place: tuple[int, int] | None = None
-    """Of a statement that is wrong: the characters [start, end) that are."""
+    """The invalid characters [start, end) of a statement."""
 
     @property
     def title(self) -> str:
@@ -42,7 +42,7 @@ class Problem:
 
 
 class ProblemError(Exception):
-    """A problem that a route has found itself."""
+    """A problem that a route detects itself."""
 
     def __init__(self, status: int, kind: str, detail: str, hint: str | None = None, **headers: str) -> None:
         super().__init__(detail)
@@ -50,7 +50,7 @@ class ProblemError(Exception):
         self.problem = Problem(status, kind, detail, hint, headers=named)
 
 
-# The first class that fits decides. Messages of the others are about files of the server, which callers need not see.
+# The first class that matches decides. Messages of other classes name the server's files, which callers need not see.
 _CALLERS = (
     (aggregator.DiskFullError, 429, "disk-full"),
     (aggregator.OverloadedError, 429, "overloaded"),
@@ -58,8 +58,8 @@ _CALLERS = (
     (aggregator.TopicExistsError, 409, "topic-exists"),
     (aggregator.SequenceForgottenError, 409, "sequence-forgotten"),
     (aggregator.SequenceConflictError, 409, "sequence-conflict"),
-    (aggregator.ReadOnlyError, 503, "read-only"),  # another server may take it; shippers throw away what is 403
-    (aggregator.BehindError, 503, "behind"),  # another server may have come that far
+    (aggregator.ReadOnlyError, 503, "read-only"),  # another server may take it; shippers discard data refused with 403
+    (aggregator.BehindError, 503, "behind"),  # another server may be further
     (aggregator.InvalidRequestError, 400, "invalid-request"),
     (InvalidEventError, 400, "invalid-event"),
     (UnknownIndexError, 404, "unknown-index"),
@@ -78,7 +78,7 @@ _SERVERS = (
 
 
 def problem_of(error: BaseException) -> Problem:
-    """The problem for an error. An error of the server itself is logged, and reported without its details."""
+    """Return the problem for an error. An error of the server itself is logged, and reported without details."""
     if isinstance(error, ProblemError):
         return error.problem
     if isinstance(error, HTTPException):
@@ -106,7 +106,7 @@ def problem_of(error: BaseException) -> Problem:
 
 
 def answer(problem: Problem, path: str) -> Response:
-    """The answer to a request for `path` that ran into a problem."""
+    """Return the response to a request for `path` that failed."""
     headers = dict(problem.headers)
     if problem.retry_after_s is not None:
         headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after_s)))
@@ -133,7 +133,7 @@ def answer(problem: Problem, path: str) -> Response:
 
 
 def _plateaus(problem: Problem, headers: dict[str, str]) -> Response:
-    """A problem in plateau's words, which its programs look at; what is to be done about it stands beside them."""
+    """Return a problem in plateau's wording, which its clients parse, with our hint added."""
     if problem.status == 413:
         return Response("payload too large", 413, headers, "text/plain")
     status, message, hint = problem.status, problem.detail, problem.hint
@@ -148,7 +148,7 @@ def _plateaus(problem: Problem, headers: dict[str, str]) -> Response:
 
 
 def is_plateau(path: str) -> bool:
-    """Whether a path is one of plateau's, whose clients know its kind of errors."""
+    """Whether a path belongs to plateau's API, whose errors have its format."""
     return path in ("/ok", "/topics") or path.startswith("/topic/")
 
 
@@ -157,5 +157,5 @@ def _sentence(problem: Problem) -> str:
 
 
 async def handle(request: Request, error: Exception) -> Response:
-    """An exception handler of Starlette's."""
+    """Handle an exception, for Starlette."""
     return answer(problem_of(error), request.scope.get("path", ""))

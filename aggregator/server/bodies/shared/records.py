@@ -1,8 +1,8 @@
-"""Store what log shippers send: records with the tags of their streams, as one batch where possible.
+"""Storage of what log shippers send: records with their streams' tags, as one batch if possible.
 
-No record is refused for the types or the length of what it has: see `aggregator.storage.segments.records` for fields;
-tags that are too long are cut, and whole among the fields. Of a batch with records that cannot be stored only those are
-left out: a shipper would otherwise send the same batch for ever, or throw all of it away.
+No record is refused because of types or lengths: `aggregator.storage.segments.records` handles fields, and tags that
+are too long are truncated and kept in full as fields. If some records of a batch cannot be stored, only those are left
+out: otherwise a shipper would send the batch forever, or discard all of it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from esformat import InvalidEventError
 
 TAGS_AND_RECORD = tuple[Mapping[str, str], dict[str, Any]]
 SHORT_TAGS = MAX_TAG_BYTES // 4
-"""Names and values of so many characters together are short enough, however they are written."""
+"""Tags whose names and values have at most this many characters in total are short enough in any encoding."""
 
 _PREFIXES = 3
-"""So many before a name that is still taken gets a number: names that grow with each taken one never end."""
+"""Number of prefixes that are tried before a number is appended. The limit stops names from growing without end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a record is not stored, and would not be the next time."""
+    """Why a record cannot be stored, now or later."""
 
     reason: str
 
@@ -49,7 +49,7 @@ Outcome = Place | Refusal
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where records go, and the key that makes a repetition harmless."""
+    """Where records go, and the idempotency key that makes a retry harmless."""
 
     topic: str
     partition: str = "0"
@@ -58,18 +58,17 @@ class Target:
 
 
 def make_stream_topic(catalog: Catalog, name: str, settings: Settings) -> None:
-    """The topic for streams, with the policies of the settings, where it is not there. Raises InvalidRequestError."""
+    """Create the topic for streams, with the policies of the settings, unless it exists. Raises InvalidRequestError."""
     if name not in catalog.topics():
         with contextlib.suppress(TopicExistsError):
             catalog.create_topic(name, STREAM_SCHEMA, roll=settings.roll, retention=settings.retention)
 
 
 def store(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target, tell: Tell = untold) -> list[Outcome]:
-    """Store records, each of the stream of its tags, with the `level` that it tells. Answers of each what became of
-    it; tells of what is odd.
+    """Store records in the streams of their tags, each with its `level`. Return the outcome of each; count oddities.
 
-    With a key all of them are stored, or none. Raises InvalidRequestError, InvalidEventError (with a key),
-    SequenceConflictError, OverloadedError, and what else appending raises.
+    With an idempotency key either all of them are stored or none. Raises InvalidRequestError, InvalidEventError (with a
+    key), SequenceConflictError, OverloadedError, and what else appending raises.
     """
     for tags, record in items:
         add_level_of_all(record, tags)
@@ -81,7 +80,7 @@ def store(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target, te
 
 
 def _with_short_tags(items: Sequence[TAGS_AND_RECORD], tell: Tell) -> list[TAGS_AND_RECORD]:
-    """The records with tags that a stream can have."""
+    """Return the records with tags of a length that a stream allows."""
     known: dict[int, tuple[Mapping[str, str], dict[str, str]]] = {}  # many records share the same tags
     made = []
     for tags, record in items:
@@ -99,7 +98,7 @@ def _with_short_tags(items: Sequence[TAGS_AND_RECORD], tell: Tell) -> list[TAGS_
 
 
 def _short(tags: Mapping[str, str]) -> tuple[Mapping[str, str], dict[str, str]]:
-    """Tags that a stream can have, and those of them that were cut, whole."""
+    """Return the tags at allowed lengths, and the full values of those that were truncated."""
     if sum(map(len, tags)) + sum(map(len, tags.values())) <= SHORT_TAGS:
         return tags, {}
     cut, whole = TagSet.cut(tags)
@@ -107,7 +106,7 @@ def _short(tags: Mapping[str, str]) -> tuple[Mapping[str, str], dict[str, str]]:
 
 
 def free_name(name: str, prefix: str, record: Mapping[str, Any]) -> str:
-    """A name for a field that is not the record's time or message, and that it does not have yet."""
+    """Return a name for a field that the record does not use yet, and that is not `ts` or `msg`."""
     for _ in range(_PREFIXES):
         if name not in record and name not in ("ts", "msg"):
             return name
@@ -128,7 +127,7 @@ def _store(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target) -
         if len(items) == 1:
             return [Refusal(error.message)]
     refusals = _unfit(items)
-    if not refusals:  # each would do alone, but not together
+    if not refusals:  # each is valid alone, but not together
         half = len(items) // 2
         return _store(catalog, items[:half], target) + _store(catalog, items[half:], target)
     rest = iter(_store(catalog, [item for place, item in enumerate(items) if place not in refusals], target))
@@ -136,7 +135,7 @@ def _store(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target) -
 
 
 def _stored(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target) -> list[Outcome]:
-    """All records as one batch, and where each is."""
+    """Store all records as one batch, and return where each is."""
     groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
     known: dict[int, list[int]] = {}  # many records share the same tags
     for place, (tags, _) in enumerate(items):
@@ -159,7 +158,7 @@ def _stored(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target) 
 
 
 def _unfit(items: Sequence[TAGS_AND_RECORD]) -> dict[int, Refusal]:
-    """Records that cannot be stored whatever stands beside them, by place. Stores nothing."""
+    """Return the records that cannot be stored in any batch, by place. Stores nothing."""
     found: dict[int, Refusal] = {}
     for place, (tags, record) in enumerate(items):
         try:

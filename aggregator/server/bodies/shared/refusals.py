@@ -1,7 +1,7 @@
-"""`Refusals`: records that were refused or changed, counted for `/metrics` and logged now and then.
+"""`Refusals`: records that were refused or changed, counted for `/metrics` and logged from time to time.
 
-Senders of logs hear of nothing, or cannot change what they send. So what cannot be stored as it is, is stored with the
-least change, and that is told here; and so is what is not stored at all.
+Senders of logs get no reply, or cannot change what they send. What cannot be stored as it is is therefore stored with
+the least change. Such changes are reported here, and so are records that are not stored at all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Literal, Protocol, get_args
 
 Source = Literal["bulk", "cloudevents", "events", "lines", "loki", "otlp", "plateau", "streams", "syslog"]
-"""What took the records: one of few, as each is a label of the figures."""
+"""The interface that accepted the records. The set is small, because each is a label value of the metrics."""
 Reason = Literal[
     "request", "invalid", "unsupported", "overloaded", "kernel_buffer", "connections", "stopped",
     "key_cut", "message_cut", "tags_cut", "text_escaped", "time_replaced", "unparsed",
@@ -39,7 +39,7 @@ CHANGES: Mapping[Reason, str] = {
 }
 SOURCES: tuple[Source, ...] = get_args(Source)
 EVERY_S = 10.0
-"""Between two lines of the log about the same."""
+"""Seconds between two log lines about the same source and reason."""
 _LOOK_S = 1.0
 _WHY_CHARACTERS = 300
 _MEANINGS: Mapping[Reason, str] = {**LOSSES, **CHANGES}
@@ -47,19 +47,19 @@ _log = logging.getLogger("aggregator.server.bodies.shared.refusals")
 
 
 class Tell(Protocol):
-    """Takes note of what was done to records of one source, and why to the last of them."""
+    """Records what was done to records of one source, and the reason for the last of them."""
 
     def __call__(self, reason: Reason, records: int = 1, why: str = "") -> None: ...
 
 
 def untold(reason: Reason, records: int = 1, why: str = "") -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 class Refusals:
-    """Counts by source and reason, and lines of the log about them. Safe to share between threads.
+    """Counts by source and reason, and log lines about them. Thread-safe.
 
-    Of each source and reason the first is told at once, and then all of EVERY_S seconds together.
+    For each source and reason the first record is logged immediately, then all of EVERY_S seconds in one line.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -69,7 +69,7 @@ class Refusals:
         self._quiet_until: dict[tuple[Source, Reason], float] = {}
 
     def tell(self, source: Source, reason: Reason, records: int = 1, why: str = "") -> None:
-        """Count, and write a line if none was written about the same for some seconds."""
+        """Count records, and log a line unless one about the same was logged in the last EVERY_S seconds."""
         if records <= 0:
             return
         key = source, reason
@@ -82,8 +82,9 @@ class Refusals:
 
     @contextlib.contextmanager
     def telling(self, source: Source) -> Iterator[Tell]:
-        """What is noted of records that are being stored, told when they are: who sends them again would else have
-        them told again.
+        """Yield a function that notes changes of records, and count them only once the records are stored.
+
+        Otherwise they would be counted again when the sender retries.
         """
         noted: dict[Reason, tuple[int, str]] = {}
 
@@ -95,14 +96,14 @@ class Refusals:
             self.tell(source, reason, records, why)
 
     def tell_rest(self, *, now: bool = False) -> None:
-        """Write what waits to be told, if it is time for it, or `now`."""
+        """Log pending counts that are due, or all with `now`."""
         with self._lock:
             due = [line for key in list(self._untold) for line in self._due(key, now=now)]
         self._write(due)
 
     @contextlib.asynccontextmanager
     async def told_in_time(self) -> AsyncIterator[None]:
-        """Write what waits to be told when it is time, as long as this is open, and the rest at its end."""
+        """Log pending counts when due while the context is open, and the remainder at its end."""
 
         async def again() -> None:
             while True:
@@ -118,7 +119,7 @@ class Refusals:
             self.tell_rest(now=True)
 
     def counts(self) -> Iterator[tuple[Source, Reason, int]]:
-        """Records so far by source and reason, zeros included, as rates begin at 0."""
+        """Yield the records so far by source and reason, including zeros, because rates start from 0."""
         with self._lock:
             found = list(self._counts.items())
         for (source, reason), count in found:

@@ -1,4 +1,4 @@
-"""JSON schemas of what routes take and answer, for the API's description; tests hold answers against them."""
+"""JSON schemas of requests and responses, for the API document; tests check responses against them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aggregator.server.bodies.shared.media import JSON
 Schema = dict[str, Any]
 PROBLEM_JSON = "application/problem+json"
 BINARY: Schema = {"schema": {"type": "string", "format": "binary"}}
-"""Content that is bytes in a format of its own."""
+"""Content in a binary format."""
 WHOLE: Schema = {"type": "integer", "minimum": 0}
 _NUMBER_OR_NONE: Schema = {"type": ["integer", "null"]}
 _FLAG: Schema = {"type": "boolean"}
@@ -19,39 +19,39 @@ _TEXTS: Schema = {"type": "array", "items": _TEXT}
 
 
 def shape(needed: Mapping[str, Schema], perhaps: Mapping[str, Schema] | None = None, *, more: Any = False) -> Schema:
-    """An object with members that it needs and others that it may have. more: what any other member may be."""
+    """Return the schema of an object with required and optional members. more: schema of any other members."""
     made: Schema = {"type": "object", "properties": {**needed, **(perhaps or {})}, "additionalProperties": more}
     return made | ({"required": list(needed)} if needed else {})
 
 
 def each(names: str, schema: Schema) -> dict[str, Schema]:
-    """The same schema for several members."""
+    """Return the same schema for several members."""
     return dict.fromkeys(names.split(), schema)
 
 
 def ref(name: str) -> Schema:
-    """One of SCHEMAS."""
+    """Return a reference to one of SCHEMAS."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def many(of: Schema) -> Schema:
-    """A list."""
+    """Return the schema of a list."""
     return {"type": "array", "items": of}
 
 
 def by_name(of: Schema) -> Schema:
-    """An object with any names."""
+    """Return the schema of an object with any names."""
     return {"type": "object", "additionalProperties": of}
 
 
 def json_answer(description: str, schema: Schema, example: Any = None) -> Schema:
-    """A response in JSON."""
+    """Return a response in JSON."""
     content = {"schema": schema} | ({} if example is None else {"example": example})
     return {"description": description, "content": {JSON: content}}
 
 
 def text(format_: str, example: str) -> Schema:
-    """Content that is text in a format that a schema can only name."""
+    """Return content in a text format that a schema can only name."""
     return {"schema": {"type": "string", "format": format_}, "example": example}
 
 
@@ -162,9 +162,9 @@ SCHEMAS: Mapping[str, Schema] = {
         {"took": WHOLE, "errors": _FLAG, "items": many({"type": "object", "minProperties": 1, "maxProperties": 1})}
     ),
 }  # fmt: skip
-"""Components of the document, by name."""
+"""Components of the API document, by name."""
 
 PROBLEM: Schema = {PROBLEM_JSON: {"schema": ref("Problem")}}
-"""Content of errors: of our own routes, and of what is refused before a route is reached."""
+"""Content of errors, both of our own routes and of requests refused before they reach a route."""
 PLATEAU_ERROR: Schema = {JSON: {"schema": ref("PlateauError")}}
 ELASTIC_ERROR: Schema = {JSON: {"schema": ref("ElasticError")}, **PROBLEM}

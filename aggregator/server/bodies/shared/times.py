@@ -1,4 +1,4 @@
-"""Times over HTTP: ISO 8601 text, or numbers since 1970 in the unit that is given, or else that their size tells."""
+"""Times over HTTP: ISO 8601 text, or numbers since 1970 in a stated unit, or in the one that their size suggests."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ TIMES_HINT = f"give ISO 8601 text, or ?time_unit= with one of {', '.join(TIME_UN
 
 @dataclass(slots=True)
 class TimeReader:
-    """Reads the times of one request. unit: of numbers, as the request says; None: their size tells.
+    """Reads the times of one request.
 
-    assumed: the units that sizes told.
+    unit: of numbers, as the request states; None: inferred from their size. assumed: the units that were inferred.
     """
 
     unit: str | None = None
     assumed: set[str] = field(default_factory=set)
 
     def read(self, given: Any, what: str, *, up: bool = False) -> int | None:
-        """A value of JSON in µs; in UTC where text has no zone. None stays None. Raises InvalidEventError.
+        """Return a JSON value as a time in µs; text without a zone is UTC. None stays None. Raises InvalidEventError.
 
-        up: of the start and the end of a question: parts of a µs count as a whole one, as events have none.
+        up: round up to whole µs. For the bounds of a query, because events have no fractions of a µs.
         """
         if given is None:
             return None
@@ -53,7 +53,7 @@ class TimeReader:
         return -(-nanos // 1000) if up else nanos // 1000
 
     def of_arrow(self, table: pa.Table, name: str) -> pa.Table:
-        """The table with its times in µs, which integers count unless a unit is given. Raises InvalidEventError."""
+        """Return the table with its times in µs. Integers are µs unless a unit is stated. Raises InvalidEventError."""
         place = table.schema.get_field_index(name)
         if place < 0 or not pa.types.is_integer(table.schema.field(place).type):
             return table
@@ -73,14 +73,14 @@ class TimeReader:
 
 
 def _are_times(micros: pa.ChunkedArray) -> bool:
-    """Whether all numbers but nulls count the µs since 1970 of years 1 to 9999."""
+    """Whether all non-null numbers are µs since 1970 within the years 1 to 9999."""
     least, most = (end.as_py() for end in pc.min_max(micros).values())
     return least is None or bool(least >= FIRST_US and most <= LAST_US)
 
 
 def read_iso(given: str, what: str, *, up: bool = False) -> int:
-    """ISO 8601 text in µs, in UTC where no zone stands. up: as `TimeReader.read` has it. Raises InvalidEventError."""
-    if _PLAIN_ISO.fullmatch(given):  # hundreds of times faster for one value
+    """Return ISO 8601 text as µs, in UTC if it has no zone. up: as in `TimeReader.read`. Raises InvalidEventError."""
+    if _PLAIN_ISO.fullmatch(given):  # hundreds of times faster for a single value
         with contextlib.suppress(ValueError):
             moment = dt.datetime.fromisoformat(given)
             utc = moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment
