@@ -1,4 +1,4 @@
-"""Clients of a server: appends that are stored once, lazy answers, tails, a writer in the background, a log handler."""
+"""Clients of a server: appends that are stored once, lazy results, tails, a background writer, a log handler."""
 
 from typing import TYPE_CHECKING
 

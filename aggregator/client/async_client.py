@@ -1,4 +1,4 @@
-"""`AsyncClient`: what `Client` does, for programs with an event loop."""
+"""`AsyncClient`: `Client` for programs with an event loop."""
 
 from __future__ import annotations
 
@@ -27,43 +27,43 @@ from esformat.parts import with_fields
 
 
 class AsyncAnswer:
-    """Events that are read from a server when they are asked for, as often as wanted.
+    """Events that are read from a server on demand; may be read repeatedly.
 
-    `async for` gives `esformat.Event`s, `batches` record batches, in bounded memory. An answer that breaks off raises
-    TruncatedAnswerError: it is never a short one.
+    `async for` yields `esformat.Event`s, `batches` record batches, in bounded memory. A truncated response raises
+    TruncatedAnswerError; it never looks like a shorter result.
     """
 
     def __init__(self, connection: AsyncConnection, call_of: Callable[..., calls.Call], facts: Any) -> None:
-        """Made by the verbs of AsyncTopic and AsyncClient. call_of: the call, with some parameters changed."""
+        """Created by methods of AsyncTopic and AsyncClient. call_of: returns the call, with some parameters changed."""
         self._connection, self._call_of, self._facts = connection, call_of, facts
 
     async def _stream(self, **changed: Any) -> AsyncStream:
         return await self._connection.stream(self._call_of(**changed))
 
     async def schema(self) -> pa.Schema:
-        """Arrow schema of the batches, as it is now."""
+        """Return the current Arrow schema of the batches."""
         stream = await self._stream(limit=0)
         await stream.close()
         return stream.schema
 
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
-        """The events as record batches, in order."""
+        """Yield the events as record batches, in order."""
         stream = await self._stream()
         async for batch in stream.batches():
             yield batch
 
     async def to_table(self, *, fields: Iterable[str] | Mapping[str, pa.DataType] = ()) -> pa.Table:
-        """All events as one table; `fields` of JSON payloads as in `esformat.Scan.to_table`."""
+        """Return all events as one table; `fields` of JSON payloads as in `esformat.Scan.to_table`."""
         stream = await self._stream()
         table = pa.Table.from_batches([batch async for batch in stream.batches()], schema=stream.schema)
         return with_fields(table, fields) if fields else table
 
     async def to_pandas(self, *, fields: Iterable[str] | Mapping[str, pa.DataType] = (), **options: Any) -> Any:
-        """All events as a pandas data frame; `fields` as in `to_table`, `options` go to `pyarrow.Table.to_pandas`."""
+        """Return all events as a pandas data frame. fields: as in `to_table`. options: of `pyarrow.Table.to_pandas`."""
         return (await self.to_table(fields=fields)).to_pandas(**options)
 
     async def count(self) -> int:
-        """How many events there are. Their timestamps are sent for it; all columns of a SELECT's records."""
+        """Return the number of events. The server sends their timestamps; for a SELECT, all columns of its records."""
         stream = await self._stream(columns=["timestamp"])
         return sum([len(batch) async for batch in stream.batches()])
 
@@ -76,7 +76,7 @@ class AsyncAnswer:
 
 
 class AsyncClient:
-    """A connection to a server, for one event loop; close it, or use it as an async context manager."""
+    """A connection to a server, for one event loop. Close it, or use it as an async context manager."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class AsyncClient:
         ca_file: str | os.PathLike[str] | None = None,
         client_cert: tuple[str, str] | None = None,
     ) -> None:
-        """As `Client`."""
+        """Options as in `Client`."""
         options = Options(url, token, timeout_s, retry or Retry(), compression, ca_file, client_cert)
         self._connection = AsyncConnection(options)
         self._lanes = Lanes()
@@ -98,11 +98,11 @@ class AsyncClient:
         return f"<aggregator.client.AsyncClient {self._connection.options.url!r}>"
 
     async def topics(self) -> tuple[str, ...]:
-        """Names of the topics, in the order in which they came to be."""
+        """Return the names of the topics in order of creation."""
         return calls.topic_names(await self._connection.send(calls.plain("GET", calls.path("v1", "topics"))))
 
     def topic(self, name: str) -> AsyncTopic:
-        """A topic. Nothing is sent for it."""
+        """Return a topic, without contacting the server."""
         return AsyncTopic(self._connection, self._lanes, name)
 
     async def create_topic(
@@ -114,30 +114,30 @@ class AsyncClient:
         roll: Mapping[str, Any] | None = None,
         retention: Mapping[str, Any] | None = None,
     ) -> AsyncTopic:
-        """Make a topic, or find that it is there with the same settings. As `Client.create_topic`."""
+        """Create a topic unless it exists with the same settings. As `Client.create_topic`."""
         await self._connection.send(calls.create_topic(name, indexes, keys, roll, retention))
         return self.topic(name)
 
     async def alter_topic(
         self, name: str, *, roll: Mapping[str, Any] | None = None, retention: Mapping[str, Any] | None = None
     ) -> AsyncTopic:
-        """Give a topic other policies; what is not given stays. As `Client.alter_topic`."""
+        """Change a topic's policies; those that are None stay. As `Client.alter_topic`."""
         await self._connection.send(calls.alter_topic(name, roll, retention))
         return self.topic(name)
 
     async def rename_topic(self, name: str, new_name: str) -> AsyncTopic:
-        """Give a topic another name. As `Client.rename_topic`."""
+        """Rename a topic. As `Client.rename_topic`."""
         await self._connection.send(calls.rename_topic(name, new_name))
         return self.topic(new_name)
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic with all that it holds. As `Client.delete_topic`."""
+        """Delete a topic and all of its events. As `Client.delete_topic`."""
         await self._connection.send(calls.delete_topic(name))
 
     async def write(
         self, tags: Mapping[str, str], records: Any, topic: str = STREAMS_TOPIC, *, partition: str = DEFAULT_PARTITION
     ) -> Receipt:
-        """Store records of the stream with these tags: all of them, durably, or nothing. As `Client.write`."""
+        """Store records in the stream with these tags: all of them, durably, or none. As `Client.write`."""
         table = records_table(records)
         compression = self._connection.options.compression
         with self._lanes.borrow() as key:
@@ -145,7 +145,7 @@ class AsyncClient:
             return calls.receipt(await self._connection.send(call))
 
     async def query(self, text: str) -> AsyncAnswer | pa.Table:
-        """Run an LQL statement: a SELECT of records gives a lazy answer, measures and all else a table."""
+        """Run an LQL statement: a SELECT of records returns a lazy result, anything else a table."""
 
         def call(**_: Any) -> calls.Call:
             return calls.query(text)
@@ -155,18 +155,18 @@ class AsyncClient:
         return await AsyncAnswer(self._connection, call, _no_facts).to_table()
 
     async def sql(self, statement: str) -> pa.Table:
-        """The rows that answer a statement in SQL over the server's topics. As `Client.sql`."""
+        """Return the rows of an SQL statement over the server's topics. As `Client.sql`."""
         stream = await self._connection.stream(calls.sql(statement))
         return pa.Table.from_batches([batch async for batch in stream.batches()], schema=stream.schema)
 
     async def page(self, text: str, position: str = "head", *, wait_s: float = 0.0, limit: int = 1000) -> Page:
-        """Up to `limit` records of a SELECT behind a position, and the position behind them. As `Client.page`."""
+        """Return up to `limit` records of a SELECT after a position, and the position after them. As `Client.page`."""
         stream = await self._connection.stream(calls.page(text, position, wait_s, limit))
         table = pa.Table.from_batches([batch async for batch in stream.batches()], schema=stream.schema)
         return Page(table, stream.headers.get(calls.POSITION_HEADER, position), calls.gone(stream.headers))
 
     async def tail(self, text: str, *, position: str = "tail", timeout_s: float | None = None) -> AsyncIterator[Page]:
-        """Follow a SELECT: pages of records as they arrive, each with the position to go on from. As `Client.tail`."""
+        """Follow a SELECT: pages of records as they arrive, and where to continue after each. As `Client.tail`."""
         heard = time.monotonic()
         heard_all, broken = False, 0
         while True:
@@ -187,7 +187,7 @@ class AsyncClient:
                 heard = time.monotonic()
 
     async def close(self) -> None:
-        """Close every connection. Writers must be closed before."""
+        """Close every connection. Close writers first."""
         await self._connection.close()
 
     async def __aenter__(self) -> Self:
@@ -200,7 +200,7 @@ class AsyncClient:
 
 
 class AsyncTopic(Questions[AsyncAnswer, AsyncConnection]):
-    """A topic behind a server. Made by `AsyncClient.topic` and `create_topic`."""
+    """A topic of a server. Created by `AsyncClient.topic` and `create_topic`."""
 
     async def _facts(self) -> tuple[tuple[str, ...], bool]:
         if self._known is None:
@@ -214,7 +214,7 @@ class AsyncTopic(Questions[AsyncAnswer, AsyncConnection]):
         return AsyncAnswer(self._connection, call, self._facts)
 
     async def stats(self) -> dict[str, Any]:
-        """Rows, bytes, segments and more. As `Topic.stats`. Raises TopicNotFoundError."""
+        """Return rows, bytes, segments and more. As `Topic.stats`. Raises TopicNotFoundError."""
         found: dict[str, Any] = (await self._connection.send(calls.stats(self.name))).json()
         return found
 
@@ -226,7 +226,7 @@ class AsyncTopic(Questions[AsyncAnswer, AsyncConnection]):
         producer: str | None = None,
         sequence: int | None = None,
     ) -> Receipt:
-        """Append events: durable when it returns. Tried again, where that may help, and stored once.
+        """Append events durably. Retried if that may help, and stored once.
 
         As `RemoteTopic.append`.
         """
@@ -237,7 +237,7 @@ class AsyncTopic(Questions[AsyncAnswer, AsyncConnection]):
             return calls.receipt(await self._connection.send(self._append_to(partition)(table, *key)))
 
     def writer(self, partition: str = DEFAULT_PARTITION, **options: Any) -> AsyncWriter:
-        """A writer that sends events in the background, in batches. options: of `AsyncWriter`."""
+        """Return a writer that sends events in the background, in batches. options: of `AsyncWriter`."""
         return AsyncWriter(self._connection, self._append_to(partition), calls.events_table, **options)
 
 

@@ -1,4 +1,4 @@
-"""`Client`: a catalog behind a server, with the verbs of `aggregator.Catalog`."""
+"""`Client`: a catalog on a server, with the methods of `aggregator.Catalog`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from esformat import UsageError
 
 
 class Client(Closing):
-    """A connection to a server. Safe to share between threads; close it, or use it as a context manager."""
+    """A connection to a server. Thread-safe; close it, or use it as a context manager."""
 
     def __init__(
         self,
@@ -36,17 +36,19 @@ class Client(Closing):
         ca_file: str | os.PathLike[str] | None = None,
         client_cert: tuple[str, str] | None = None,
     ) -> None:
-        """url: http://host:port or https://…; of several servers that have the same catalog, as one and those that
-            follow it, all: where one cannot do something, because it is gone or only follows, the next one is asked.
-        token: for the header Authorization.
+        """Create a client, without contacting the server.
 
-        timeout_s: for a connection, a piece of a request and a piece of an answer.
-        retry: what is done when the server is busy, fails or cannot be reached; tried for a minute by default. Every
-            append carries a producer and a sequence, so that one that is tried again is stored once.
-        compression: of what is sent: None, "zstd" or "gzip".
-        ca_file: what certifies the server, beside what the system trusts. client_cert: files of a certificate and key.
+        url: http://host:port or https://…. For several servers with the same catalog, such as one and its followers, a
+        list: if one of them is gone or only follows, the next one is asked.
+        token: sent in the header Authorization.
+        timeout_s: for a connection, a piece of a request, and a piece of a response.
+        retry: what to do if the server is busy, fails or cannot be reached; by default it is tried for a minute. Every
+        append carries a producer and a sequence, so that a retried one is stored once.
+        compression: of request bodies: None, "zstd" or "gzip".
+        ca_file: certificate authorities to trust instead of the system's. client_cert: files of a certificate and its
+        key.
 
-        Nothing is sent yet. Raises InvalidRequestError for what makes no sense, OSError for files.
+        Raises InvalidRequestError for invalid options, OSError for files.
         """
         options = Options(url, token, timeout_s, retry or Retry(), compression, ca_file, client_cert)
         self._connection = Connection(options)
@@ -58,11 +60,11 @@ class Client(Closing):
     # ------------------------------------------------------------ topics
 
     def topics(self) -> tuple[str, ...]:
-        """Names of the topics, in the order in which they came to be."""
+        """Return the names of the topics in order of creation."""
         return calls.topic_names(self._connection.send(calls.plain("GET", calls.path("v1", "topics"))))
 
     def topic(self, name: str) -> RemoteTopic:
-        """A topic. Nothing is sent for it: a topic that is not there is found missing by the first verb."""
+        """Return a topic, without contacting the server. Whether it exists shows in the first method call."""
         return RemoteTopic(self._connection, self._lanes, name)
 
     def create_topic(
@@ -74,9 +76,9 @@ class Client(Closing):
         roll: Mapping[str, Any] | None = None,
         retention: Mapping[str, Any] | None = None,
     ) -> RemoteTopic:
-        """Make a topic, or find that it is there with the same settings. See `aggregator.Catalog.create_topic`.
+        """Create a topic unless it exists with the same settings. See `aggregator.Catalog.create_topic`.
 
-        Raises TopicExistsError where it is there with others, InvalidRequestError, AccessDeniedError.
+        Raises TopicExistsError if it exists with others, InvalidRequestError, AccessDeniedError.
         """
         self._connection.send(calls.create_topic(name, indexes, keys, roll, retention))
         return self.topic(name)
@@ -84,7 +86,7 @@ class Client(Closing):
     def alter_topic(
         self, name: str, *, roll: Mapping[str, Any] | None = None, retention: Mapping[str, Any] | None = None
     ) -> RemoteTopic:
-        """Give a topic other policies, as `aggregator.Catalog.alter_topic` does; what is not given stays.
+        """Change a topic's policies, as `aggregator.Catalog.alter_topic` does; those that are None stay.
 
         Raises TopicNotFoundError, InvalidRequestError, AccessDeniedError.
         """
@@ -92,7 +94,7 @@ class Client(Closing):
         return self.topic(name)
 
     def rename_topic(self, name: str, new_name: str) -> RemoteTopic:
-        """Give a topic another name, as `aggregator.Catalog.rename_topic` does.
+        """Rename a topic, as `aggregator.Catalog.rename_topic` does.
 
         Raises TopicNotFoundError, TopicExistsError, InvalidRequestError, AccessDeniedError.
         """
@@ -100,7 +102,7 @@ class Client(Closing):
         return self.topic(new_name)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with all that it holds, as `aggregator.Catalog.delete_topic` does. It cannot be brought back.
+        """Delete a topic and all of its events, irrevocably, as `aggregator.Catalog.delete_topic` does.
 
         Raises TopicNotFoundError, InvalidRequestError, AccessDeniedError, UnavailableError (it may be deleted).
         """
@@ -118,9 +120,9 @@ class Client(Closing):
         producer: str | None = None,
         sequence: int | None = None,
     ) -> Receipt:
-        """Store records of the stream with these tags: all of them, durably, or nothing. As `Catalog.write`.
+        """Store records in the stream with these tags: all of them, durably, or none. As `Catalog.write`.
 
-        Raises what `RemoteTopic.append` raises.
+        Raises the same errors as `RemoteTopic.append`.
         """
         table = records_table(records)
         compression = self._connection.options.compression
@@ -140,7 +142,7 @@ class Client(Closing):
         partition: str = DEFAULT_PARTITION,
         **options: Any,
     ) -> Writer:
-        """A writer in the background for a stream: rows are records, as `write` takes them. options: of `Writer`."""
+        """Return a background writer for a stream: rows are records, as in `write`. options: of `Writer`."""
         text = tags_text(tags)
         compression = self._connection.options.compression
 
@@ -149,12 +151,12 @@ class Client(Closing):
 
         return Writer(self._connection, call, records_table, **options)
 
-    # ------------------------------------------------------------ questions
+    # ------------------------------------------------------------ queries
 
     def query(self, text: str) -> RemoteSelection | pa.Table:
-        """Run an LQL statement: a SELECT of records gives a lazy answer, measures and all else a table.
+        """Run an LQL statement: a SELECT of records returns a lazy result, anything else a table.
 
-        Raises InvalidRequestError for a statement that is wrong.
+        Raises InvalidRequestError for an invalid statement.
         """
         if not calls.gives_table(text):
             return RemoteSelection(self._connection, text)
@@ -162,50 +164,49 @@ class Client(Closing):
         return pa.Table.from_batches(stream, schema=stream.schema)
 
     def sql(self, statement: str) -> RemoteRows:
-        """Rows that answer a statement in SQL over the server's topics; nothing is sent before they are asked for.
+        """Return the rows of an SQL statement over the server's topics. Nothing is sent until they are read.
 
-        Raises, then, InvalidRequestError for a statement that is wrong, or that takes more than it may.
+        Reading raises InvalidRequestError for an invalid statement, or one that exceeds its limits.
         """
         return RemoteRows(self._connection, statement)
 
     def page(self, text: str, position: str = "head", *, wait_s: float = 0.0, limit: int = 1000) -> Page:
-        """Up to `limit` records of a SELECT behind a position, and the position behind them.
+        """Return up to `limit` records of a SELECT after a position, and the position after them.
 
-        position: "head", "tail", "at TIME", or one that came before. wait_s: seconds to wait for a first record; up to
-            60.
-        Raises InvalidRequestError, TruncatedAnswerError.
+        position: "head", "tail", "at TIME", or one from an earlier page. wait_s: seconds to wait for a first record, at
+        most 60. Raises InvalidRequestError, TruncatedAnswerError.
         """
         stream = self._connection.stream(calls.page(text, position, wait_s, limit))
         table = pa.Table.from_batches(stream, schema=stream.schema)
         return Page(table, stream.headers.get(calls.POSITION_HEADER, position), calls.gone(stream.headers))
 
     def tail(self, text: str, *, position: str = "tail", timeout_s: float | None = None) -> RemoteTail:
-        """Follow a SELECT: records that arrive from now on, or behind `position`. Goes on where it was after a failure.
+        """Follow a SELECT: records that arrive from now on, or after `position`. Resumes after failures.
 
-        timeout_s: end when so many seconds passed without a record; None: go on until it is stopped.
+        timeout_s: end after this many seconds without a record; None: continue until stopped.
         """
         return RemoteTail(self.page, text, position, timeout_s)
 
     def stats(self) -> dict[str, Any]:
-        """What the catalog holds and takes. See `aggregator.Catalog.stats`."""
+        """Return the catalog's contents and resources as figures. See `aggregator.Catalog.stats`."""
         found: dict[str, Any] = self._connection.send(calls.plain("GET", calls.path("v1", "stats"))).json()
         return found
 
-    # ------------------------------------------------------------ life
+    # ------------------------------------------------------------ closing
 
     def close(self) -> None:
-        """Close every connection. Writers must be closed before."""
+        """Close every connection. Close writers first."""
         self._connection.close()
 
 
 class RemoteTopic(Questions[RemoteScan, Connection]):
-    """A topic behind a server. Safe to share between threads. Made by `Client.topic` and `create_topic`."""
+    """A topic of a server. Thread-safe. Created by `Client.topic` and `create_topic`."""
 
     def _answer(self, where: tuple[str, ...], parameters: Mapping[str, Any]) -> RemoteScan:
         return RemoteScan(self._connection, where, parameters, self._facts)
 
     def _facts(self) -> tuple[tuple[str, ...], bool]:
-        """Indexes, and whether keys are binary: what never changes."""
+        """Return the indexes, and whether keys are binary. Cached, because they never change."""
         if self._known is None:
             self._known = calls.topic_facts(self.stats())
         return self._known
@@ -221,7 +222,7 @@ class RemoteTopic(Questions[RemoteScan, Connection]):
         return "binary" if self._facts()[1] else "text"
 
     def stats(self) -> dict[str, Any]:
-        """Rows, bytes, segments and more. See `aggregator.Topic.stats`. Raises TopicNotFoundError."""
+        """Return rows, bytes, segments and more. See `aggregator.Topic.stats`. Raises TopicNotFoundError."""
         found: dict[str, Any] = self._connection.send(calls.stats(self.name)).json()
         return found
 
@@ -235,11 +236,11 @@ class RemoteTopic(Questions[RemoteScan, Connection]):
         producer: str | None = None,
         sequence: int | None = None,
     ) -> Receipt:
-        """Append events: durable when it returns. Tried again, where that may help, and stored once.
+        """Append events durably: all of them, or none. Retried if that may help, and stored once.
 
-        events: esformat.Event objects, mappings, or anything with the Arrow C stream. All of them, or nothing.
-        producer, sequence: name the batch, so that it is also known when another process sends it again; without them
-            the client names it itself.
+        events: esformat.Event objects, mappings, or anything with the Arrow C stream.
+        producer, sequence: identify the batch, so that a retry by another process is also recognised; by default the
+        client chooses them.
 
         Raises esformat.InvalidEventError, SequenceConflictError, TopicNotFoundError, AccessDeniedError,
         BodyTooLargeError (nothing was stored), OverloadedError (nothing was stored), UnavailableError (`maybe_stored`).
@@ -251,17 +252,17 @@ class RemoteTopic(Questions[RemoteScan, Connection]):
             return calls.receipt(self._connection.send(self._append_to(partition)(table, *key)))
 
     def writer(self, partition: str = DEFAULT_PARTITION, **options: Any) -> Writer:
-        """A writer that sends events in the background, in batches. options: of `Writer`."""
+        """Return a writer that sends events in the background, in batches. options: of `Writer`."""
         return Writer(self._connection, self._append_to(partition), calls.events_table, **options)
 
-    # ------------------------------------------------------------ keeping house
+    # ------------------------------------------------------------ upkeep
 
     def retain(self, *, dry_run: bool = False) -> dict[str, Any]:
-        """Remove what the topic's retention no longer keeps, now. dry_run: only tell which."""
+        """Remove what the topic's retention no longer keeps, now. dry_run: only report it."""
         return self._keep_house("retain", dry_run=dry_run or None)
 
     def compact(self) -> dict[str, Any]:
-        """Merge the topic's segments, and take what was erased off the disk, now."""
+        """Merge the topic's segments, and delete erased events from disk, now."""
         return self._keep_house("compact")
 
     def erase(self, spaces: Sequence[str]) -> dict[str, Any]:

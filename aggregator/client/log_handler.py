@@ -1,4 +1,4 @@
-"""`LogHandler`: a Python program's log records, shipped to a server. Whatever happens to that, the program goes on."""
+"""`LogHandler`: sends a Python program's log records to a server. The program continues whatever happens to it."""
 
 from __future__ import annotations
 
@@ -39,11 +39,12 @@ class LogHandler(logging.Handler):
 
         logging.getLogger().addHandler(LogHandler("http://127.0.0.1:3030", {"name": "app1"}))
 
-    A record becomes its message as the formatter makes it, with `level` (`trace`, `debug`, `info`, `warn`, `error` or
-    `fatal`, as from all senders; Python's own name is `level_text`), `logger` and what was given by `extra` as fields.
-    Logging never waits and never fails: while the server cannot take records they queue in `queue_bytes`, then
-    some are dropped and counted in `dropped`, and the stream is told how many when it is back. What is queued is sent
-    when the program ends. What this handler's own HTTP client logs is left out.
+    A record becomes its formatted message, with the fields `level` (`trace`, `debug`, `info`, `warn`, `error` or
+    `fatal`, as from all senders; Python's own name is `level_text`), `logger`, and those in `extra`.
+
+    Logging never waits and never fails. While the server cannot accept records they queue in `queue_bytes`; then some
+    are dropped and counted in `dropped`, and the stream gets a record with their number once the server is back. Queued
+    records are sent when the program ends. Log records of this handler's own HTTP client are ignored.
     """
 
     def __init__(
@@ -58,12 +59,13 @@ class LogHandler(logging.Handler):
         exit_timeout_s: float = 5.0,
         **options: Any,
     ) -> None:
-        """tags: of the stream; the program's and the machine's name where absent. topic: that it lies in.
+        """Create a handler, without contacting the server.
 
-        when_full: "drop_oldest" or "drop_newest". exit_timeout_s: how long the end of the program may wait for the
-        server. options: of `Client`, such as token.
+        tags: of the stream; by default the names of the program and the machine. topic: of the stream. when_full:
+        "drop_oldest" or "drop_newest". exit_timeout_s: how long the end of the program may wait for the server.
+        options: of `Client`, such as token.
 
-        Raises InvalidRequestError for what makes no sense. Nothing is sent yet.
+        Raises InvalidRequestError for invalid options.
         """
         super().__init__(level)
         if when_full not in ("drop_oldest", "drop_newest"):
@@ -73,12 +75,12 @@ class LogHandler(logging.Handler):
             {"name": Path(sys.argv[0]).stem or "python", "host": socket.gethostname()} if tags is None else tags
         )
         self._writing: dict[str, Any] = {"topic": topic, "queue_bytes": queue_bytes, "when_full": when_full}
-        self._failed = 0  # records that a server refused for good
-        self._seen = 0  # of `dropped`, when it was last looked at
-        self._taken = 0  # records that the server had taken then
+        self._failed = 0  # records that a server refused permanently
+        self._seen = 0  # value of `dropped` at the last check
+        self._taken = 0  # records acknowledged at that time
         self._told = 0
         self._complained = False
-        self._flushed = (0.0, 0)  # seconds that the last flush took, and what the server had taken then
+        self._flushed = (0.0, 0)  # duration of the last flush, and records acknowledged after it
         self._writer = self._start()
         for name in ("httpx", "httpcore", "aggregator.client"):
             if _keep_quiet not in (logger := logging.getLogger(name)).filters:
@@ -99,7 +101,7 @@ class LogHandler(logging.Handler):
 
     @property
     def dropped(self) -> int:
-        """Records that were not and will not be delivered."""
+        """Number of records that were not and will not be delivered."""
         return self._failed + self._writer.dropped
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -107,13 +109,13 @@ class LogHandler(logging.Handler):
         if threading.current_thread().name.startswith(_THREAD):
             return
         try:
-            if os.getpid() != self._pid:  # a child, which has none of its parent's threads
+            if os.getpid() != self._pid:  # a forked child lacks the parent's threads
                 self._writer = self._start()
                 self._failed = self._seen = self._taken = self._told = 0
                 self._flushed = (0.0, 0)
             self._tell_when_over(record.created)
             self._add(_row(record, self.format(record)))
-        except Exception:  # noqa: BLE001 - whatever is wrong with a record or the handler, the program goes on
+        except Exception:  # noqa: BLE001 - whatever is wrong with a record or the handler, the program continues
             self.handleError(record)
 
     def _add(self, row: dict[str, Any]) -> None:
@@ -124,7 +126,7 @@ class LogHandler(logging.Handler):
             self._writer.add_row(row)
 
     def _tell_when_over(self, now: float) -> None:
-        """Tell the stream of drops when they have ended: when the server takes records again, and none is dropped."""
+        """Report drops to the stream once they have ended: the server accepts records again, and none is dropped."""
         dropped = self.dropped
         if self._seen != dropped:
             self._seen, self._taken = dropped, self._writer.acknowledged
@@ -137,11 +139,11 @@ class LogHandler(logging.Handler):
             self._told += missing
             text = f"{missing} log records were dropped on their way here"
             row = {"ts": int(now * 1e6), "msg": text, "level": "warn", "logger": __name__}
-            with contextlib.suppress(WriteFailedError):  # counted with the next record
+            with contextlib.suppress(WriteFailedError):  # counted on the next call
                 self._writer.add_row(row)
 
     def _count(self, error: WriteFailedError) -> int:
-        """Count what was refused for good, and say it once where somebody may see it."""
+        """Count records that were refused permanently, and report the first such case on stderr."""
         unsent: list[Unsent] = error.unsent
         count = sum(len(each.events) for each in unsent)
         self._failed += count
@@ -162,12 +164,13 @@ class LogHandler(logging.Handler):
             self._flushed = (time.monotonic() - began, self._writer.acknowledged)
 
     def close(self) -> None:
-        """Deliver what is queued, for at most `exit_timeout_s`, and stop. What is left is told on stderr.
+        """Deliver queued records, for at most `exit_timeout_s`, and stop. Report the rest on stderr.
 
-        A flush just before, as at the end of a program, counts: where it waited in vain, this does not wait again.
+        The time of a flush just before, as at the end of a program, counts: if that waited in vain, this does not wait
+        again.
         """
         if self._pid == os.getpid():
-            with contextlib.suppress(ClosedError):  # it is closed for the second time
+            with contextlib.suppress(ClosedError):  # closed before
                 self._tell_dropped(time.time())
             undelivered = 0
             try:
@@ -200,30 +203,30 @@ def _row(record: logging.LogRecord, text: str) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as it is now, as a field: lists and mappings as JSON, what else is no text or number as its text."""
+    """Return a value as a field: lists and mappings as JSON, anything else but text and numbers as text."""
     if isinstance(value, str | int | float):
         return value
     try:
         if isinstance(value, list | tuple | set | frozenset | Mapping):
             return json.dumps(value, default=_listed, ensure_ascii=False, separators=(",", ":"))
         return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
-    except (TypeError, ValueError, RecursionError):  # keys that are no texts, circles, depth
+    except (TypeError, ValueError, RecursionError):  # non-text keys, cycles, depth
         return reprlib.repr(value)
 
 
 def _listed(value: Any) -> Any:
-    """What JSON has no form of, within a list or a mapping."""
+    """Convert a value within a list or a mapping that JSON cannot represent."""
     if isinstance(value, Mapping):
         return dict(value)
     return list(value) if isinstance(value, set | frozenset) else str(value)
 
 
 def _keep_quiet(record: logging.LogRecord) -> bool:
-    """A filter of the loggers of clients: nothing about the shipping of records, for any handler."""
+    """Filter for the loggers of clients: suppress records about sending log records, for any handler."""
     return not threading.current_thread().name.startswith(_THREAD)
 
 
 def _complain(text: str) -> None:
-    """One line on stderr, where there is one."""
+    """Write a line to stderr, if there is one."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"aggregator: {text}\n")

@@ -1,4 +1,4 @@
-"""`PlateauClient`: plateau's HTTP interface, as a plateau server speaks it and ours does."""
+"""`PlateauClient`: a client for plateau's HTTP interface, which plateau servers and ours provide."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class PlateauPage:
-    """Records of one schema. status: "All", "SchemaChange", "RecordLimited" or "ByteLimited".
+    """Records of one schema.
 
-    next: where the next page begins, by partition.
+    status: "All", "SchemaChange", "RecordLimited" or "ByteLimited". next: where the next page begins, by partition.
     """
 
     table: pa.Table
@@ -44,7 +44,7 @@ class PlateauPage:
 
 
 class PlateauClient(Closing):
-    """A connection to a server that speaks plateau's routes. Safe to share between threads; a context manager."""
+    """A connection to a server with plateau's routes. Thread-safe; a context manager."""
 
     def __init__(
         self,
@@ -56,17 +56,19 @@ class PlateauClient(Closing):
         ca_file: str | os.PathLike[str] | None = None,
         client_cert: tuple[str, str] | None = None,
     ) -> None:
-        """As `Client`. These routes know no producers and sequences: an append that may have been stored is not tried
-        again, and raises UnavailableError with `maybe_stored`.
+        """Options as in `Client`.
+
+        These routes have no producers and sequences: an append that may have been stored is not retried, and raises
+        UnavailableError with `maybe_stored`.
         """
         self._connection = Connection(Options(url, token, timeout_s, retry or Retry(), None, ca_file, client_cert))
 
     def topics(self) -> tuple[str, ...]:
-        """Names of the topics."""
+        """Return the names of the topics."""
         return calls.topic_names(self._connection.send(calls.plain("GET", "/topics")))
 
     def topic(self, name: str) -> PlateauTopic:
-        """A topic; its first append makes it."""
+        """Return a topic; its first append creates it."""
         return PlateauTopic(self._connection, name)
 
     def close(self) -> None:
@@ -75,13 +77,13 @@ class PlateauClient(Closing):
 
 
 class PlateauTopic:
-    """A topic. Made by `PlateauClient.topic`."""
+    """A topic. Created by `PlateauClient.topic`."""
 
     def __init__(self, connection: Connection, name: str) -> None:
         self._connection, self.name = connection, name
 
     def partitions(self) -> dict[str, Span]:
-        """Record indexes by partition; {} for a topic that is not there."""
+        """Return record indexes by partition; {} if the topic does not exist."""
         found = self._connection.send(calls.plain("GET", calls.path("topic", self.name))).json()
         try:
             return {name: Span(int(span["start"]), int(span["end"])) for name, span in found["partitions"].items()}
@@ -89,7 +91,7 @@ class PlateauTopic:
             raise _odd("describes no topic") from None
 
     def append(self, records: Any, partition: str = "0") -> Span:
-        """Append anything with the Arrow C stream; its first column is `time`, in milliseconds or a timestamp.
+        """Append anything with the Arrow C stream. Its first column is `time`, in milliseconds or a timestamp.
 
         Raises InvalidRequestError, BodyTooLargeError, OverloadedError (nothing was stored), UnavailableError.
         """
@@ -106,7 +108,7 @@ class PlateauTopic:
             raise _odd("has no span") from None
 
     def records(self, partition: str = "0", start: int = 0, **wanted: Any) -> PlateauRecords:
-        """Records of a partition, from a record index on. wanted: see `PlateauRecords`."""
+        """Return the records of a partition from a record index on. wanted: see `PlateauRecords`."""
         where = calls.path("topic", self.name, "partition", partition, "records")
 
         def page(next_: Mapping[str, int], asked: Mapping[str, Any]) -> calls.Call:
@@ -122,9 +124,10 @@ class PlateauTopic:
         begin: Mapping[str, int] | None = None,
         **wanted: Any,
     ) -> PlateauRecords:
-        """Records of all partitions, one partition after the other. order: "asc", or "desc" for the newest first.
+        """Return the records of all partitions, one partition after the other.
 
-        partition_filter: names, or "regex:…". begin: where to go on, by partition. wanted: see `PlateauRecords`.
+        order: "asc", or "desc" for the newest first. partition_filter: names, or "regex:…". begin: where to continue,
+        by partition. wanted: see `PlateauRecords`.
         """
         where = calls.path("topic", self.name, "records")
         fixed = {"order": order} | {f"partition_filter[{n}]": name for n, name in enumerate(partition_filter)}
@@ -137,7 +140,7 @@ class PlateauTopic:
 
 
 class PlateauRecords:
-    """Records that are fetched page by page when they are asked for, as often as wanted."""
+    """Records that are fetched page by page on demand; may be read repeatedly."""
 
     def __init__(
         self,
@@ -147,8 +150,10 @@ class PlateauRecords:
         partition: str | None,
         wanted: Mapping[str, Any],
     ) -> None:
-        """Made by the verbs of PlateauTopic. wanted: page_size; time_start and time_end, RFC 3339, both included;
-        columns, exclude; separator, which flattens structs; max_bytes, of a column.
+        """Created by methods of PlateauTopic.
+
+        wanted: page_size; time_start and time_end, RFC 3339, both included; columns, exclude; separator, which flattens
+        structs; max_bytes, limit for a column.
         """
         names = {
             "page_size": "page_size",
@@ -172,7 +177,7 @@ class PlateauRecords:
                 self._asked[names[name]] = value
 
     def pages(self) -> Iterator[PlateauPage]:
-        """Page after page, until there are no more records; the last has the status "All".
+        """Yield pages until there are no more records; the last has the status "All".
 
         Raises InvalidRequestError, UnavailableError, TruncatedAnswerError.
         """
@@ -188,25 +193,25 @@ class PlateauRecords:
             next_ = page.next
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The records as record batches; their schema may change from one to the next."""
+        """Yield the records as record batches; the schema may change between them."""
         for page in self.pages():
             yield from page.table.to_batches()
 
     def to_table(self) -> pa.Table:
-        """All records as one table; columns that some lack are null there."""
+        """Return all records as one table; missing columns are null."""
         return pa.concat_tables([page.table for page in self.pages()], promote_options="permissive")
 
     def to_pandas(self, **options: Any) -> Any:
-        """All records as a pandas data frame; `options` go to `pyarrow.Table.to_pandas`."""
+        """Return all records as a pandas data frame. options: of `pyarrow.Table.to_pandas`."""
         return self.to_table().to_pandas(**options)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """All records as an Arrow C stream."""
+        """Return all records as an Arrow C stream."""
         return self.to_table().__arrow_c_stream__(requested_schema)
 
 
 def _with(where: str, parameters: Mapping[str, Any]) -> str:
-    """A path with parameters whose names are not Python's."""
+    """Return a path with parameters whose names are not valid in Python."""
     return where + calls.path(**parameters)
 
 
@@ -216,7 +221,7 @@ def _page(reply: calls.Reply, partition: str | None, begin: Mapping[str, int]) -
             table = reader.read_all()
         table.validate(full=True)
         if not table.num_rows and _STATUS_HEADER not in reply.headers:
-            return PlateauPage(_plain(table), _ALL, begin)  # plateau says nothing of a page without records
+            return PlateauPage(_plain(table), _ALL, begin)  # plateau sends no status for an empty page
         status = json.loads(reply.headers[_STATUS_HEADER])
         if partition is None:
             next_ = {str(name): int(index) for name, index in status["next"].items()}

@@ -1,4 +1,4 @@
-"""`Questions`: what a topic of the sync and one of the async client have in common: the verbs that ask for events."""
+"""`Questions`: the read methods shared by the topics of the sync and the async client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ C = TypeVar("C", Connection, AsyncConnection)
 
 
 class Questions(Scans[S], Generic[S, C]):
-    """Each gives a lazy answer; nothing is sent before that is used."""
+    """Read methods that return lazy results; nothing is sent before a result is used."""
 
     def __init__(self, connection: C, lanes: Lanes, name: str) -> None:
         self._connection: C = connection
@@ -32,7 +32,7 @@ class Questions(Scans[S], Generic[S, C]):
         return f"<aggregator.client.{type(self).__name__} {self.name!r}>"
 
     def _append_to(self, partition: str) -> Callable[[pa.Table, str | None, int | None], calls.Call]:
-        """A function that makes the call to append a batch."""
+        """Return a function that creates the call to append a batch."""
         compression = self._connection.options.compression
 
         def call(table: pa.Table, producer: str | None, sequence: int | None) -> calls.Call:
@@ -42,7 +42,7 @@ class Questions(Scans[S], Generic[S, C]):
 
     @abstractmethod
     def _answer(self, where: tuple[str, ...], parameters: Mapping[str, Any]) -> S:
-        """The lazy answer of a path."""
+        """Return the lazy result of a path."""
 
     def _scan(self, conditions: Mapping[str, Any], options: Mapping[str, Any]) -> S:
         parameters = calls.scan_parameters(**options)
@@ -64,7 +64,7 @@ class Questions(Scans[S], Generic[S, C]):
         reverse: bool = False,
         columns: Sequence[str] | None = None,
     ) -> S:
-        """Events of a partition in the order in which they were appended. See `aggregator.Topic.read`."""
+        """Return events of a partition in append order. See `aggregator.Topic.read`."""
         parameters = {
             "from_": from_index,
             "limit": limit,

@@ -1,4 +1,4 @@
-"""`RoutingClient`: several servers, each of which writes to a catalog of its own, as one place to append to."""
+"""`RoutingClient`: appends to several servers, each the writer of its own catalog, through one interface."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ _PORTS = {"http": ":80", "https": ":443"}
 
 
 class RoutingClient(Closing):
-    """Sends each partition of a topic, and each stream, to one of several servers: always to the same, by its name.
+    """Sends each partition of a topic, and each stream, to one of several servers, always to the same.
 
-    Which one is a matter of the names alone (the highest of the hashes of both): whoever has the same addresses, in
-    whatever order and with or without a slash at their end, sends it there. With one server more, that one gets its
-    share of the partitions, and no other moves; what is stored stays where it is. Safe to share between threads; close
-    it, or use it as a context manager.
+    The names alone determine the server (rendezvous hashing): all clients with the same addresses, in any order and
+    with or without a trailing slash, choose the same one. A server that is added gets its share of the partitions, and
+    no other partition moves; stored events stay where they are. Thread-safe; close it, or use it as a context manager.
     """
 
     def __init__(self, servers: Sequence[str | Sequence[str]], **options: Any) -> None:
-        """servers: the address of each; of one that others follow a list, itself first. options: as of `Client`.
+        """servers: the address of each; for one with followers a list, the writer first. options: of `Client`.
 
         Raises InvalidRequestError, OSError.
         """
@@ -47,16 +46,16 @@ class RoutingClient(Closing):
 
     @property
     def clients(self) -> Mapping[str, Client]:
-        """A client of each server, by its address: to ask them, one by one."""
+        """A client for each server, by address, for reading from them one by one."""
         return dict(self._clients)
 
     def client_of(self, topic: str, name: str) -> Client:
-        """The client of the server that has a partition, or a stream by the text of its tags."""
+        """Return the client of the server that has a partition, or a stream (by the text of its tags)."""
         key = f"{topic}\0{name}\0".encode()
         return self._clients[max(self._clients, key=lambda server: checksum64(key + server.encode()))]
 
     def create_topic(self, name: str, **settings: Any) -> None:
-        """Make a topic on every server, or find that it is there with the same settings. See `Client.create_topic`."""
+        """Create a topic on every server, unless it exists with the same settings. See `Client.create_topic`."""
         for client in self._clients.values():
             client.create_topic(name, **settings)
 
@@ -65,20 +64,20 @@ class RoutingClient(Closing):
         return self.client_of(topic, partition).topic(topic).append(events, partition, **named)
 
     def writer(self, topic: str, partition: str = DEFAULT_PARTITION, **options: Any) -> Writer:
-        """A writer in the background for a partition. See `RemoteTopic.writer`."""
+        """Return a background writer for a partition. See `RemoteTopic.writer`."""
         return self.client_of(topic, partition).topic(topic).writer(partition, **options)
 
     def write(self, tags: Mapping[str, str], records: Any, topic: str = STREAMS_TOPIC, **named: Any) -> Receipt:
-        """Store records of a stream, on the server that has it. See `Client.write`."""
+        """Store records in a stream, on the server that has it. See `Client.write`."""
         return self.client_of(topic, tags_text(tags)).write(tags, records, topic, **named)
 
     def close(self) -> None:
-        """Close every connection. Writers must be closed before."""
+        """Close every connection. Close writers first."""
         self._opened.close()
 
 
 def _spelled(url: str) -> str:
-    """An address in the one way in which it counts, however it was written."""
+    """Return an address in canonical form."""
     scheme, _, rest = url.partition("://")
     host, slash, path = rest.rstrip("/").partition("/")
     port = _PORTS.get(scheme.lower(), "")

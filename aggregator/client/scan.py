@@ -1,4 +1,4 @@
-"""`RemoteScan` and `RemoteSelection`: lazy answers of a server, with the verbs that answers of a catalog have."""
+"""`RemoteScan`, `RemoteSelection`, `RemoteRows`: lazy results of a server, with the methods of a catalog's."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from esformat.parts import rows_of_batch
 from esformat.sql import RowAnswer
 
 Facts = Callable[[], tuple[tuple[str, ...], bool]]
-"""Gives a topic's indexes, and whether its keys are binary."""
+"""Returns a topic's indexes, and whether its keys are binary."""
 
 
 class RemoteScan(Answer):
-    """The events that answer a question, read from the server when they are asked for. See `aggregator.Scan`.
+    """The events of a scan, read from the server on demand. See `aggregator.Scan`.
 
-    An answer that breaks off raises TruncatedAnswerError: it is never a short one.
+    A truncated response raises TruncatedAnswerError; it never looks like a shorter result.
     """
 
     def __init__(
         self, connection: Connection, where: tuple[str, ...], parameters: Mapping[str, Any], facts: Facts
     ) -> None:
-        """Made by the verbs of RemoteTopic."""
+        """Created by methods of RemoteTopic."""
         self._connection, self._where, self._parameters, self._facts = connection, where, dict(parameters), facts
 
     def __repr__(self) -> str:
@@ -44,13 +44,13 @@ class RemoteScan(Answer):
 
     @property
     def schema(self) -> pa.Schema:
-        """Arrow schema of the batches, as it is now: a topic may gain columns."""
+        """The current Arrow schema of the batches; a topic may gain columns."""
         stream = self._stream(limit=0)
         stream.close()
         return stream.schema
 
     def count(self) -> int:
-        """How many events there are. Their timestamps are sent for it."""
+        """Return the number of events. The server sends their timestamps."""
         return sum(map(len, self._stream(columns=["timestamp"])))
 
     def __iter__(self) -> Iterator[Event]:
@@ -59,13 +59,13 @@ class RemoteScan(Answer):
 
 
 class RemoteSelection(Answer):
-    """The records that a SELECT chooses, read from the server when they are asked for. See `aggregator.Catalog.query`.
+    """The records of a SELECT, read from the server on demand. See `aggregator.Catalog.query`.
 
-    An answer that breaks off raises TruncatedAnswerError: it is never a short one.
+    A truncated response raises TruncatedAnswerError; it never looks like a shorter result.
     """
 
     def __init__(self, connection: Connection, text: str) -> None:
-        """Made by `Client.query`."""
+        """Created by `Client.query`."""
         self._connection, self._text = connection, text
 
     def __repr__(self) -> str:
@@ -77,18 +77,18 @@ class RemoteSelection(Answer):
 
     @property
     def schema(self) -> pa.Schema:
-        """Arrow schema of the batches, as it is now: topics may gain columns."""
+        """The current Arrow schema of the batches; topics may gain columns."""
         stream = self._connection.stream(calls.query(self._text))
         stream.close()
         return stream.schema
 
     def count(self) -> int:
-        """How many records there are. They are sent for it: SELECT COUNT is quicker."""
+        """Return the number of records. The server sends all of them: SELECT COUNT is faster."""
         return sum(map(len, self._open()[1]))
 
     @property
     def warnings(self) -> list[str]:
-        """What in the statement matches nothing anywhere: FROM, and fields that no topic has."""
+        """Warnings about parts of the statement that match nothing: FROM, and fields that no topic has."""
         reply = self._connection.send(calls.look(self._text))
         return calls.warnings(reply)
 
@@ -97,32 +97,32 @@ class RemoteSelection(Answer):
 
 
 class RemoteRows(RowAnswer):
-    """Rows of a server that answer a statement in SQL, read when they are asked for. See `aggregator.Catalog.sql`.
+    """The rows of an SQL statement, read from the server on demand. See `aggregator.Catalog.sql`.
 
-    An answer that breaks off raises TruncatedAnswerError: it is never a short one.
+    A truncated response raises TruncatedAnswerError; it never looks like a shorter result.
     """
 
     def __init__(self, connection: Connection, text: str) -> None:
-        """Made by `Client.sql`."""
+        """Created by `Client.sql`."""
         self._connection, self._text = connection, text
 
     def __repr__(self) -> str:
         return f"<aggregator.client.RemoteRows {self._text}>"
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a pyarrow stream, read as it is consumed."""
+        """Return the rows as a pyarrow stream that is read as it is consumed."""
         stream = self._connection.stream(calls.sql(self._text))
         return pa.RecordBatchReader.from_batches(stream.schema, stream)
 
     @property
     def schema(self) -> pa.Schema:
-        """Arrow schema of the columns."""
+        """The Arrow schema of the rows."""
         stream = self._connection.stream(calls.sql(self._text))
         stream.close()
         return stream.schema
 
 
 def events_of(batches: Iterator[pa.RecordBatch], indexes: tuple[str, ...], empty: str | bytes) -> Iterator[Event]:
-    """The events of batches that have the key columns."""
+    """Return the events of batches that have the key columns."""
     rows = (rows_of_batch(batch, indexes) for batch in batches)
     return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))

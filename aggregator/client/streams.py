@@ -1,4 +1,4 @@
-"""Streams as a client names and fills them: tags as text, records as tables."""
+"""Preparation of stream appends on the client: tags as text, records as tables."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _NO_TAGS = TagSet(())
 
 
 def tags_text(tags: Mapping[str, str]) -> str:
-    """The canonical text of tags. Raises LqlError, which is an InvalidRequestError."""
+    """Return the canonical text of tags. Raises LqlError, which is an InvalidRequestError."""
     return str(TagSet.of(tags))
 
 
 def records_table(records: Any) -> pa.Table:
-    """Records as a table of `ts`, `msg`, typed columns, and `fields` for what mappings have besides.
+    """Return records as a table of `ts`, `msg`, typed columns, and `fields` for other members of mappings.
 
-    Each gets its time here, where it has none: a batch that is sent again must be the same. Raises InvalidRequestError,
+    Records without a time get one here, because a retried batch must be identical. Raises InvalidRequestError,
     esformat.InvalidEventError.
     """
     events = events_of(_NO_TAGS, records, NO_COLUMNS, time.time_ns() // 1000)

@@ -1,4 +1,4 @@
-"""`RemoteTail`: the records of a SELECT as they arrive, by long polls that go on from a position."""
+"""`RemoteTail`: the records of a SELECT as they arrive, by long polling from a position."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from aggregator.client.http.errors import TruncatedAnswerError
 from aggregator.client.scan import events_of
 from esformat import Event
 
-POLL_S = 20.0  # of one poll: below what proxies cut
+POLL_S = 20.0  # of one poll: shorter than the timeouts of proxies
 POLL_RECORDS = 10_000
-BROKEN_POLLS = 5  # answers in a row that broke off
+BROKEN_POLLS = 5  # consecutive truncated responses
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Records, and the position behind the last of them. gone: records behind the position asked for that are gone."""
+    """Records, and the position after them. gone: records after the requested position that are gone."""
 
     table: pa.Table
     position: str
@@ -27,18 +27,18 @@ class Page:
 
 
 class RemoteTail:
-    """Records as they arrive. Iterate it, once; nothing is lost or given twice when the server goes and comes back."""
+    """Records as they arrive; iterate once. None is lost or repeated if the server restarts."""
 
     def __init__(self, page: Callable[..., Page], text: str, position: str, timeout_s: float | None) -> None:
-        """Made by `Client.tail`."""
+        """Created by `Client.tail`."""
         self._page, self._text, self._timeout_s = page, text, timeout_s
         self.position = position
-        """Where it stands: give it as `position` to go on behind the last batch that was given."""
+        """The position after the last batch. Pass it as `position` to continue from there."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The records as record batches, as soon as they are there.
+        """Yield the records as record batches as soon as they arrive.
 
-        Raises InvalidRequestError (a statement that is wrong), UnavailableError after every attempt.
+        Raises InvalidRequestError (an invalid statement), UnavailableError after all attempts.
         """
         heard = time.monotonic()
         heard_all, broken = False, 0
@@ -46,7 +46,7 @@ class RemoteTail:
             left = POLL_S if self._timeout_s is None else heard + self._timeout_s - time.monotonic()
             if left < 0 and heard_all:
                 return
-            # The first poll behind "tail" does not wait: until it is answered, nobody knows where that is.
+            # The first poll from "tail" does not wait: only its response fixes the position.
             wait_s = 0.0 if self.position == "tail" else min(max(left, 0.0), POLL_S)
             try:
                 page = self._page(self._text, self.position, wait_s=wait_s, limit=POLL_RECORDS)
@@ -56,7 +56,7 @@ class RemoteTail:
                     raise
                 continue
             heard_all, broken = page.table.num_rows == 0, 0
-            self.position = page.position  # before the records are given: who stops behind them reads it
+            self.position = page.position  # before yielding: a reader that stops there needs it
             if page.table.num_rows:
                 yield from page.table.combine_chunks().to_batches()
                 heard = time.monotonic()

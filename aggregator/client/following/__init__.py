@@ -1,4 +1,4 @@
-"""A catalog copied from a server while that goes on: log, segments and manifest, as they are."""
+"""Copies a live catalog from a server: log, segments and manifest."""
 
 from aggregator.client.following.follower import Follower
 

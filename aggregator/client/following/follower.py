@@ -1,9 +1,10 @@
-"""`Follower`: a directory kept as the catalog behind a server is.
+"""`Follower`: keeps a directory as a copy of the catalog on a server.
 
-Two threads. One copies the log, which is what is new; its bytes can be read as soon as they are synced. The other
-copies the manifest when that has changed, after the segments that it names. What the log lacks, because it was sealed
-and deleted meanwhile, is in a manifest that was asked for later: so where bytes of the log were missed, it is begun
-anew behind them, and counts with that manifest. Everything that is needed to go on after a crash is in the directory.
+It has two threads. One copies the log, which has the newest events; its bytes are readable once they are synced. The
+other copies the manifest when it has changed, after the segments that it names. If bytes of the log were sealed and
+deleted before they were copied, a manifest requested later names segments with their events: the log is then restarted
+after the gap, and becomes valid together with that manifest. The directory contains everything needed to continue after
+a crash.
 """
 
 from __future__ import annotations
@@ -55,15 +56,16 @@ _PASSING = (
     UnavailableError, OverloadedError, TruncatedAnswerError, CorruptLogError, CorruptManifestError, SegmentMissingError,
     OSError,
 )  # fmt: skip
-"""What another try may do away with: so does a file of the log that was sealed and deleted as it was asked for."""
+"""Errors that a retry may resolve, including a log file that was sealed and deleted while it was requested."""
 _PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 _TELL_S = 1.0
 _LOOK_S = 10.0
-"""How often the manifest is asked for though the log tells of no change: some facts are not counted as one."""
+"""Seconds between requests for the manifest even if the log announces no change: some facts do not count as one."""
 _FILES_AT_ONCE = 4
 _OLD_COPY = "it is an old copy: promote this follower, or follow into an empty directory"
 _TRIES = 3
-"""So often is a file asked for that the manifest names and the server does not have: then it is lost there as well."""
+"""Attempts to fetch a file that the manifest names and the server lacks. After these the server is assumed to have lost
+it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +78,13 @@ class _Wanted:
 
 
 class Follower(Closing):
-    """Follows a server while it is open. A context manager; reading the directory is anybody's at any time."""
+    """Follows a server while it is open. A context manager; any process may read the directory at any time."""
 
     def __init__(self, url: str, root: str | os.PathLike[str], *, token: str | None = None, **options: Any) -> None:
-        """Begin, or go on. options: `ca_file`, `client_cert` and `timeout_s`, as of `Client`.
+        """Begin to follow, or continue. options: `ca_file`, `client_cert` and `timeout_s` of `Client`.
 
-        Raises CatalogLockedError (a writer or another follower has it), InvalidRequestError (a directory that holds
-        something else), OSError.
+        Raises CatalogLockedError (a writer or another follower has it), InvalidRequestError (a directory with other
+        contents), OSError.
         """
         self._options = Options(url, token, retry=Retry(attempts=1), **options)
         self._layout = Layout(Path(root).absolute())
@@ -91,7 +93,7 @@ class Follower(Closing):
         self._stop, self._wanted, self._whole = Event(), Event(), Event()
         self._installing = Lock()
         self._failed: Exception | None = None
-        self._troubles: dict[Callable[[], None], str] = {}  # of the log and of the files
+        self._troubles: dict[Callable[[], None], str] = {}  # by thread: log or files
         with ExitStack() as opened:
             self._open(opened)
             self._threads = [
@@ -128,9 +130,9 @@ class Follower(Closing):
         self._source = Source(connection)
         self._lacking, self._oldest, self._told = 0, 0, 0.0
         self._sums = block_sums(layout.manifest) if layout.manifest.exists() else b""
-        self._run, self._installed = "", ""  # of the server: of which the log may be, and which the manifest knows
-        self._seen = ""  # the last run that goes on from what is here
-        self._caught_up = 0  # so often nothing was missing: the clock may be set back meanwhile
+        self._run, self._installed = "", ""  # server incarnations: the log's, possibly, and the manifest's newest
+        self._seen = ""  # the last incarnation found to continue from this copy
+        self._caught_up = 0  # how often nothing was missing: a count, as clocks may be set back
         self._absent: Counter[tuple[str, int]] = Counter()
         self._gone: dict[Path, int] = {}
         self._there = self._found()
@@ -138,7 +140,7 @@ class Follower(Closing):
             self._whole.set()
 
     def _found(self) -> dict[tuple[str, int], int]:
-        """The checksums of files that are there. Those that the manifest names were looked at when they came."""
+        """Return the checksums of existing files. Those that the manifest names were verified when they were copied."""
         layout, known = self._layout, {}
         if layout.manifest.exists():
             with contextlib.closing(Manifest(layout.manifest, read_only=True)) as manifest:
@@ -148,7 +150,7 @@ class Follower(Closing):
         paths |= {("quarantine", number): path for number, path in batch_files(layout).items()}
         return {key: known[key] if key in known else file_checksum(path) for key, path in paths.items()}
 
-    # ------------------------------------------------------------ what it does again and again
+    # ------------------------------------------------------------ the threads' work
 
     def _repeat(self, work: Callable[[], None]) -> None:
         pause = _PAUSE_S
@@ -175,16 +177,16 @@ class Follower(Closing):
                 self._whole.set()
 
     def _copy_log(self) -> None:
-        """Take in what the server has acknowledged since."""
+        """Copy what the server has acknowledged since the last call."""
         log = self._log
         answer = self._source.log(log.position, log.last, self._lacking)
         self._check_identity(answer.identity)
         if self._note.whole and answer.run not in (self._installed, self._seen):
-            self._wanted.set()  # the manifest tells whether it goes on from what is here: nothing is taken before
+            self._wanted.set()  # only its manifest shows if it continues from this copy
             self._stop.wait(_PAUSE_S)
             return
         with self._installing:
-            self._run = answer.run  # from here on the log may have bytes of it
+            self._run = answer.run  # from now on the log may have bytes of this incarnation
         if answer.lost:
             with self._installing:
                 log.begin_anew()
@@ -214,8 +216,9 @@ class Follower(Closing):
             )
 
     def _check_past(self, past: Lineage, theirs: CatalogState) -> None:
-        """Refuse a server that goes on without records that are here: from an older copy of its directory, or from
-        another follower's, which passed over what it did not know.
+        """Refuse a server that continues without records that were copied here.
+
+        It has an older copy of its directory, or another follower's, which skipped record indexes that it did not know.
         """
         with contextlib.closing(ReaderEngine(self._layout, now_us)) as mine:
             ends = {number: partition.visible_end for number, (_, partition) in mine.state.partitions.items()}
@@ -226,7 +229,7 @@ class Follower(Closing):
                 raise InvalidRequestError("the server lost records that were copied from it", hint=_OLD_COPY)
 
     def _copy_files(self) -> None:
-        """Take in the manifest, and the files that it names."""
+        """Copy the manifest and the files that it names."""
         self._wanted.wait(_LOOK_S if self._note.whole else _PAUSE_S)
         asked = self._wanted.is_set()
         self._wanted.clear()
@@ -259,7 +262,7 @@ class Follower(Closing):
             )
         try:
             self._fetch(named)
-        except SegmentMissingError:  # it was merged or removed meanwhile: the manifest has changed
+        except SegmentMissingError:  # it was merged or removed, so the manifest has changed
             self._wanted.set()
             self._stop.wait(_PAUSE_S / 10)
             return
@@ -269,7 +272,7 @@ class Follower(Closing):
             return
         self._sweep(named, change)
         if asked:
-            self._stop.wait(_PAUSE_S)  # many changes in a row are taken in together
+            self._stop.wait(_PAUSE_S)  # copy many successive changes together
 
     def _fetch(self, named: Iterable[_Wanted]) -> None:
         missing = [each for each in named if self._there.get((each.kind, each.number)) != each.checksum]
@@ -299,8 +302,10 @@ class Follower(Closing):
         return self._layout.segment(number) if kind == "segments" else batch_path(self._layout, number)
 
     def _install(self, partial: Path, sums: bytes, note: Following, begin: int, oldest: int, run: str) -> bool:
-        """Let readers see the manifest, and drop what of the log its segments hold. False, and nothing changes, where
-        the log may have bytes of a later run of the server: positions behind those would be taken for the last run's.
+        """Publish the manifest for readers, and drop the parts of the log that its segments contain.
+
+        Return False, and change nothing, if the log may have bytes of a later incarnation of the server: positions
+        after them would be attributed to the manifest's incarnation.
         """
         layout = self._layout
         with self._installing:
@@ -317,7 +322,7 @@ class Follower(Closing):
             if whole:
                 self._log.acknowledge(note.change)
                 self._log.drop_before(oldest)
-            # only now: whoever is told that it has caught up may look at once
+            # last: callers that wait for this may read immediately
             self._note = replace(self._note, identity=note.identity, change=note.change, whole=whole)
             if completes:
                 write_following(layout.following, self._note)
@@ -326,7 +331,7 @@ class Follower(Closing):
         return True
 
     def _sweep(self, named: Iterable[_Wanted], change: int) -> None:
-        """Delete files that no manifest names any more, and no scan reads."""
+        """Delete files that the manifest no longer names and no scan reads."""
         keep = {(each.kind, each.number) for each in named}
         for key in [key for key in self._there if key not in keep]:
             del self._there[key]
@@ -337,7 +342,7 @@ class Follower(Closing):
                 path.unlink(missing_ok=True)
                 del self._gone[path]
 
-    # ------------------------------------------------------------ how far it is
+    # ------------------------------------------------------------ progress
 
     def _tell_reached(self, answer: LogBytes) -> None:
         position = self._log.position or 0
@@ -367,23 +372,24 @@ class Follower(Closing):
 
     @property
     def lag(self) -> dict[str, Any]:
-        """How far behind it is: `lag_bytes` of the log, `lag_seconds`, and more. See `Catalog.stats`."""
+        """How far the copy is behind: `lag_bytes` of the log, `lag_seconds`, and more. See `Catalog.stats`."""
         return self._note.lag(now_us())
 
     def check(self) -> None:
-        """Raises what it cannot go on after: AccessDeniedError, InvalidRequestError …"""
+        """Raise the error that stopped the follower, if any: AccessDeniedError, InvalidRequestError …"""
         if self._failed is not None:
             raise self._failed
 
     def wait_until_whole(self, timeout_s: float | None = None) -> bool:
-        """Wait until the directory is a catalog. Raises as `check`."""
+        """Wait until the directory is a complete catalog; return False after `timeout_s`. Raises as `check`."""
         found = self._whole.wait(timeout_s)
         self.check()
         return found and self._note.whole
 
     def wait_until_caught_up(self, patience_s: float = math.inf) -> None:
-        """Wait until it has what the server had when it was asked, or is stopped. Raises as `check`, and
-        UnavailableError where it is in trouble for so long without a break.
+        """Wait until the copy has all that the server had at a request after this call, or the follower is stopped.
+
+        Raises as `check`, and UnavailableError after `patience_s` of uninterrupted trouble.
         """
         before, ends = self._caught_up, time.monotonic() + patience_s
         while not self.wait(_PAUSE_S / 10):
@@ -398,13 +404,13 @@ class Follower(Closing):
                 )
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until it was stopped, or cannot go on. Raises as `check`."""
+        """Wait until the follower is stopped or cannot continue; return False after `timeout_s`. Raises as `check`."""
         found = self._stop.wait(timeout_s)
         self.check()
         return found
 
     def stop(self) -> None:
-        """End soon; `close` waits for that. From any thread, and from handlers of signals."""
+        """Stop soon; `close` waits for it. From any thread, and from signal handlers."""
         self._stop.set()
 
     def _join(self) -> None:
@@ -414,12 +420,12 @@ class Follower(Closing):
             thread.join()
 
     def close(self) -> None:
-        """Stop. What was copied stays, and the next one goes on there."""
+        """Stop. The copy remains, and the next follower continues it."""
         self._opened.close()
 
 
 def _given(state: CatalogState, number: int, end: int) -> int:
-    """How many record indexes of a partition below one were given, and not passed over."""
+    """Return how many record indexes of a partition below `end` were assigned, without the skipped ones."""
     topic, partition = state.partitions.get(number, (None, None))
     if topic is None or partition is None:
         return 0
@@ -427,7 +433,9 @@ def _given(state: CatalogState, number: int, end: int) -> int:
 
 
 def _named(manifest: Manifest) -> list[_Wanted]:
-    """Files that a manifest names; what lies in the catalog's store alone is read there by this side, too."""
+    """Return the files that a manifest names, except segments that only the catalog's store has: readers fetch these
+    there.
+    """
     far = {segment.number for segment in StoredRows(manifest).all() if not segment.local}
     segments = (segment for segment in manifest.load().segments if segment.number not in far)
     found = [_Wanted("segments", segment.number, segment.checksum) for segment in segments]

@@ -1,4 +1,4 @@
-"""`Source`: what a server gives of its catalog's files."""
+"""`Source`: the files of a server's catalog."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from aggregator.storage.manifest.copying import put_together
 _TOLD = ("file", "position", "end", "oldest", "change", "lost")
 _MOST_BYTES = 16 << 20
 _WAIT_S = 1.0
-"""How long the server waits for more of the log: so often one hears from it, and of changes of the manifest."""
+"""Seconds that the server waits for more of the log: the longest time without a response, and without news of changes
+of the manifest."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogBytes:
-    """Bytes of the log and what the server told with them: see the headers of `/v1/copy/log`."""
+    """Bytes of the log and the facts sent with them: see the headers of `/v1/copy/log`."""
 
     data: bytes
     file: int
@@ -34,13 +35,15 @@ class LogBytes:
 
 
 class Source:
-    """Asks a server. Safe to share between threads."""
+    """Fetches from a server. Thread-safe."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def log(self, position: int | None, last: tuple[int, int] | None, lacking: int) -> LogBytes:
-        """What follows a position. last: of the frame before. lacking: how many bytes there must be at least."""
+        """Return the log after a position. last: position and checksum of the frame before. lacking: fetch at least so
+        many bytes.
+        """
         frame, check = (None, None) if last is None else (last[0], f"{last[1]:016x}")
         most = max(_MOST_BYTES, lacking + calls.LOG_SPARE_BYTES)
         where = calls.path("v1", "copy", "log", position=position, frame=frame, check=check, most=most, wait=_WAIT_S)
@@ -54,8 +57,10 @@ class Source:
             raise _foreign(where) from None
 
     def manifest(self, file: BinaryIO, base: Path | None, sums: bytes) -> bytes:
-        """Write the manifest of this moment to a file, of which `base`, with those sums of its blocks, is there
-        already. Gives the sums of its blocks. Raises CorruptManifestError.
+        """Write the server's current manifest to a file, and return the checksums of its blocks.
+
+        base: an earlier copy with the block checksums `sums`; only other blocks are fetched. Raises
+        CorruptManifestError.
         """
         call = calls.Call("POST", calls.path("v1", "copy", "manifest"), {"content-type": calls.BYTES}, sums)
         with self._connection.download(call) as answer:
@@ -66,7 +71,7 @@ class Source:
             return put_together(file, base, answer, blocks, check)
 
     def file(self, kind: str, number: int, file: BinaryIO, checksum: int) -> None:
-        """Write a segment, or a quarantined batch, to a file. Raises SegmentMissingError where it is gone."""
+        """Write a segment, or a quarantined batch, to a file. Raises SegmentMissingError if it is gone."""
         hasher = hasher64()
         where = calls.path("v1", "copy", kind, str(number))
         with self._connection.download(calls.Call("GET", where)) as answer:

@@ -1,1 +1,1 @@
-"""Calls to a server and their answers."""
+"""Requests to a server and their responses."""

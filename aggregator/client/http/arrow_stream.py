@@ -1,7 +1,7 @@
-"""Arrow streams as they come over a network: encoded whole, decoded piece by piece, refused where they break off.
+"""Arrow streams over a network: encoded whole, decoded piece by piece, refused if truncated.
 
-pyarrow's own stream reader blocks on a file, which an event loop must not, and takes the end of the file for the end of
-the stream. Here bytes are handed over as they arrive, and `finish` says whether the stream's end was among them.
+pyarrow's stream reader blocks on a file, which an event loop must not do, and takes the end of the file for the end of
+the stream. Here bytes are passed in as they arrive, and `finish` checks that the end of the stream was among them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from aggregator.client.http.errors import TruncatedAnswerError
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 _CONTINUES = 0xFFFFFFFF  # begins each message since version 0.15 of the format
 _HEAD = struct.Struct("<Ii")  # the continuation marker, then the length of the metadata; 0 ends the stream
-_MAX_METADATA = 64 << 20  # a schema of a hundred thousand columns has about as much
+_MAX_METADATA = 64 << 20  # about a schema of a hundred thousand columns
 _MAX_BODY = (2 << 30) - 1
-_BODY_LENGTH_SLOT = 10  # in the metadata's table: behind two lengths and the slots version, header type, header
+_BODY_LENGTH_SLOT = 10  # in the metadata's vtable: after two lengths and the slots version, header type, header
 
 
 def encode(table: pa.Table | pa.RecordBatch) -> pa.Buffer:
-    """The table as an Arrow stream with its end."""
+    """Encode a table as a complete Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write(table)
@@ -30,8 +30,9 @@ def encode(table: pa.Table | pa.RecordBatch) -> pa.Buffer:
 
 
 class StreamDecoder:
-    """Turns pieces of an Arrow stream into record batches. Holds no more than one message, and allocates nothing
-    before its bytes are there.
+    """Decodes pieces of an Arrow stream into record batches.
+
+    Buffers at most one message, and allocates nothing for bytes that have not arrived.
     """
 
     def __init__(self) -> None:
@@ -44,7 +45,7 @@ class StreamDecoder:
         self.schema: pa.Schema | None = None
 
     def feed(self, piece: bytes) -> Iterator[pa.RecordBatch]:
-        """The batches that are complete with this piece. Raises TruncatedAnswerError for what is no Arrow stream."""
+        """Yield the batches that are complete with this piece. Raises TruncatedAnswerError for invalid streams."""
         if self._ended and piece:
             raise TruncatedAnswerError("bytes follow the end of the Arrow stream")
         self._pieces.append(piece)
@@ -70,7 +71,7 @@ class StreamDecoder:
         self._pieces, self._held = [bytes(held)], len(held)
 
     def finish(self) -> None:
-        """Nothing more comes. Raises TruncatedAnswerError where the stream's end did not."""
+        """Check that the stream is complete. Raises TruncatedAnswerError if its end did not arrive."""
         if not self._ended:
             raise TruncatedAnswerError("the answer broke off before its end", hint="ask again")
 
@@ -94,7 +95,7 @@ class StreamDecoder:
 
 
 def _body_length(metadata: memoryview) -> int:
-    """The field bodyLength of the flatbuffer `Message`. Raises TruncatedAnswerError."""
+    """Return the field bodyLength of the flatbuffer `Message`. Raises TruncatedAnswerError."""
     try:
         (root,) = struct.unpack_from("<I", metadata)
         (back,) = struct.unpack_from("<i", metadata, root)

@@ -1,4 +1,4 @@
-"""`AsyncConnection`: what `connection` does, for programs with an event loop."""
+"""`AsyncConnection`: `Connection` for programs with an event loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from esformat import ClosedError, EsdbError
 
 
 async def sleep(seconds: float) -> bool:
-    """Wait; True: do not try again."""
+    """Wait; return True to give up."""
     await asyncio.sleep(seconds)
     return False
 
@@ -47,12 +47,12 @@ class AsyncConnection:
     async def send(
         self, call: Call, retry: Retry | None = None, wait: Callable[[float], Awaitable[bool]] = sleep
     ) -> Reply:
-        """The whole answer; as `Connection.send`."""
+        """Return the complete response; as `Connection.send`."""
         response, refusals = await self._open(call, retry, wait)
         return Reply(response.status_code, response.headers, response.content, refusals)
 
     async def stream(self, call: Call) -> AsyncStream:
-        """An Arrow stream as the answer, read as it is consumed; tried again until it begins."""
+        """Return an Arrow stream that is read as it is consumed. Retried until it begins."""
         stream = AsyncStream((await self._open(call, None, sleep, stream=True))[0], call.path)
         await stream.begin()
         return stream
@@ -79,7 +79,7 @@ class AsyncConnection:
                 raise attempts.given_up(failure)
 
     async def _attempt(self, base: str, call: Call, *, stream: bool) -> httpx.Response:
-        """The answer; read to its end, but for a good one that is to be streamed."""
+        """Return the response, read completely unless it is successful and to be streamed."""
         if self._http.is_closed:
             raise ClosedError("the client is closed", path=self.options.url, hint="make another one")
         content = _async_pieces(call) if len(memoryview(call.body)) else None
@@ -97,13 +97,13 @@ class AsyncConnection:
 
 
 class AsyncStream:
-    """Record batches of an answer; iterate it once. An answer that breaks off raises TruncatedAnswerError."""
+    """Record batches of a response; iterate once. A truncated response raises TruncatedAnswerError."""
 
     def __init__(self, response: httpx.Response, subject: str) -> None:
         self._response, self._subject = response, subject
         self._pieces = response.aiter_bytes()
         self._decoder = StreamDecoder()
-        self._ready: list[pa.RecordBatch] = []  # the next one last
+        self._ready: list[pa.RecordBatch] = []  # in reverse order
         self._ended = False
 
     async def begin(self) -> None:
@@ -113,17 +113,17 @@ class AsyncStream:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the batches."""
-        assert self._decoder.schema is not None  # `begin` saw to it
+        """The schema of the batches."""
+        assert self._decoder.schema is not None  # set by `begin`
         return self._decoder.schema
 
     @property
     def headers(self) -> httpx.Headers:
-        """Of the answer."""
+        """The headers of the response."""
         return self._response.headers
 
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
-        """The batches; the answer is closed when nobody asks for more."""
+        """Yield the batches; the response is closed when the reader stops."""
         try:
             while self._ready or not self._ended:
                 while self._ready:
@@ -149,6 +149,6 @@ class AsyncStream:
         await self.close()
 
     async def close(self) -> None:
-        """Read no more of it."""
+        """Stop reading."""
         self._ended = True
         await self._response.aclose()

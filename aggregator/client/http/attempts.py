@@ -20,18 +20,18 @@ from aggregator.errors import OverloadedError, ReadOnlyError
 from esformat import EsdbError
 
 ELSEWHERE = (UnavailableError, ReadOnlyError)
-"""What another server of the same catalog may do: this one is gone, or stops, or was fenced off, or only follows."""
+"""Errors after which another server of the catalog may succeed: this one is gone, stopping, fenced, or a follower."""
 _AT_THE_DOOR = (BodyTooLargeError, AccessDeniedError, ReadOnlyError)
-"""What a server says before it looks at a batch: it tells nothing of attempts before."""
+"""Errors that a server raises before it examines a batch, so they say nothing about earlier attempts."""
 QUIET_S = 1.0
-"""After so long without an answer somebody is told that a call is tried again and again."""
+"""Seconds of failed attempts after which the retries are logged."""
 _log = logging.getLogger("aggregator.client")
 _STATUSES: dict[type[EsdbError], int] = {OverloadedError: 429, ReadOnlyError: 503, BodyTooLargeError: 413}
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 class Attempts:
-    """Counts them. A failure is told to `wait_s`, which says how long to wait, or raises what the caller shall see."""
+    """Counts attempts. Pass each failure to `wait_s`, which returns the wait, or raises the error for the caller."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Attempts:
         servers: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """stores: the call appends events. servers: that are asked in turn; in one round nothing is waited between."""
+        """stores: the call appends events. servers: number of servers, asked in turn without waits within one round."""
         self._retry, self._repeatable, self._servers, self._clock = retry, repeatable, servers, clock
         self._at_the_door = _AT_THE_DOOR if stores else ()
         self._began = clock()
@@ -52,7 +52,9 @@ class Attempts:
         self.refusals = 0
 
     def wait_s(self, error: EsdbError) -> float:
-        """Seconds until the next attempt. Raises `error`, or UnavailableError where an earlier attempt may count."""
+        """Return seconds until the next attempt. Raises `error`, or UnavailableError if an earlier attempt may have
+        worked.
+        """
         self._made += 1
         retry_after_s: float | None = None
         if isinstance(error, OverloadedError):
@@ -73,7 +75,7 @@ class Attempts:
         return 0.0 if isinstance(error, ELSEWHERE) and self._made % self._servers else wait
 
     def given_up(self, error: EsdbError) -> EsdbError:
-        """What to raise where no attempt follows."""
+        """Return the error to raise if no attempt follows."""
         if self._made <= 1 or (not isinstance(error, UnavailableError) and not self._maybe_stored):
             return error
         status = getattr(error, "status", _STATUSES.get(type(error)))
@@ -88,8 +90,9 @@ class Attempts:
 
 
 def check_whole(response: httpx.Response) -> None:
-    """Raises httpx.RemoteProtocolError for JSON that breaks off where no header says how long it is: HTTP calls that an
-    end.
+    """Raise httpx.RemoteProtocolError for truncated JSON.
+
+    If no header states the length, HTTP takes a closed connection for the end.
     """
     if response.is_success and response.headers.get("content-type", "").startswith("application/json"):
         try:
@@ -99,7 +102,7 @@ def check_whole(response: httpx.Response) -> None:
 
 
 def failure_of(error: httpx.RequestError, subject: str) -> UnavailableError:
-    """What a transport's failure before an answer means."""
+    """Return the error for a transport failure before a response."""
     if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):
         what = "the server did not answer in time"
     elif isinstance(error, _NOT_SENT):
@@ -113,5 +116,5 @@ def failure_of(error: httpx.RequestError, subject: str) -> UnavailableError:
 
 
 def broken_off(error: httpx.RequestError, subject: str) -> TruncatedAnswerError:
-    """What a transport's failure in the middle of an answer means."""
+    """Return the error for a transport failure in the middle of a response."""
     return TruncatedAnswerError(f"the answer broke off: {error}", path=subject, hint="ask again")

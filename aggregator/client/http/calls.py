@@ -1,4 +1,4 @@
-"""Requests to a server as values, and its answers parsed. No I/O."""
+"""Requests to a server as values, and parsing of its responses. No I/O."""
 
 from __future__ import annotations
 
@@ -26,22 +26,24 @@ _SELECT = re.compile(r"\s*select\b", re.IGNORECASE)
 _SELECT_RECORDS = re.compile(
     r"""\s*select\s*(?:$|[;"']|(?:from|range|where|position|order|offset|limit)\b)""", re.IGNORECASE
 )
-"""What stands behind SELECT tells: a format or a clause, or else measures. No parser here: it is an extra."""
+"""Matches a SELECT of records: a format or a clause follows. Otherwise measures follow. LQL's parser is not used,
+because it is in an extra."""
 POSITION_HEADER = "aggregator-position"
 GONE_HEADER = "aggregator-gone"
 _JSON = "application/json"
 BYTES = "application/octet-stream"
 LOG_SPARE_BYTES = 1 << 16
-"""More than a frame's head: what is asked for beyond the frame that did not fit."""
+"""Bytes requested in addition to a frame that did not fit; larger than a frame's head."""
 Body: TypeAlias = Any
-"""What is sent: bytes or a pyarrow buffer."""
+"""A request body: bytes or a pyarrow buffer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. path: quoted, with its query. repeatable: sending it twice does the same as sending it once.
+    """One request.
 
-    wait_s: how much longer than usual the answer may take.
+    path: quoted, with its query. repeatable: sending it twice has the same effect as sending it once. wait_s:
+    additional time that the response may take.
     """
 
     method: str
@@ -53,13 +55,13 @@ class Call:
 
     @property
     def stores(self) -> bool:
-        """Whether it appends events under a key."""
+        """Whether it appends events under an idempotency key."""
         return "idempotency-key" in self.headers
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole answer with a status of 2xx. refusals: how often the server was too busy before."""
+    """A complete response with a status of 2xx. refusals: how often the server was too busy before it."""
 
     status: int
     headers: Mapping[str, str]
@@ -67,7 +69,7 @@ class Reply:
     refusals: int = 0
 
     def json(self) -> Any:
-        """The body as JSON. Raises TruncatedAnswerError where it is none."""
+        """Return the body as JSON. Raises TruncatedAnswerError if it is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -75,7 +77,7 @@ class Reply:
 
 
 def path(*parts: str, **parameters: Any) -> str:
-    """A path of quoted parts, with those parameters that are not None; lists are repeated."""
+    """Return a path of quoted parts, with those parameters that are not None. Lists are joined by commas."""
     segments = ["/" + (quote(part, safe="") if part not in (".", "..") else part.replace(".", "%2E")) for part in parts]
     given = [(name.rstrip("_"), _text(value)) for name, value in parameters.items() if value is not None]
     return "".join(segments) + ("?" + urlencode(given, quote_via=quote) if given else "")
@@ -93,7 +95,7 @@ def _text(value: Any) -> str | bytes:
 
 
 def events_table(events: Any) -> pa.Table | pa.RecordBatch:
-    """Events, mappings, tables and whatever has the Arrow C stream, as one table. Raises InvalidEventError."""
+    """Return events, mappings, tables or anything with the Arrow C stream as one table. Raises InvalidEventError."""
     taken = taken_in(events)
     binary_keys = isinstance(taken, list) and bool(taken) and isinstance(taken[0]["space"], bytes)
     return to_table(taken, binary_keys)
@@ -107,7 +109,7 @@ def append(
     sequence: int | None,
     compression: str | None,
 ) -> Call:
-    """Append to a topic."""
+    """Return a call that appends to a topic."""
     where = path("v1", "topics", topic, "events", partition=partition)
     return _post_table(where, table, producer, sequence, compression)
 
@@ -121,7 +123,7 @@ def write(
     sequence: int | None,
     compression: str | None,
 ) -> Call:
-    """Append to a stream."""
+    """Return a call that appends to a stream."""
     where = path("v1", "streams", topic=topic, tags=tags, partition=partition)
     return _post_table(where, table, producer, sequence, compression)
 
@@ -149,7 +151,7 @@ def _packed(body: pa.Buffer, compression: str | None) -> Body:
 
 
 def receipt(reply: Reply) -> Receipt:
-    """What an append gave back."""
+    """Return the receipt of an append."""
     found = reply.json()
     try:
         return Receipt(
@@ -163,27 +165,27 @@ def receipt(reply: Reply) -> Receipt:
         raise TruncatedAnswerError("the answer is not a receipt", hint="is this the server's address?") from None
 
 
-# ------------------------------------------------------------ questions
+# ------------------------------------------------------------ queries
 
 
 def read(where: Sequence[str], parameters: Mapping[str, Any], changed: Mapping[str, Any]) -> Call:
-    """A question that is answered by an Arrow stream. changed: parameters that take the place of others."""
+    """Return a call for an Arrow stream. changed: parameters that replace others."""
     return Call("GET", path(*where, **{**parameters, **changed}), {"accept": arrow_stream.MEDIA_TYPE})
 
 
 def type_of(value: Any) -> str:
-    """What the value of an index is: the same digits may be a number and a text."""
+    """Return the type of an index value: the same digits may be a number or text."""
     return "boolean" if isinstance(value, bool) else "text" if isinstance(value, str) else "integer"
 
 
 def with_keys(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The parameters of a scan that gives what events need, too."""
+    """Return the parameters of a scan with the columns that events need added."""
     asked = parameters.get("columns")
     return parameters if asked is None else {**parameters, "columns": list(dict.fromkeys([*KEY_COLUMNS, *asked]))}
 
 
 def query(text: str) -> Call:
-    """A statement with its whole answer. Not repeated: a statement may change something."""
+    """Return a call that runs a statement. Only a SELECT is repeatable: other statements may change something."""
     repeatable = is_select(text)
     body = json.dumps({"query": text}).encode()
     headers = {"content-type": _JSON, "accept": arrow_stream.MEDIA_TYPE}
@@ -191,12 +193,12 @@ def query(text: str) -> Call:
 
 
 def look(text: str) -> Call:
-    """What a statement is, without running it."""
+    """Return a call that analyses a statement without running it."""
     return replace(plain("POST", path("v1", "statement"), {"query": text}), repeatable=True)
 
 
 def warnings(reply: Reply) -> list[str]:
-    """What the server warns of in a statement that it looked at."""
+    """Return the server's warnings about an analysed statement."""
     found = reply.json()
     try:
         return [str(warning) for warning in found["warnings"]]
@@ -205,13 +207,13 @@ def warnings(reply: Reply) -> list[str]:
 
 
 def sql(text: str) -> Call:
-    """A statement in SQL with its whole answer; it only asks."""
+    """Return a call that runs an SQL statement, which only reads."""
     headers = {"content-type": _JSON, "accept": arrow_stream.MEDIA_TYPE}
     return Call("POST", path("v1", "sql"), headers, json.dumps({"query": text}).encode())
 
 
 def page(text: str, position: str, wait_s: float, limit: int) -> Call:
-    """Records of a SELECT behind a position."""
+    """Return a call for records of a SELECT after a position."""
     asked = {"query": text, "position": position, "wait": wait_s, "limit": limit}
     headers = {"content-type": _JSON, "accept": arrow_stream.MEDIA_TYPE}
     return Call("POST", path("v1", "query"), headers, json.dumps(asked).encode(), wait_s=wait_s)
@@ -223,7 +225,7 @@ def is_select(text: str) -> bool:
 
 
 def gives_table(text: str) -> bool:
-    """Whether a statement answers a table rather than records: measures, DISTINCT, and all but SELECT."""
+    """Whether a statement returns a table rather than records: measures, DISTINCT, and anything but a SELECT."""
     return _SELECT_RECORDS.match(text) is None
 
 
@@ -231,7 +233,9 @@ def scan_parameters(
     *, space: Any = None, grouping: Any = None, start: Any = None, end: Any = None, reverse: bool = False,
     limit: int | None = None, columns: Any = None, partition: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """The parameters of a scan. Raises UsageError, InvalidEventError for what no server can know better."""
+    """Return the parameters of a scan. Raises UsageError or InvalidEventError for values that are invalid on any
+    server.
+    """
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
         raise UsageError(f"a limit is a whole number from 0, not {limit!r}")
     if isinstance(columns, str):
@@ -251,11 +255,11 @@ def scan_parameters(
     }
 
 
-# ------------------------------------------------------------ statements of housekeeping
+# ------------------------------------------------------------ upkeep
 
 
 def plain(method: str, where: str, content: Any = None) -> Call:
-    """A request with JSON, or nothing, answered by JSON."""
+    """Return a call with a JSON body, or none, and a JSON response."""
     if content is None:
         return Call(method, where, {"accept": _JSON}, repeatable=method != "POST")
     headers = {"content-type": _JSON, "accept": _JSON}
@@ -263,7 +267,7 @@ def plain(method: str, where: str, content: Any = None) -> Call:
 
 
 def topic_names(reply: Reply) -> tuple[str, ...]:
-    """The topics that there are."""
+    """Return the names of the topics."""
     found = reply.json()
     try:
         return tuple(str(topic["name"]) for topic in found["topics"])
@@ -274,7 +278,7 @@ def topic_names(reply: Reply) -> tuple[str, ...]:
 def create_topic(
     name: str, indexes: Sequence[str], keys: str, roll: Mapping[str, Any] | None, retention: Mapping[str, Any] | None
 ) -> Call:
-    """Make a topic."""
+    """Return a call that creates a topic."""
     if isinstance(indexes, str):
         raise InvalidRequestError(f"indexes must be a list of column names, not the text {indexes!r}")
     content: dict[str, Any] = {"indexes": list(indexes), "keys": keys}
@@ -283,23 +287,25 @@ def create_topic(
 
 
 def alter_topic(name: str, roll: Mapping[str, Any] | None, retention: Mapping[str, Any] | None) -> Call:
-    """Give a topic other policies; what is None stays."""
+    """Return a call that changes a topic's policies; those that are None stay."""
     content = {name: dict(given) for name, given in (("roll", roll), ("retention", retention)) if given is not None}
     return plain("PATCH", path("v1", "topics", name), content)
 
 
 def rename_topic(name: str, new_name: str) -> Call:
-    """Give a topic another name."""
+    """Return a call that renames a topic."""
     return plain("POST", path("v1", "topics", name, "rename"), {"name": new_name})
 
 
 def delete_topic(name: str) -> Call:
-    """Delete a topic. Not repeated: by then another one may have its name."""
+    """Return a call that deletes a topic. Not repeatable: by then another one may have its name."""
     return replace(plain("DELETE", path("v1", "topics", name)), repeatable=False)
 
 
 def gone(headers: Mapping[str, str]) -> int:
-    """How many records behind the position of a page are gone. Raises TruncatedAnswerError for what is no number."""
+    """Return how many records after a page's requested position are gone. Raises TruncatedAnswerError if it is not a
+    number.
+    """
     text = headers.get(GONE_HEADER, "0")
     if not text.isascii() or not text.isdecimal() or len(text) > 18:
         raise TruncatedAnswerError(f"the answer's {GONE_HEADER} is not a number", hint="is this the server's address?")
@@ -307,10 +313,10 @@ def gone(headers: Mapping[str, str]) -> int:
 
 
 def stats(topic: str) -> Call:
-    """What a topic holds."""
+    """Return a call for a topic's figures."""
     return plain("GET", path("v1", "topics", topic))
 
 
 def topic_facts(facts: Mapping[str, Any]) -> tuple[tuple[str, ...], bool]:
-    """Indexes of a topic, and whether its keys are binary."""
+    """Return the indexes of a topic, and whether its keys are binary."""
     return tuple(map(str, facts.get("indexes", ()))), facts.get("keys") == "binary"

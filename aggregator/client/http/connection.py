@@ -1,6 +1,4 @@
-"""`Connection`: calls made over HTTP, tried again where that is right. The only module that waits for a server, with
-`async_connection`.
-"""
+"""`Connection`: calls over HTTP, retried if appropriate. Only this module and `async_connection` wait for a server."""
 
 from __future__ import annotations
 
@@ -24,14 +22,16 @@ from aggregator.client.http.retry import Retry
 from aggregator.errors import InvalidRequestError
 from esformat import ClosedError, EsdbError
 
-_PIECE_BYTES = 256 << 10  # of a request body: what one call hands to the socket
+_PIECE_BYTES = 256 << 10  # of a request body: passed to the socket in one call
 _CONNECT_S = 5.0
-_TOKEN = re.compile(r"[!-~]+")  # what a header takes without doubt: visible ASCII
+_TOKEN = re.compile(r"[!-~]+")  # visible ASCII, which any header may contain
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a client speaks to its server. See `Client`. urls: of several that have the same catalog; of one, a text."""
+    """How a client connects to its server. See `Client`. urls: one address, or several of servers with the same
+    catalog.
+    """
 
     urls: str | Sequence[str]
     token: str | None = field(default=None, repr=False)
@@ -54,7 +54,7 @@ class Options:
             raise InvalidRequestError(f'compression must be None, "zstd" or "gzip", not {self.compression!r}')
 
     def ssl_context(self) -> ssl.SSLContext | bool:
-        """What checks the server and shows who we are; the default where nothing is asked for."""
+        """Return the TLS context; True (the default checks) if no files are set."""
         if self.ca_file is None and self.client_cert is None:
             return True
         context = ssl.create_default_context(cafile=self.ca_file)
@@ -63,28 +63,28 @@ class Options:
         return context
 
     def headers(self) -> dict[str, str]:
-        """Those that every call carries."""
-        mine = {"user-agent": "aggregator-client", "accept-encoding": "identity"}  # httpx would ask for gzip
+        """Return the headers of every call."""
+        mine = {"user-agent": "aggregator-client", "accept-encoding": "identity"}  # httpx would request gzip
         return mine if self.token is None else mine | {"authorization": f"Bearer {self.token}"}
 
     @property
     def servers(self) -> tuple[str, ...]:
         """The addresses of the servers."""
         several = isinstance(self.urls, Sequence) and not isinstance(self.urls, str)
-        return tuple(self.urls) if several else (self.urls,)  # type: ignore[return-value]  # else it is one
+        return tuple(self.urls) if several else (self.urls,)  # type: ignore[return-value]  # otherwise it is one string
 
     @property
     def url(self) -> str:
-        """The addresses, for people."""
+        """The addresses, for messages."""
         return ", ".join(self.servers)
 
     def timeout(self, call: Call) -> httpx.Timeout:
-        """For one call: its answer may take longer."""
+        """Return the timeout of one call, whose response may take longer."""
         return httpx.Timeout(self.timeout_s + call.wait_s, connect=min(_CONNECT_S, self.timeout_s))
 
 
 def _check_address(given: str) -> None:
-    """Raises InvalidRequestError for what is no address of a server."""
+    """Raise InvalidRequestError if it is not a server's address."""
     try:
         url = httpx.URL(given)
         check_host(url.host)
@@ -97,7 +97,7 @@ def _check_address(given: str) -> None:
 
 
 class Turn:
-    """Which of several servers is asked: the last that answered, as long as it does."""
+    """Selects one of several servers: the last that responded, until it fails."""
 
     def __init__(self, options: Options) -> None:
         self._bases = [url.rstrip("/") for url in options.servers]
@@ -108,26 +108,27 @@ class Turn:
 
     @property
     def base(self) -> str:
-        """Where the next call goes."""
+        """The address for the next call."""
         return self._bases[self._at]
 
     def pass_on(self, base: str, error: EsdbError) -> None:
-        """The one that was asked has not done it: where another may, that is asked next. Others that failed at the same
-        time move it only once.
+        """Move to the next server if that may succeed where `base` failed.
+
+        Calls that fail at the same time move it only once.
         """
         if base == self.base and isinstance(error, ELSEWHERE):
             self._at = (self._at + 1) % len(self._bases)
 
 
 def pieces_of(body: Body) -> Iterator[bytes]:
-    """A body for the wire, without copying all of it first."""
+    """Yield a body in pieces for the wire, without copying all of it first."""
     whole = memoryview(body).cast("B")
     for start in range(0, len(whole), _PIECE_BYTES):
-        yield whole[start : start + _PIECE_BYTES]  # type: ignore[misc]  # what is sent need only be like bytes
+        yield whole[start : start + _PIECE_BYTES]  # type: ignore[misc]  # bytes-like is enough
 
 
 def headers_of(call: Call) -> list[tuple[bytes, bytes]]:
-    """A call's own headers, in UTF-8. Bodies go in pieces, so their length is said."""
+    """Return a call's own headers, in UTF-8. Bodies are sent in pieces, so their length is declared."""
     headers = dict(call.headers)
     if call.method not in ("GET", "DELETE"):
         headers["content-length"] = str(len(memoryview(call.body).cast("B")))
@@ -135,13 +136,13 @@ def headers_of(call: Call) -> list[tuple[bytes, bytes]]:
 
 
 def sleep(seconds: float) -> bool:
-    """Wait; True: do not try again."""
+    """Wait; return True to give up."""
     time.sleep(seconds)
     return False
 
 
 class Connection:
-    """A pool of connections to one server. Safe to share between threads."""
+    """A pool of connections to one server. Thread-safe."""
 
     def __init__(self, options: Options) -> None:
         self.options, self._turn = options, Turn(options)
@@ -157,19 +158,19 @@ class Connection:
         self._http.close()
 
     def send(self, call: Call, retry: Retry | None = None, wait: Callable[[float], bool] = sleep) -> Reply:
-        """The whole answer. wait: waits some seconds, and tells whether to give up.
+        """Return the complete response. wait: waits some seconds, and returns whether to give up.
 
-        Raises what the answer says (`errors.error_of`), UnavailableError, TruncatedAnswerError, ClosedError.
+        Raises the error in the response (`errors.error_of`), UnavailableError, TruncatedAnswerError, ClosedError.
         """
         response, refusals = self._open(call, retry, wait)
         return Reply(response.status_code, response.headers, response.content, refusals)
 
     def stream(self, call: Call) -> Stream:
-        """An Arrow stream as the answer, read as it is consumed; tried again until it begins."""
+        """Return an Arrow stream that is read as it is consumed. Retried until it begins."""
         return Stream(self._open(call, None, sleep, stream=True)[0], call.path)
 
     def download(self, call: Call) -> Download:
-        """Bytes as the answer, read as they are consumed; tried again until they begin."""
+        """Return bytes that are read as they are consumed. Retried until they begin."""
         return Download(self._open(call, None, sleep, stream=True)[0], call.path)
 
     def _open(
@@ -194,7 +195,7 @@ class Connection:
                 raise attempts.given_up(failure)
 
     def _attempt(self, base: str, call: Call, *, stream: bool) -> httpx.Response:
-        """The answer; read to its end, but for a good one that is to be streamed."""
+        """Return the response, read completely unless it is successful and to be streamed."""
         if self._http.is_closed:
             raise ClosedError("the client is closed", path=self.options.url, hint="make another one")
         content = pieces_of(call.body) if len(memoryview(call.body)) else None
@@ -212,14 +213,14 @@ class Connection:
 
 
 class Download(Closing):
-    """Bytes of an answer, piece by piece; a context manager. One that breaks off raises TruncatedAnswerError."""
+    """Bytes of a response, piece by piece; a context manager. A truncated response raises TruncatedAnswerError."""
 
     def __init__(self, response: httpx.Response, subject: str) -> None:
         self._response, self._subject = response, subject
 
     @property
     def headers(self) -> httpx.Headers:
-        """Of the answer."""
+        """The headers of the response."""
         return self._response.headers
 
     def __iter__(self) -> Iterator[bytes]:
@@ -229,12 +230,12 @@ class Download(Closing):
             raise broken_off(error, self._subject) from None
 
     def close(self) -> None:
-        """Read no more of it."""
+        """Stop reading."""
         self._response.close()
 
 
 class Stream:
-    """Record batches of an answer; iterate it once. An answer that breaks off raises TruncatedAnswerError."""
+    """Record batches of a response; iterate once. A truncated response raises TruncatedAnswerError."""
 
     def __init__(self, response: httpx.Response, subject: str) -> None:
         self._response, self._subject = response, subject
@@ -246,12 +247,12 @@ class Stream:
         while self._decoder.schema is None and not self._ended:
             first += self._more()
         self._ready = iter(first)
-        assert self._decoder.schema is not None  # else its end was missing
+        assert self._decoder.schema is not None  # otherwise `_more` has raised
         self.schema: pa.Schema = self._decoder.schema
 
     @property
     def headers(self) -> httpx.Headers:
-        """Of the answer."""
+        """The headers of the response."""
         return self._response.headers
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -281,7 +282,7 @@ class Stream:
         return []
 
     def close(self) -> None:
-        """Read no more of it."""
+        """Stop reading."""
         self._ended = True
         self._response.close()
 

@@ -1,11 +1,11 @@
-"""What a client raises beside the errors that a catalog in the same process raises, and how answers become errors.
+"""Errors of clients, in addition to those of a catalog in the same process, and the conversion of responses to errors.
 
 AggregatorError
-├── UnavailableError        the server or the way to it, after every attempt: `status`, `maybe_stored`
-├── AccessDeniedError       the caller: no token, a wrong one, or one that may not do this; `status`
-├── BodyTooLargeError       the caller: more bytes in one request than the server takes; `max_bytes`
-├── TruncatedAnswerError    the server or the way to it: an answer broke off; what came before it is no answer
-└── WriteFailedError        a writer could not deliver: `unsent` are the events, `failed` why
+├── UnavailableError        the server or the network, after all attempts: `status`, `maybe_stored`
+├── AccessDeniedError       the caller: no token, an invalid one, or one without permission; `status`
+├── BodyTooLargeError       the caller: more bytes in one request than the server accepts; `max_bytes`
+├── TruncatedAnswerError    the server or the network: a truncated response; do not use its beginning
+└── WriteFailedError        a writer could not deliver: `unsent` has the events, `failed` the errors
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from aggregator.errors import (
 )
 from esformat import CorruptSegmentError, EsdbError, InvalidEventError, UnknownIndexError
 
-_MAX_SHOWN = 500  # characters of an answer that is no problem document
+_MAX_SHOWN = 500  # characters of a response that is not a problem document
 _DEFAULT_RETRY_AFTER_S = 1.0
-_LONGEST_RETRY_AFTER_S = 86_400.0  # who asks for more means something else
+_LONGEST_RETRY_AFTER_S = 86_400.0  # longer ones are ignored
 
 
 class UnavailableError(AggregatorError):
-    """The server cannot be reached, or fails, after every attempt.
+    """The server cannot be reached, or fails, after all attempts.
 
-    status: of its last answer, None where there was none. maybe_stored: whether what was sent may be stored.
+    status: of its last response; None if there was none. maybe_stored: whether the request may have been stored.
     """
 
     status: int | None
@@ -44,19 +44,19 @@ class UnavailableError(AggregatorError):
 
 
 class AccessDeniedError(AggregatorError):
-    """No token, a wrong one, or one that may not do this."""
+    """There is no token, or it is invalid or lacks permission."""
 
     status: int
 
 
 class BodyTooLargeError(AggregatorError, ValueError):
-    """More bytes than the server takes in one request; nothing was stored. `max_bytes`: what it takes, None: unknown"""
+    """The request has more bytes than the server accepts; nothing was stored. max_bytes: the limit, None: unknown."""
 
     max_bytes: int | None
 
 
 class TruncatedAnswerError(AggregatorError):
-    """An answer broke off, or is not what it says it is. Ask again."""
+    """A response was truncated, or is not what it claims to be. Retry the request."""
 
 
 class WriteFailedError(AggregatorError):
@@ -82,9 +82,9 @@ _STATUSES: dict[int, type[EsdbError]] = {404: TopicNotFoundError, 409: SequenceC
 
 
 def error_of(status: int, headers: Mapping[str, str], body: bytes, *, subject: str) -> EsdbError:
-    """The error that an answer other than 2xx tells: a problem document, plateau's {"message", "code"}, or any text.
+    """Return the error for a response other than 2xx: a problem document, plateau's {"message", "code"}, or any text.
 
-    headers: with names in lower case, or a mapping that does not mind. subject: what was asked for, for the message.
+    headers: with lower-case names, or a case-insensitive mapping. subject: the requested path, for the message.
     """
     problem = _problem(body)
     message = str(problem.get("detail") or problem.get("message") or problem.get("title") or f"HTTP status {status}")
@@ -96,7 +96,7 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes, *, subject: s
             message, retry_after_s=retry_after_s(headers, problem) or _DEFAULT_RETRY_AFTER_S, **place
         )
     if status in (401, 403) and kind not in _KINDS:
-        if status == 401:  # the server's hint is for those who write headers
+        if status == 401:  # the server's hint is about HTTP headers
             place["hint"] = "give a token: in Python token=…, to a command --token-file or AGGREGATOR_TOKEN"
         return AccessDeniedError(message, status=status, **place)
     if status == 413:
@@ -110,18 +110,18 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes, *, subject: s
 
 
 def unforeseen(error: Exception) -> AggregatorError:
-    """An error that nobody thought of, for who tells of events that were not delivered because of it."""
+    """Wrap an unexpected error, for reports of events that were not delivered because of it."""
     made = AggregatorError(f"{type(error).__name__}: {str(error)[:_MAX_SHOWN]}")
     made.__cause__ = error
     return made
 
 
 def retry_after_s(headers: Mapping[str, str], problem: Mapping[str, Any]) -> float | None:
-    """When to try again: `retry_after_ms` of the problem document, which is finer, else the header's seconds."""
+    """Return when to retry: the problem document's `retry_after_ms`, which is finer, or else the header's seconds."""
     exact = problem.get("retry_after_ms")
     if isinstance(exact, int | float) and not isinstance(exact, bool) and 0 <= exact <= _LONGEST_RETRY_AFTER_S * 1000:
         return exact / 1000
-    seconds = _whole(headers.get("retry-after"))  # the other form, a date, is not what our servers send
+    seconds = _whole(headers.get("retry-after"))  # our servers never send the other form, a date
     return None if seconds is None or seconds > _LONGEST_RETRY_AFTER_S else float(seconds)
 
 

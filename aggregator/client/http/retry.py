@@ -1,4 +1,4 @@
-"""When to try again, and how long to wait: a pure decision, so that the sync and the async client share it."""
+"""When to retry, and how long to wait: a pure decision that the sync and the async client share."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from random import random
 class Retry:
     """How often and how long to try.
 
-    attempts: in all; None: as often as `deadline_s` allows. deadline_s: no attempt begins later than so many seconds
-    after the first; None: for ever. Before attempt n the wait is drawn from [0, first_s · 2ⁿ], at most longest_s ("full
-    jitter": clients that were refused together do not come back together); a server's Retry-After is waited on top.
+    attempts: in total; None: as many as `deadline_s` allows. deadline_s: no attempt begins later than this many seconds
+    after the first; None: no limit. Before attempt n the wait is drawn from [0, first_s · 2ⁿ], at most longest_s ("full
+    jitter": clients that were refused together do not return together). A server's Retry-After is added.
     """
 
     attempts: int | None = None
@@ -24,7 +24,7 @@ class Retry:
     def wait_s(
         self, attempt: int, elapsed_s: float, retry_after_s: float | None = None, draw: Callable[[], float] = random
     ) -> float | None:
-        """Seconds to wait after the failed `attempt` (the first is 1), or None: give up."""
+        """Return seconds to wait after the failed `attempt` (the first is 1); None: give up."""
         if self.attempts is not None and attempt >= self.attempts:
             return None
         ceiling = min(self.longest_s, self.first_s * 2.0 ** min(attempt, 60))

@@ -1,4 +1,4 @@
-"""A load generator for servers: requests at a fixed rate or as fast as answers come, and what became of them."""
+"""A load generator for servers: requests at a fixed rate or as fast as responses arrive, and their results."""
 
 from typing import TYPE_CHECKING
 

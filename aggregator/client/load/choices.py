@@ -1,4 +1,4 @@
-"""What kinds of load there are, apart from what makes it: a command shows them without loading that."""
+"""The choices of load, in a module that a command can load without the generator."""
 
 from __future__ import annotations
 

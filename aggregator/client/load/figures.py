@@ -1,4 +1,4 @@
-"""`Figures`: what became of all requests, in numbers."""
+"""`Figures`: the results of all requests in numbers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ _SHED = (429, 503)
 
 @dataclass(slots=True)
 class Figures:
-    """Collected by one thread, then added up. Times are seconds; `late`: requests that began over 10 ms after their
-    time, since every connection was busy.
+    """Collected per thread, then added up.
+
+    Times are in seconds. `late`: requests that began more than 10 ms after they were due because every connection was
+    busy.
     """
 
     waits: list[float] = field(default_factory=list)
@@ -26,7 +28,7 @@ class Figures:
     errors: Counter[str] = field(default_factory=Counter)
 
     def add(self, status: int, events: int, wait_s: float, refusal_s: float, answer_bytes: int, error: str) -> None:
-        """One request. wait_s: from when it was due; refusal_s: from when it was sent."""
+        """Count one request. wait_s: since it was due; refusal_s: since it was sent."""
         if 200 <= status < 300:
             self.waits.append(wait_s)
             self.events += events
@@ -37,7 +39,7 @@ class Figures:
             self.errors[error or f"status {status}"] += 1
 
     def report(self, seconds: float) -> dict[str, object]:
-        """Plain values, times in ms."""
+        """Return plain values, with times in ms."""
         done = len(self.waits)
         shed, failed = len(self.refusal_waits), self.errors.total()
         return {
@@ -50,7 +52,7 @@ class Figures:
 
 
 def total(parts: Iterable[Figures]) -> Figures:
-    """All of them together."""
+    """Add up all figures."""
     whole = Figures()
     for part in parts:
         whole.waits += part.waits
@@ -63,7 +65,7 @@ def total(parts: Iterable[Figures]) -> Figures:
 
 
 def percentiles(seconds: list[float]) -> dict[str, float] | None:
-    """p50, p99, p99.9 and the largest, in ms; None of nothing."""
+    """Return p50, p99, p99.9 and the maximum, in ms; None for an empty list."""
     if not seconds:
         return None
     values = np.percentile(seconds, PERCENTILES) * 1000

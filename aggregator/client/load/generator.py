@@ -1,8 +1,7 @@
-"""`run`: requests in a closed loop, each connection sending the next when it has its answer, or in an open one, at a
-fixed rate, whatever the server does.
+"""`run`: requests in a closed loop (each connection sends the next after a response) or an open one (at a fixed rate).
 
-In an open loop the time that a request waits for a free connection counts: a server that stalls is not spared the
-requests that would have come meanwhile ("coordinated omission").
+In an open loop the time that a request waits for a free connection counts: otherwise a stalled server would be spared
+the requests due meanwhile ("coordinated omission").
 """
 
 from __future__ import annotations
@@ -22,8 +21,10 @@ _LATE_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """connections: at a time. rate: requests a second over all of them; None: a closed loop. back_off: whether a closed
-    loop waits a moment after a refusal, as clients do.
+    """Parameters of a run.
+
+    connections: concurrent ones. rate: requests per second over all of them; None: a closed loop. back_off: whether a
+    closed loop pauses after a refusal, as clients do.
     """
 
     url: str
@@ -36,9 +37,9 @@ class Load:
 
 
 def run(load: Load, requests: Sequence[Request]) -> dict[str, object]:
-    """Send the requests in turn, over and over; gives what `Figures.report` does.
+    """Send the requests repeatedly in turn, and return the result of `Figures.report`.
 
-    What is sent in the first `warm_up_s` seconds does not count. Raises InvalidRequestError for what is no address.
+    Requests of the first `warm_up_s` seconds do not count. Raises InvalidRequestError for an invalid address.
     """
     targets = [Target(load.url, load.token) for _ in range(load.connections)]
     figures = [Figures() for _ in targets]

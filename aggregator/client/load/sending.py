@@ -1,7 +1,7 @@
 """`Target`: one keep-alive connection to a server, as cheap as the standard library allows.
 
-A client library would cost more than the requests; what is measured here is the server. As curl does, it asks before it
-sends a large body (`Expect: 100-continue`), so that a server can refuse without being sent it.
+A client library would cost more than the requests, and the server is to be measured. Like curl, it asks before it sends
+a large body (`Expect: 100-continue`), so that a server can refuse without receiving it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from aggregator.errors import InvalidRequestError
 
 _PIECE_BYTES = 128 << 10
 _ASKED_BYTES = 64 << 10
-"""Larger bodies wait for the server to want them,"""
+"""Larger bodies wait until the server asks for them, for at most `_ASKED_S`."""
 _ASKED_S = 1.0
-"""but no longer than this: old servers say nothing."""
+"""Seconds to wait for the server to ask for a body: old servers never do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a request: the status, 0 where there was no answer; seconds from sending to its end."""
+    """The result of a request: its status, 0 without a response, and the seconds until the end of the response."""
 
     status: int
     seconds: float
@@ -36,10 +36,10 @@ class Outcome:
 
 
 class Target:
-    """Where requests go. Belongs to one thread."""
+    """Sends requests to a server. Belongs to one thread."""
 
     def __init__(self, url: str, token: str | None = None, timeout_s: float = 30.0) -> None:
-        """Raises InvalidRequestError for what is no address."""
+        """Raises InvalidRequestError for an invalid address."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidRequestError(f"invalid address {url!r}", hint="give http://host:port")
@@ -56,7 +56,7 @@ class Target:
         )
 
     def send(self, request: Request) -> Outcome:
-        """Send one, and read its answer to the end. Never raises for what the server or the line does."""
+        """Send a request, and read its response to the end. Never raises for failures of the server or the network."""
         began = time.perf_counter()
         try:
             whole = self._send(request)
@@ -71,7 +71,7 @@ class Target:
             return Outcome(0, time.perf_counter() - began, error=type(error).__name__)
 
     def _send(self, request: Request) -> bool:
-        """Send it; False where the server answered before it had all of the body."""
+        """Send a request; return False if the server responded before it had the whole body."""
         connection = self._connection
         connection.putrequest(request.method, self._base + request.path, skip_accept_encoding=True)
         for name, value in {**self._headers, **dict(request.headers)}.items():
@@ -87,16 +87,16 @@ class Target:
         if select.select([connection.sock], [], [], _ASKED_S)[0] and not self._is_wanted():
             return False
         for start in range(0, len(body), _PIECE_BYTES):
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its answer may be there still
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its response may still be readable
                 connection.sock.sendall(body[start : start + _PIECE_BYTES])
                 continue
             return False
         return True
 
     def _is_wanted(self) -> bool:
-        """Whether the server says that it wants the body. What it says is read with the answer."""
+        """Whether the server asks for the body. Leaves what it sent to be read with the response."""
         if isinstance(self._connection, http.client.HTTPSConnection):
-            return True  # nobody can look into what is encrypted without taking it
+            return True  # encrypted data cannot be peeked at
         said: bytes = self._connection.sock.recv(16, socket.MSG_PEEK)
         return said.startswith((b"HTTP/1.1 100", b"HTTP/1.0 100"))
 
@@ -106,7 +106,7 @@ class Target:
 
 
 def make_topic(url: str, topic: str, token: str | None = None) -> None:
-    """Make a topic, if it is not there. Raises InvalidRequestError where the server does not do so."""
+    """Create a topic unless it exists. Raises InvalidRequestError if the server refuses."""
     target = Target(url, token)
     headers = (("Content-Type", "application/json"),)
     outcome = target.send(Request("PUT", f"/v1/topics/{quote(topic, safe='')}", headers, b"{}"))

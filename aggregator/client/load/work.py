@@ -1,4 +1,4 @@
-"""What is sent: appends of made-up events in several forms, and questions about them."""
+"""The requests of the load generator: appends of synthetic events in several formats, and reads of them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 
-SHAPES = 16  # requests made beforehand, sent in turn
+SHAPES = 16  # requests prepared in advance, sent in turn
 HISTORY_EVENTS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. events: that it stores; 0 for a question."""
+    """One request. events: number that it stores; 0 for a read."""
 
     method: str
     path: str
@@ -29,12 +29,12 @@ class Request:
 
 
 def events_batch(seed: int, count: int, payload: int, spaces: int) -> pa.RecordBatch:
-    """Events of one of `spaces` spaces each. Their payload is printable text, half of which nobody can guess."""
+    """Return events, each in one of `spaces` spaces. Half of their payload, printable text, is incompressible."""
     rng = np.random.default_rng(seed)
     keys = pa.array(np.char.add("space-", rng.integers(0, spaces, count).astype(str))).cast(pa.string())
     now = time.time_ns() // 1000
     letters = np.frombuffer(os.urandom(count * payload), dtype=np.uint8) % 64 + ord("0")
-    letters[letters == ord("\\")] = ord("p")  # nothing that JSON escapes
+    letters[letters == ord("\\")] = ord("p")  # no characters that JSON escapes
     letters.reshape(count, payload)[:, : payload // 2] = ord("-")
     offsets = np.arange(0, (count + 1) * payload, payload or 1, dtype=np.int32)[: count + 1]
     if not payload:
@@ -55,10 +55,10 @@ def appends(
     spaces: int,
     compression: str = "none",
 ) -> list[Request]:
-    """Appends of `count` events each, to one partition after the other.
+    """Return appends of `count` events each, cycling through the partitions.
 
-    interface: "native" or "plateau". body: "arrow" or "jsonl" (native only).
-    compression: "none", "gzip" or "zstd" (native only).
+    interface: "native" or "plateau". body: "arrow" or "jsonl" (native only). compression: "none", "gzip" or "zstd"
+    (native only).
     """
     batches = [events_batch(seed, count, payload, spaces) for seed in range(SHAPES)]
     if interface == "plateau":
@@ -78,7 +78,7 @@ def appends(
 
 
 def reads(interface: str, topic: str, partition: str, spaces: int) -> list[Request]:
-    """Questions: the newest 100 events of a space; of plateau's routes, the first page of a partition."""
+    """Return reads: the newest 100 events of a space, or with plateau's routes pages of a partition."""
     accept = (("Accept", "application/vnd.apache.arrow.stream"),)
     if interface == "plateau":
         path = f"/topic/{quote(topic, safe='')}/partition/{quote(partition, safe='')}/records?page_size=1000&start="
@@ -97,7 +97,7 @@ def _compressed(body: bytes, compression: str) -> bytes:
 
 
 def _with_time(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """As plateau has it: `time` in ms comes first."""
+    """Return the events with plateau's first column: `time` in ms."""
     times = np.asarray(batch.column("timestamp")) // 1000
     return pa.record_batch({"time": pa.array(times), "space": batch.column("space"), "data": batch.column("data")})
 

@@ -1,1 +1,1 @@
-"""Events sent in the background, in batches."""
+"""Writers that send events in the background, in batches."""

@@ -1,4 +1,4 @@
-"""`AsyncWriter`: what `Writer` does, with tasks of an event loop instead of threads."""
+"""`AsyncWriter`: `Writer` with tasks of an event loop instead of threads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aggregator.client.writing.sizing import Sizing
 class AsyncWriter(Sender):
     """Collects events and sends them in the background; an async context manager. See `Writer`.
 
-    It belongs to the event loop that it was made in, and must be closed before that ends.
+    It belongs to the event loop in which it was created, and must be closed before that ends.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class AsyncWriter(Sender):
         retry: Retry | None = None,
         producer: str | None = None,
     ) -> None:
-        """Made by `AsyncTopic.writer`. Options as of `Writer`."""
+        """Created by `AsyncTopic.writer`. Options as in `Writer`."""
         outbox = Outbox(sizing or Sizing(), queue_bytes=queue_bytes, linger_s=linger_s, when_full=when_full)
         super().__init__(outbox, call_of, table_of, in_flight, retry, producer)
         self._connection = connection
@@ -69,7 +69,7 @@ class AsyncWriter(Sender):
                 self._changed.notify_all()
 
     async def add_table(self, table: Any) -> None:
-        """Add events of anything with the Arrow C stream; part by part where the writer blocks."""
+        """Add events from anything with the Arrow C stream; in parts if a full queue blocks."""
         for part in self._parts(table):
             async with self._changed:
                 if await self._admit(part.nbytes, len(part)):
@@ -86,7 +86,7 @@ class AsyncWriter(Sender):
         return True
 
     async def flush(self) -> None:
-        """Wait until everything that was added is stored. Raises WriteFailedError for what cannot be."""
+        """Wait until everything added so far is stored. Raises WriteFailedError for events that cannot be stored."""
         async with self._changed:
             await self._settled()
             self._outbox.raise_failures()
@@ -97,10 +97,10 @@ class AsyncWriter(Sender):
         await self._changed.wait_for(lambda: self._outbox.is_settled(end))
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Send what is left, and stop. Closing twice is fine.
+        """Send the remaining events, and stop. Closing twice is allowed.
 
-        Raises WriteFailedError with what cannot be delivered, or was not when the time was over: also with what a
-        server has taken and not answered yet, which may be stored.
+        Raises WriteFailedError with the events that cannot be delivered or were not acknowledged in time. Some of them
+        may be stored: those that the server received without having responded yet.
         """
         end_s = None if timeout_s is None else time.monotonic() + timeout_s
         self._closing = True
@@ -157,7 +157,7 @@ class AsyncWriter(Sender):
         return self._stopped.is_set()
 
     async def _deliver(self, batch: Batch) -> Sequence[Batch]:
-        """Send a batch. Gives its halves where it is too large, or where one of its events cannot be sent."""
+        """Send a batch. Return its halves if it is too large or one of its events cannot be sent."""
         began = time.monotonic()
         try:
             table = batch.table(self._table_of)
@@ -165,7 +165,7 @@ class AsyncWriter(Sender):
                 batch.key = key
                 reply = await self._connection.send(self._call_of(table, *key), self._retry, self._pause)
             calls.receipt(reply)
-        except Exception as error:  # noqa: BLE001  # its events are told of, and those behind them go on
+        except Exception as error:  # noqa: BLE001  # its events are reported, and later ones continue
             return self._outbox.refused(batch, error)
         self._outbox.acknowledge(batch, took_s=time.monotonic() - began, refusals=reply.refusals)
         return ()

@@ -11,12 +11,12 @@ import pyarrow as pa
 
 Row = Mapping[str, Any]
 _PIECE_ROWS = 256
-"""Of rows that are added one by one: what a full queue drops is cut off such a piece, and a longer one costs more."""
+"""Limit of single rows in a piece: a full queue drops rows from the front of one, and long pieces make that slow."""
 
 
 @dataclass(slots=True)
 class Piece:
-    """Rows as they were added, or a table. size_bytes: what they take, roughly for rows."""
+    """Rows as they were added, or a table. size_bytes: their size, approximate for rows."""
 
     content: list[Row] | pa.Table
     size_bytes: int
@@ -24,11 +24,11 @@ class Piece:
 
     @property
     def count(self) -> int:
-        """How many events."""
+        """Number of events."""
         return len(self.content)
 
     def split(self, count: int) -> tuple[Piece, Piece]:
-        """The first `count` events, and the others."""
+        """Return the first `count` events, and the others."""
         share = self.size_bytes * count // max(1, self.count)
         content = self.content
         if isinstance(content, list):
@@ -38,7 +38,7 @@ class Piece:
         return Piece(first, share, self.added_s), Piece(rest, self.size_bytes - share, self.added_s)
 
     def cut(self, count: int) -> int:
-        """Take the first `count` events away, which are fewer than all; gives the bytes that went."""
+        """Remove the first `count` events, fewer than all; return their bytes."""
         share = self.size_bytes * count // self.count
         if isinstance(self.content, list):
             del self.content[:count]
@@ -50,9 +50,9 @@ class Piece:
 
 @dataclass(slots=True)
 class Batch:
-    """What is sent together: the events numbered from `start`, counted over the backlog's life.
+    """Events that are sent together. start: number of the first, counted over the backlog's life.
 
-    key: producer and sequence that it was sent under, once it was.
+    key: producer and sequence under which it was sent, if it was.
     """
 
     start: int
@@ -61,29 +61,29 @@ class Batch:
 
     @property
     def count(self) -> int:
-        """How many events."""
+        """Number of events."""
         return sum(piece.count for piece in self.pieces)
 
     @property
     def size_bytes(self) -> int:
-        """What they take."""
+        """Size of the events."""
         return sum(piece.size_bytes for piece in self.pieces)
 
     @property
     def events(self) -> list[Row] | pa.Table:
-        """As they were added: rows, or a table."""
+        """The events as they were added: rows, or a table."""
         contents = [piece.content for piece in self.pieces]
         if isinstance(contents[0], list):
             return [row for content in contents for row in content]
         return contents[0] if len(contents) == 1 else pa.concat_tables(contents)
 
     def table(self, table_of: Callable[[Any], pa.Table]) -> pa.Table:
-        """The events as one table. table_of: makes one of rows."""
+        """Return the events as one table. table_of: converts rows."""
         events = self.events
         return table_of(events) if isinstance(events, list) else events
 
     def halves(self) -> tuple[Batch, Batch]:
-        """Two batches of about as many events each. Requires: more than one event."""
+        """Return two batches of about as many events each. Requires more than one event."""
         left, first, rest = self.count // 2, list[Piece](), list(self.pieces)
         while left:
             piece = rest.pop(0)
@@ -117,7 +117,7 @@ class Backlog:
         return self._pieces[0].added_s if self._pieces else None
 
     def add_row(self, row: Row, size_bytes: int, now_s: float) -> None:
-        """Add one event. Some that are added one after another share a piece, and its time."""
+        """Add one event. Consecutive single events share a piece, and its time."""
         last = self._pieces[-1] if self._pieces else None
         if last is not None and isinstance(last.content, list) and len(last.content) < _PIECE_ROWS:
             last.content.append(row)
@@ -134,9 +134,9 @@ class Backlog:
         self.size_bytes += table.nbytes
 
     def take(self, max_rows: int, max_bytes: int) -> Batch:
-        """The oldest events that can go together, at least one. Requires: there is one.
+        """Remove and return the oldest events that fit into one batch, at least one. Requires a non-empty backlog.
 
-        A table goes together with tables of the same schema, rows with rows.
+        Tables are combined only with tables of the same schema, rows only with rows.
         """
         taken: list[Piece] = []
         rows, size = max_rows, max_bytes
@@ -160,7 +160,7 @@ class Backlog:
         return batch
 
     def drop_oldest(self, size_bytes: int) -> int:
-        """Forget the oldest events until so many bytes are free; gives how many went."""
+        """Remove the oldest events until this many bytes are free; return how many were removed."""
         before = self.taken
         target = self.size_bytes - size_bytes
         while self._pieces and self.size_bytes > target:

@@ -1,8 +1,7 @@
-"""`Lanes`: producers and sequences for calls that run at the same time.
+"""`Lanes`: producers and sequences for concurrent calls.
 
-A server remembers a producer's last batches only. Each call therefore borrows a lane, a producer of its own, for as
-long as it lasts: whatever others append meanwhile, its sequence is among the newest of its producer when it is tried
-again.
+A server remembers only a producer's last batches. Each call therefore borrows a lane, its own producer, until it ends.
+However much other calls append meanwhile, the call's sequence is among its producer's newest when it is retried.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from threading import Lock
 
 
 class Lanes:
-    """Safe to share between threads and tasks."""
+    """Thread-safe, and safe to share between tasks."""
 
     def __init__(self, name: str | None = None) -> None:
-        """name: what the producers are named after; it must never be used by anybody else, and is drawn if absent."""
+        """name: prefix of the producers' names; nobody else may ever use it. Random by default."""
         self._name = name or uuid.uuid4().hex
         self._lock = Lock()
         self._made = 0
@@ -25,8 +24,10 @@ class Lanes:
 
     @contextmanager
     def borrow(self) -> Iterator[tuple[str, int]]:
-        """A producer and a sequence that nobody else uses, ever. A lane whose call failed has no other after it: the
-        server knows the last batch of a producer however much later it is sent again.
+        """Yield a producer and a sequence that are never used again.
+
+        A lane whose call failed is not reused: that batch stays the last of its producer, so the server recognises it
+        however late it is sent again.
         """
         with self._lock:
             if self._free:

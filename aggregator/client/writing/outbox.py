@@ -19,10 +19,10 @@ _FULL_RETRY_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """Events that were not acknowledged, as they were added: rows, or a table; and why.
+    """Events that were not acknowledged, as they were added (rows, or a table), and the reason.
 
-    producer, sequence: None where they never were on their way; else append them again under the same, and they are
-    stored once.
+    producer, sequence: None if they were never sent. Otherwise append them again under the same, and they are stored
+    once.
     """
 
     events: list[Row] | pa.Table
@@ -32,7 +32,7 @@ class Unsent:
 
 
 class Outbox:
-    """Not safe to share between threads: its owner has a lock."""
+    """Not thread-safe: its owner has a lock."""
 
     def __init__(self, sizing: Sizing, *, queue_bytes: int, linger_s: float, when_full: str) -> None:
         if when_full not in WHEN_FULL:
@@ -45,7 +45,7 @@ class Outbox:
         self._backlog = Backlog()
         self._under_way: dict[int, Batch] = {}  # by start
         self._under_way_bytes = 0
-        self._urgent = 0  # events below this number go at once
+        self._urgent = 0  # events below this number are due immediately
         self._rows = sizing.min_rows
         self._unsent: list[Unsent] = []
         self.acknowledged = 0
@@ -55,18 +55,18 @@ class Outbox:
 
     @property
     def held_bytes(self) -> int:
-        """What waits and what is under way."""
+        """Bytes of events that wait or are in flight."""
         return self._backlog.size_bytes + self._under_way_bytes
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether so many bytes can be added; something larger than the queue fits where there is nothing else."""
+        """Whether this many bytes can be added. Something larger than the queue fits if the queue is empty."""
         held = self.held_bytes
         return held == 0 or held + size_bytes <= self._queue_bytes
 
     def make_room(self, size_bytes: int, count: int) -> bool:
-        """What a full queue does; True where the events can be added now, False where they were dropped.
+        """Handle a full queue. Return True if the events can be added now, False if they were dropped.
 
-        Requires: `when_full` is not "block". Raises OverloadedError where it refuses.
+        Requires that `when_full` is not "block". Raises OverloadedError if it is "refuse".
         """
         if self.has_room(size_bytes):
             return True
@@ -96,11 +96,11 @@ class Outbox:
 
     @property
     def waiting(self) -> int:
-        """Events that wait."""
+        """Number of waiting events."""
         return self._backlog.count
 
     def hurry(self) -> int:
-        """Everything that was added goes at once; gives the number to hand to `is_settled`."""
+        """Make everything added so far due immediately; return the number to pass to `is_settled`."""
         self._urgent = self._backlog.end
         return self._urgent
 
@@ -109,7 +109,7 @@ class Outbox:
         return min(self._under_way, default=self._backlog.taken) >= end and self._backlog.taken >= end
 
     def due_s(self, now_s: float) -> float | None:
-        """Seconds until the next batch is due, 0 or less: now; None: nothing waits."""
+        """Return seconds until the next batch is due, 0 or less for now; None if nothing waits."""
         oldest = self._backlog.oldest_s
         if oldest is None:
             return None
@@ -119,7 +119,7 @@ class Outbox:
         return oldest + self._linger_s - now_s
 
     def take(self) -> Batch:
-        """The next batch, now under way. Requires: something waits."""
+        """Return the next batch, now in flight. Requires a waiting event."""
         batch = self._backlog.take(self._rows, self.sizing.max_bytes)
         self._begin(batch)
         return batch
@@ -128,11 +128,11 @@ class Outbox:
         self._under_way[batch.start] = batch
         self._under_way_bytes += batch.size_bytes
 
-    # ------------------------------------------------------------ what became of them
+    # ------------------------------------------------------------ results
 
     def acknowledge(self, batch: Batch, *, took_s: float, refusals: int) -> None:
-        """A batch is stored."""
-        if batch.start not in self._under_way:  # it was told of as one that may be stored
+        """Record that a batch is stored."""
+        if batch.start not in self._under_way:  # it was reported as possibly stored
             return
         self.acknowledged += batch.count
         self._rows = self.sizing.next_rows(
@@ -140,12 +140,14 @@ class Outbox:
         )
 
     def refused(self, batch: Batch, error: Exception) -> Sequence[Batch]:
-        """A batch was not delivered: the halves to send instead where that may help; none, and it has failed."""
+        """Handle a batch that was not delivered. Return the halves to send instead, if that may help; otherwise it
+        fails.
+        """
         if isinstance(error, BodyTooLargeError | InvalidEventError) and batch.count > 1:
             if isinstance(error, BodyTooLargeError):
                 self.sizing = replace(self.sizing, max_bytes=max(1, min(self.sizing.max_bytes, batch.size_bytes // 2)))
                 return batch.halves()
-            if batch.key[0] is None:  # it was not sent: one of its events makes no table
+            if batch.key[0] is None:  # it was not sent: an event cannot be converted to a table
                 return batch.halves()
         if batch.start in self._under_way:
             told = error if isinstance(error, EsdbError) else unforeseen(error)
@@ -153,26 +155,26 @@ class Outbox:
         return ()
 
     def settle(self, batch: Batch, halves: Sequence[Batch] = ()) -> None:
-        """A batch is no longer under way; its halves are, where it is sent in two."""
-        if self._under_way.pop(batch.start, None) is not None:  # else nobody waits for it any more
+        """Remove a batch from those in flight, and add its halves if it is sent in two."""
+        if self._under_way.pop(batch.start, None) is not None:  # otherwise it was abandoned
             self._under_way_bytes -= batch.size_bytes
             for half in halves:
                 self._begin(half)
 
     def abandon(self, error: EsdbError) -> None:
-        """Nobody waits for what is under way any more, or hears what becomes of it."""
+        """Report all batches in flight as unsent; later results for them are ignored."""
         self._unsent += [Unsent(batch.events, error, *batch.key) for _, batch in sorted(self._under_way.items())]
         self._under_way.clear()
         self._under_way_bytes = 0
 
     def give_up(self, error: EsdbError) -> None:
-        """What still waits is not sent any more."""
+        """Report all waiting events as unsent."""
         while self._backlog.count:
             batch = self._backlog.take(1 << 62, 1 << 62)
             self._unsent.append(Unsent(batch.events, error))
 
     def raise_failures(self) -> None:
-        """Tell what failed since the last time. Raises WriteFailedError, if anything did."""
+        """Raise WriteFailedError if anything failed since the last call."""
         if self._unsent:
             unsent, self._unsent = self._unsent, []
             count = sum(len(each.events) for each in unsent)

@@ -1,4 +1,4 @@
-"""Single events as writers hold them: mappings, checked when they are added."""
+"""Single events as mappings in a writer's queue, checked when they are added."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aggregator.client.writing.backlog import Row
 from esformat import InvalidEventError
 from esformat.parts import to_microseconds
 
-_OVERHEAD_BYTES = 200  # of a mapping with four entries, beside what its texts hold
+_OVERHEAD_BYTES = 200  # of a mapping with four entries, without its texts
 
 
 def row_of(
@@ -20,7 +20,7 @@ def row_of(
     indexes: Mapping[str, Any] | None,
     columns: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """An event as a mapping. Raises InvalidEventError for keys, times and payloads of a wrong type."""
+    """Return an event as a mapping. Raises InvalidEventError for keys, times and payloads of a wrong type."""
     if not isinstance(space, str | bytes):
         raise InvalidEventError(f"a space must be str or bytes, not {type(space).__name__}")
     if data is not None and not isinstance(data, bytes):
@@ -34,5 +34,5 @@ def row_of(
 
 
 def row_bytes(row: Row) -> int:
-    """About what a row takes."""
+    """Return the approximate size of a row."""
     return _OVERHEAD_BYTES + sum([len(value) for value in row.values() if isinstance(value, (str, bytes))])

@@ -1,4 +1,4 @@
-"""`Sender`: what the writers of threads and of event loops have in common."""
+"""`Sender`: the common part of the writers for threads and for event loops."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ CallOf = Callable[[pa.Table, str, int], calls.Call]
 TableOf = Callable[[Any], pa.Table]
 FOREVER = Retry(deadline_s=None)
 ENDING_S = 0.1
-"""How long a thread or task may take to notice that the writer is closed."""
+"""Seconds that a thread or task may take to notice that the writer is closed."""
 
 
 class Sender:
-    """The state of a writer. Whoever calls its methods holds the writer's lock."""
+    """The state of a writer. Callers of its methods hold the writer's lock."""
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class Sender:
 
     @property
     def acknowledged(self) -> int:
-        """Events that are stored."""
+        """Number of events that are stored."""
         return self._outbox.acknowledged
 
     @property
     def dropped(self) -> int:
-        """Events that a full queue dropped."""
+        """Number of events that a full queue dropped."""
         return self._outbox.dropped
 
     def _check(self) -> None:
@@ -57,18 +57,18 @@ class Sender:
         self._outbox.raise_failures()
 
     def _parts(self, table: Any) -> Sequence[pa.Table]:
-        """A table as it is added: part by part where the writer blocks."""
+        """Return the parts in which a table is added: one, or several if a full queue blocks."""
         whole, limit = to_arrow(table), self._outbox.sizing.max_rows
         blocks = self._outbox.when_full == "block"
         return [whole.slice(at, limit) for at in range(0, len(whole), limit)] if blocks else [whole]
 
     def _abandon(self) -> None:
-        """Wait no longer for answers to what was sent."""
+        """Stop waiting for responses to batches in flight."""
         error = UnavailableError("the writer was closed before the server answered", status=None, maybe_stored=True)
         self._outbox.abandon(error)
 
     def _give_up(self) -> None:
-        """Send nothing more. Raises WriteFailedError with all that was not delivered."""
+        """Send nothing more. Raises WriteFailedError with all events that were not delivered."""
         error = UnavailableError("the writer was closed before they were sent", status=None, maybe_stored=False)
         self._outbox.give_up(error)
         self._outbox.raise_failures()

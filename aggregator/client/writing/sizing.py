@@ -1,4 +1,4 @@
-"""`Sizing`: how many events the next batch may hold, from how the last one went."""
+"""`Sizing`: the number of events in the next batch, from how the last one went."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from aggregator.errors import InvalidRequestError
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """Batches grow while events pile up and the server answers quickly, and shrink when it is busy or slow.
+    """Batches grow while events pile up and the server responds quickly, and shrink when it is busy or slow.
 
-    A small batch is on its way sooner, a large one costs less for each event; both are right at other times.
+    Small batches are sent sooner, large ones cost less per event; which is better depends on the load.
     """
 
     min_rows: int = 100
@@ -24,10 +24,10 @@ class Sizing:
             raise InvalidRequestError("batches have at least a row and a byte, and max_rows is not below min_rows")
 
     def next_rows(self, rows: int, *, sent: int, took_s: float, refusals: int, waiting: int) -> int:
-        """How many rows the next batch may have, after one of up to `rows`.
+        """Return the maximum number of rows of the next batch, after one with a maximum of `rows`.
 
-        sent: rows it had. took_s: until it was acknowledged. refusals: how often the server was too busy. waiting: rows
-        in the backlog now.
+        sent: rows that it had. took_s: until it was acknowledged. refusals: how often the server was too busy. waiting:
+        rows in the backlog now.
         """
         if refusals:
             wanted = rows // 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-import concurrent.futures.thread  # noqa: F401  # pandas, which pyarrow imports with the first array, cannot at a program's end
+import concurrent.futures.thread  # noqa: F401  # pyarrow's first array imports pandas, which fails at exit
 import time
 from collections.abc import Mapping, Sequence
 from threading import Condition, Event, Thread
@@ -24,10 +24,11 @@ _AT_EXIT_S = 10.0
 
 
 class Writer(Sender, Closing):
-    """Collects events and sends them in the background. Safe to share between threads; a context manager.
+    """Collects events and sends them in the background. Thread-safe; a context manager.
 
-    What `flush` or `close` return from was acknowledged. What cannot be delivered is raised as WriteFailedError by the
-    next call, with the events in `unsent`. A program that ends closes its writers by itself.
+    After `flush` or `close` returns, all events added before are stored. Events that cannot be delivered are raised as
+    WriteFailedError by the next call, which has them in `unsent`. At the end of the program writers are closed
+    automatically.
     """
 
     def __init__(
@@ -46,21 +47,25 @@ class Writer(Sender, Closing):
         name: str = "aggregator-writer",
         close_at_exit: bool = True,
     ) -> None:
-        """Made by `RemoteTopic.writer` and `Client.stream_writer`.
+        """Created by `RemoteTopic.writer` and `Client.stream_writer`.
 
-        sizing: how large batches are; they adapt within its bounds. linger_s: how long an event waits for others.
-        queue_bytes: of events that wait or are under way. when_full: "block" until there is room, "refuse" with
-            OverloadedError, "drop_oldest" or "drop_newest", counted in `dropped`.
-        in_flight: batches under way at a time; with more than one, events may be stored in another order.
-        retry: for each batch; by default it is tried until it is stored, or refused for good, or the writer is closed.
-        producer: what the writer's producers are named after, in this process and never again; drawn where absent.
-        name: of its threads. close_at_exit: whether the end of the program closes it.
+        sizing: bounds of the batch size, which adapts within them.
+        linger_s: how long an event waits for others.
+        queue_bytes: limit of events that wait or are in flight.
+        when_full: "block" until there is room, "refuse" with OverloadedError, "drop_oldest" or "drop_newest", counted
+        in `dropped`.
+        in_flight: batches in flight at the same time; with more than one, events may be stored in another order.
+        retry: for each batch; by default it is tried until it is stored, permanently refused, or the writer is closed.
+        producer: prefix of the names of the writer's producers. Use it in this process only, and never again. Random by
+        default.
+        name: prefix of its threads' names.
+        close_at_exit: whether the end of the program closes it.
         """
         outbox = Outbox(sizing or Sizing(), queue_bytes=queue_bytes, linger_s=linger_s, when_full=when_full)
         super().__init__(outbox, call_of, table_of, in_flight, retry, producer)
         self._connection = connection
         self._changed = Condition()
-        self._idle = 0  # threads that wait for something to send
+        self._idle = 0  # threads waiting for a batch
         self._stopped = Event()
         self._threads = [Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(in_flight)]
         for thread in self._threads:
@@ -80,9 +85,9 @@ class Writer(Sender, Closing):
         indexes: Mapping[str, Any] | None = None,
         columns: Mapping[str, Any] | None = None,
     ) -> None:
-        """Add one event, as `esformat.Writer.add` takes it.
+        """Add one event, with the parameters of `esformat.Writer.add`.
 
-        Raises InvalidEventError, WriteFailedError (of events before this one, which is not added), OverloadedError
+        Raises InvalidEventError, WriteFailedError (for earlier events; this one is not added), OverloadedError
         (when_full="refuse"), ClosedError.
         """
         self.add_row(row_of(space, data, timestamp, grouping, indexes, columns))
@@ -97,8 +102,9 @@ class Writer(Sender, Closing):
                 self._wake(first)
 
     def add_table(self, table: Any) -> None:
-        """Add events of anything with the Arrow C stream. Raises as `add` does; nothing was added then, but for a
-        table that is larger than a batch: "block" adds it part by part.
+        """Add events from anything with the Arrow C stream.
+
+        Raises as `add` does. Nothing was added then, except from a table larger than a batch: "block" adds it in parts.
         """
         for part in self._parts(table):
             with self._changed:
@@ -117,7 +123,7 @@ class Writer(Sender, Closing):
         return True
 
     def _wake(self, first: bool) -> None:
-        """Wake who sends, where that is worth it: for a first event, and for a full batch."""
+        """Wake a sending thread if it has a reason: a first event, or a full batch."""
         if not self._idle:
             return
         due_s = self._outbox.due_s(time.monotonic())
@@ -127,9 +133,9 @@ class Writer(Sender, Closing):
     # ------------------------------------------------------------ state
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Wait until everything that was added is stored.
+        """Wait until everything added so far is stored.
 
-        Raises WriteFailedError for what cannot be, UnavailableError where the time is over and events still wait.
+        Raises WriteFailedError for events that cannot be stored, UnavailableError if some still wait after `timeout_s`.
         """
         with self._changed:
             end = self._outbox.hurry()
@@ -144,10 +150,10 @@ class Writer(Sender, Closing):
             self._outbox.raise_failures()
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Send what is left, and stop. Closing twice is fine.
+        """Send the remaining events, and stop. Closing twice is allowed.
 
-        Raises WriteFailedError with what cannot be delivered, or was not when the time was over: also with what a
-        server has taken and not answered yet, which may be stored.
+        Raises WriteFailedError with the events that cannot be delivered or were not acknowledged in time. Some of them
+        may be stored: those that the server received without having responded yet.
         """
         end_s = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
@@ -184,7 +190,7 @@ class Writer(Sender, Closing):
                 parts[:0] = halves
 
     def _next(self) -> Batch | None:
-        """The next batch when it is due; None where there is nothing more to do."""
+        """Wait until the next batch is due and return it; None if the writer was stopped."""
         with self._changed:
             while not self._stopped.is_set():
                 due_s = self._outbox.due_s(time.monotonic())
@@ -198,7 +204,7 @@ class Writer(Sender, Closing):
             return None
 
     def _deliver(self, batch: Batch) -> Sequence[Batch]:
-        """Send a batch. Gives its halves where it is too large, or where one of its events cannot be sent."""
+        """Send a batch. Return its halves if it is too large or one of its events cannot be sent."""
         began = time.monotonic()
         try:
             table = batch.table(self._table_of)
@@ -206,7 +212,7 @@ class Writer(Sender, Closing):
                 batch.key = key
                 reply = self._connection.send(self._call_of(table, *key), self._retry, self._stopped.wait)
             calls.receipt(reply)
-        except Exception as error:  # noqa: BLE001  # its events are told of, and those behind them go on
+        except Exception as error:  # noqa: BLE001  # its events are reported, and later ones continue
             with self._changed:
                 return self._outbox.refused(batch, error)
         with self._changed:

@@ -207,11 +207,11 @@ def _load(text: bytes, format_: str, roles: convert.Roles, times: TimeReader) ->
             ["-"], roles, convert.InputOptions(format=format_), bad_rows=_Refuse(), stdin=pa.py_buffer(text)
         ) as load:
             batches = list(load.batches())
-            if any(batch.schema != batches[0].schema for batch in batches):  # a long body: determine the types from all of it
+            if any(batch.schema != batches[0].schema for batch in batches):  # a long body: survey all of it for types
                 plan = load.survey()
                 batches = list(load.batches(plan))
                 odd = {f.name for batch in batches for f in batch.schema if f.type != roles.known.get(f.name, f.type)}
-                if odd:  # still different: these do not fit the topic's type
+                if odd:  # still several types
                     plan = replace(plan, roles=_without(roles, odd))
                     batches = list(load.batches(plan))
             times.assumed |= load.assumed

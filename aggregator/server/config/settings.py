@@ -151,7 +151,7 @@ class Follow:
     """Which server to follow.
 
     url: of the server whose catalog is followed; None: none, the catalog is this server's own. token_file: contains its
-    access token. ca: certificate authorities to trust besides the system's.
+    access token. ca: certificate authorities to trust instead of the system's.
     """
 
     url: str | None = None

@@ -65,8 +65,7 @@ def _read(body: pa.Buffer, max_bytes: int) -> tuple[pa.Schema, pa.Table]:
 
 
 def _check_ends(body: pa.Buffer) -> None:
-    """Check that an Arrow file has its magic at both ends. Raises InvalidEventError in the words of plateau's reader.
-    """
+    """Check that a file has Arrow's magic at both ends. Raises InvalidEventError in plateau's words."""
     end = _MAGIC.rstrip(b"\0")
     wrong = None
     if body.size < len(_MAGIC):

@@ -94,8 +94,7 @@ class Definitions:
 
 
 def _columns(topic: Topic) -> dict[str, pa.DataType]:
-    """Return the types of a topic's columns. Before the first append, `data` is only a default column and is left out.
-    """
+    """Return the types of a topic's columns, without the default column `data` of a topic that has no events."""
     schema = topic.scan().schema
     return {field.name: field.type for field in schema if topic.partitions or field.name != "data"}
 

@@ -295,7 +295,7 @@ def _value(topic: Topic, name: str, text: str, given: str | None) -> Any:
             raise wrong(f"type is {given[:40]!r}", f"give {', '.join(_VALUES)}")
         kind = _VALUES[given]
     try:
-        if pa.types.is_integer(kind) or pa.types.is_decimal(kind):  # the type of an index with integers of several types
+        if pa.types.is_integer(kind) or pa.types.is_decimal(kind):  # indexes with integers of several types
             return int(text)
         if pa.types.is_boolean(kind):
             return {"true": True, "false": False}[text.lower()]

@@ -1,5 +1,4 @@
-"""Pipes: standing queries that copy matching records into a stream. Uses LQL's statements to list, create and end them.
-"""
+"""Pipes: standing queries that copy matching records into a stream. Managed by LQL's statements."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Topics and their upkeep: create, list, describe, alter, rename, delete; retention, compaction and erasure on demand.
-"""
+"""Topics and their upkeep: create, list, describe, alter, rename, delete; retention and others on demand."""
 
 from __future__ import annotations
 
