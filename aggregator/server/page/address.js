@@ -1,4 +1,4 @@
-/** What is looked at, in the part of the address that is not sent to the server: Back works, and links can be shared. */
+/** The current view, in the part of the URL that is not sent to the server: Back works, and links can be shared. */
 
 /** @typedef {{view: string, name: string, params: URLSearchParams}} Place */
 
@@ -9,7 +9,7 @@ export function here() {
   return { view: view || "overview", name: decoded(rest.join("/")), params: new URLSearchParams(query ?? "") };
 }
 
-/** @param {string} text as it is where somebody typed a `%` of their own */
+/** @param {string} text, returned unchanged if it has a stray `%` */
 function decoded(text) {
   try {
     return decodeURIComponent(text);
@@ -21,7 +21,7 @@ function decoded(text) {
 /**
  * @param {string} view
  * @param {string} [name]
- * @param {Record<string, string | null | undefined>} [params] of which empty ones are left out
+ * @param {Record<string, string | null | undefined>} [params] empty ones are left out
  */
 export function link(view, name = "", params = {}) {
   const given = new URLSearchParams();
@@ -29,7 +29,7 @@ export function link(view, name = "", params = {}) {
   return `#/${view}${name ? `/${encodeURIComponent(name)}` : ""}${given.size ? `?${given}` : ""}`;
 }
 
-/** @param {string} address as `link` gives it */
+/** @param {string} address as `link` returns it */
 export function go(address) {
   if (location.hash === address) window.dispatchEvent(new HashChangeEvent("hashchange"));
   else location.hash = address;

@@ -1,10 +1,10 @@
-/** Calls to the server: the token that goes with them, and errors in words. */
+/** Calls to the server: their token, and errors as text. */
 
 import { parse } from "./exact_json.js";
 
 const TOKEN = "aggregator token";
 
-/** What went wrong, for people. `place`: characters of a statement that are wrong. */
+/** An error, for people. `place`: the invalid characters of a statement. */
 export class ApiError extends Error {
   /**
    * @param {number} status 0: the server cannot be reached
@@ -20,7 +20,7 @@ export class ApiError extends Error {
   }
 }
 
-/** For this session alone: it goes when the tab is closed. */
+/** For this session only: it is deleted when the tab is closed. */
 export const token = {
   get: () => sessionStorage.getItem(TOKEN),
   /** @param {string} value */
@@ -31,15 +31,15 @@ export const token = {
 /** @type {() => void} */
 let needed = () => {};
 
-/** @param {() => void} call called when the server wants a token, or another one */
+/** @param {() => void} call called when the server requires a token, or rejects the current one */
 export function whenTokenIsNeeded(call) {
   needed = call;
 }
 
 /**
- * @param {string} path without a slash before it: the page may stand behind a prefix
+ * @param {string} path without a leading slash: the page may be served under a prefix
  * @param {{method?: string, body?: string, type?: string, accept?: string, signal?: AbortSignal}} [options]
- * @returns {Promise<Response>} an answer that is no error
+ * @returns {Promise<Response>} a successful response
  */
 export async function ask(path, options = {}) {
   /** @type {Record<string, string>} */
@@ -85,13 +85,13 @@ export async function askLines(path, options) {
   return text.split("\n").filter(Boolean).map(parse);
 }
 
-/** What a call that failed means: the server is away, unless the call was given up. @param {unknown} error */
+/** Convert the error of a failed call: the server is unreachable, unless the call was cancelled. @param {unknown} error */
 export function lost(error) {
-  const away = error instanceof TypeError; // of `fetch`, and of reading an answer that breaks off
+  const away = error instanceof TypeError; // from `fetch`, and from reading a truncated response
   return away ? new ApiError(0, "The server cannot be reached.", "It may be stopped, or starting.") : error;
 }
 
-/** @param {unknown} error @returns {error is DOMException} whether a call was given up */
+/** @param {unknown} error @returns {error is DOMException} whether a call was cancelled */
 export const givenUp = (error) => error instanceof DOMException && error.name === "AbortError";
 
 /** @param {Response} answer */
@@ -108,10 +108,10 @@ async function problemOf(answer) {
 }
 
 /**
- * Server-sent events of a path, one after the other, until it ends or is aborted.
+ * Yield the server-sent events of a path until the stream ends or is aborted.
  * @param {string} path
  * @param {AbortSignal} signal
- * @param {() => void} opened called when the server answers
+ * @param {() => void} opened called when the server responds
  * @returns {AsyncGenerator<{name: string, data: string, id: string}>}
  */
 export async function* follow(path, signal, opened) {

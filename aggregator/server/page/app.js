@@ -1,4 +1,4 @@
-/** The page: its views by the address, the token, keys, and the zone of times. */
+/** The page: selects the view by the URL, handles the token and keys, and sets the time zone. */
 
 import { here } from "./address.js";
 import { ApiError, givenUp, token, whenTokenIsNeeded } from "./api.js";
@@ -43,7 +43,7 @@ async function route() {
     await view.show(name, params);
     if (view === current) document.title = `${view.title()} · ${brand.textContent}`;
   } catch (error) {
-    if (givenUp(error)) return; // for another view
+    if (givenUp(error)) return; // cancelled for another view
     if (!(error instanceof ApiError)) throw error;
     current?.leave();
     current = null;
@@ -52,14 +52,14 @@ async function route() {
   }
 }
 
-/** What is shown are files, whoever shows them. */
+/** Adapt the page to files: there is no catalog. */
 function nameFiles() {
   brand.textContent = "esdb view";
   const overview = /** @type {HTMLElement} */ (document.querySelector("[data-view=overview]"));
   overview.textContent = "Files";
 }
 
-/** The address that `esdb view` prints has the token, which then goes from it: it could be sent to somebody. */
+/** Take the token from the URL that `esdb view` prints, and remove it there: the URL might be shared. */
 function takeToken() {
   const found = /^#token=([\w-]+)$/.exec(location.hash);
   if (!found) return;
@@ -83,7 +83,7 @@ function pressed(event) {
   event.preventDefault();
 }
 
-/** Close menus, but for the one that is used. The focus of one that closes goes to what opens it. @param {Node | null} used */
+/** Close all menus except the one in use. Focus in a closing menu moves to its button. @param {Node | null} used */
 function leaveMenus(used) {
   for (const menu of /** @type {NodeListOf<HTMLDetailsElement>} */ (document.querySelectorAll("details.menu[open]"))) {
     if (menu.contains(used)) continue;
@@ -107,7 +107,7 @@ zoneButton.addEventListener("click", () => {
 document.getElementById("keys")?.addEventListener("click", helpDialog);
 document.addEventListener("keydown", pressed);
 document.addEventListener("pointerdown", ({ target }) => {
-  if (target instanceof Element && !target.closest("dialog")) leaveMenus(target); // a dialog may be a menu's own question
+  if (target instanceof Element && !target.closest("dialog")) leaveMenus(target); // the dialog may belong to a menu
 });
 window.addEventListener("hashchange", () => {
   leaveDialogs();
@@ -116,7 +116,7 @@ window.addEventListener("hashchange", () => {
 whenTokenIsNeeded(() => tokenDialog(() => {
   forget();
   current?.leave();
-  [made, current] = [{}, null]; // what another token saw is not shown any more
+  [made, current] = [{}, null]; // do not show what another token could see
   replace(main);
   void route();
 }));

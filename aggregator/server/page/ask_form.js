@@ -1,4 +1,4 @@
-/** Where a question is typed: a statement of LQL, or a topic with a space and a value of an index; and a time. */
+/** The query form: an LQL statement, or a topic with a space and an index value; and a time range. */
 
 import { askJson } from "./api.js";
 import { TimeDialog, calendarIcon } from "./calendar.js";
@@ -8,16 +8,16 @@ import { count, moment } from "./format.js";
 import { valuesOf } from "./question.js";
 import { shown, span, times } from "./time_range.js";
 
-const MOST_VALUES = 100; // that are offered
+const MOST_VALUES = 100; // number of values offered
 
-/** @typedef {Record<string, string | null | undefined>} Params as addresses of Explore have them */
+/** @typedef {Record<string, string | null | undefined>} Params of Explore's URL */
 
 export class AskForm {
-  /** @param {(params: Params) => void} send @param {(start: number, end: number) => Promise<any>} events by time, of the question */
+  /** @param {(params: Params) => void} send @param {(start: number, end: number) => Promise<any>} events by time, for the query */
   constructor(send, events) {
     this.send = send;
     this.events = events;
-    this.newest = Date.now() * 1000; // a moment that the calendar is opened at
+    this.newest = Date.now() * 1000; // the moment at which the calendar opens
     this.params = new URLSearchParams();
     this.box = h("textarea", { id: "box", class: "box", rows: "1", spellcheck: "false", autocapitalize: "off",
       "aria-label": "Statement of LQL", "aria-describedby": "box-error", placeholder: "SELECT FROM … WHERE …",
@@ -38,7 +38,7 @@ export class AskForm {
     /** @type {string[]} */
     this.topics = [];
     this.types = /** @type {Record<string, string>} */ ({});
-    this.binary = false; // keys of the topic
+    this.binary = false; // whether the topic's keys are binary
   }
 
   /** @param {URLSearchParams} params */
@@ -134,7 +134,7 @@ export class AskForm {
   }
 
   submit() {
-    for (const field of [this.box, this.space, this.value]) field.blur(); // `j` and `k` go on, a phone's keyboard goes
+    for (const field of [this.box, this.space, this.value]) field.blur(); // `j` and `k` move on, a phone's keyboard closes
     const topic = this.topic.value.slice(1);
     const looks = shown(this.params);
     if (!topic) return this.send({ lql: this.box.value.trim() || "SELECT", ...looks, ...this.time() });
@@ -164,7 +164,7 @@ export class AskForm {
     target.select();
   }
 
-  /** What is wrong with the question, in words, at the box. @param {import("./api.js").ApiError | null} error */
+  /** Show the query's error next to its field. @param {import("./api.js").ApiError | null} error */
   fail(error) {
     this.box.setAttribute("aria-invalid", String(error !== null));
     if (!error) return replace(this.error);
@@ -173,7 +173,7 @@ export class AskForm {
     replace(this.error, h("strong", {}, error.message.replace(/\.?$/, ". ")), hint, place);
   }
 
-  /** The line of the statement with the place that is wrong. @param {[number, number]} place */
+  /** Show the line of the statement with the invalid place. @param {[number, number]} place */
   marked([start, end]) {
     const letters = [...this.box.value.trim()];
     const part = (/** @type {number} */ from, /** @type {number} */ to) => letters.slice(from, to).join("");

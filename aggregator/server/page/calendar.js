@@ -1,4 +1,4 @@
-/** A dialog for the time that is asked for: the days of a month, coloured by how many events they have, and two fields. */
+/** A dialog for the time range: the days of a month, coloured by their number of events, and two fields. */
 
 import { h, replace, svg } from "./dom.js";
 import { count, dateOf, fromField, midnight, moment, toField } from "./format.js";
@@ -7,23 +7,23 @@ const WEEKDAYS = ["Mo", "Tu", "We", "Th", "Fr", "Sa", "Su"];
 const STEPS = /** @type {Record<string, number>} */ ({ ArrowLeft: -1, ArrowRight: 1, ArrowUp: -7, ArrowDown: 7 });
 
 /** @typedef {{start_us: number, width_us: number, counts: number[]}} Counted */
-/** @typedef {{from: number | null, to: number | null}} Times in µs, the end outside */
+/** @typedef {{from: number | null, to: number | null}} Times in µs, end exclusive */
 
-/** The picture on the button that opens the dialog. */
+/** The icon of the button that opens the dialog. */
 export const calendarIcon = () => svg("svg", { viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true", class: "icon" },
   svg("path", { d: "M2.5 3.5h11v10h-11zM2.5 6.5h11M5.5 1.5v3M10.5 1.5v3" }));
 
 export class TimeDialog {
   /**
-   * @param {Times} chosen @param {number} around a moment of the month that is shown first
-   * @param {(start: number, end: number) => Promise<Counted>} events how many there are by time
+   * @param {Times} chosen @param {number} around a moment in the month that is shown first
+   * @param {(start: number, end: number) => Promise<Counted>} events counts them by time
    * @param {(times: Times) => void} choose
    */
   constructor(chosen, around, events, choose) {
-    this.year = this.month = 0; // that is shown
+    this.year = this.month = 0; // the month that is shown
     this.events = events;
     [this.year, this.month] = dateOf(around);
-    this.whole = true; // the next day that is chosen begins another time
+    this.whole = true; // the next day that is chosen begins a new range
     const field = (/** @type {string} */ name, /** @type {number | null} */ us) =>
       h("input", { type: "datetime-local", step: 1, "aria-label": name, value: us === null ? "" : toField(us), oninput: () => this.shade() });
     this.from = field("From", chosen.from);
@@ -72,7 +72,7 @@ export class TimeDialog {
   /** Show which days have many events. @param {number} start @param {number} end @param {string} shown */
   async count(start, end, shown) {
     const { start_us: first, width_us: width, counts } = await this.events(start, end).catch(() => ({ start_us: 0, width_us: 1, counts: [] }));
-    if (shown !== `${this.year} ${this.month}`) return; // another month meanwhile
+    if (shown !== `${this.year} ${this.month}`) return; // another month is shown by now
     const buttons = this.buttons();
     const sums = buttons.map(() => 0);
     counts.forEach((n, i) => {
@@ -103,7 +103,7 @@ export class TimeDialog {
     this.shade();
   }
 
-  /** Mark the days that lie in the time. */
+  /** Mark the days in the time range. */
   shade() {
     const from = fromField(this.from.value) ?? -Infinity, to = fromField(this.to.value) ?? Infinity;
     const any = this.from.value !== "" || this.to.value !== "";
@@ -113,7 +113,7 @@ export class TimeDialog {
     }
   }
 
-  /** Arrow keys go from day to day. @param {KeyboardEvent} event */
+  /** Move from day to day with the arrow keys. @param {KeyboardEvent} event */
   step(event) {
     const buttons = this.buttons();
     const at = buttons.findIndex((button) => button === event.target);

@@ -1,4 +1,4 @@
-/** Which columns rows show, and in which order: chosen in a menu, kept in the address. */
+/** The columns that rows show, and their order: chosen in a menu, kept in the URL. */
 
 import { h } from "./dom.js";
 
@@ -13,7 +13,7 @@ export function columnsOf(params) {
 }
 
 /**
- * @param {string[]} chosen @param {string[]} names those that there are
+ * @param {string[]} chosen @param {string[]} names of all columns
  * @param {(columns: string[]) => void} choose
  */
 export function columnsMenu(chosen, names, choose) {

@@ -1,4 +1,4 @@
-/** Words that may come next in the question: listed below the box, chosen by the arrow keys and Tab or Enter, or a click. */
+/** Completions of the query, listed below the field: chosen with the arrow keys and Tab or Enter, or with a click. */
 
 import { ApiError, askJson } from "./api.js";
 import { h, later, replace } from "./dom.js";
@@ -11,11 +11,11 @@ export class Completion {
   /** @param {HTMLTextAreaElement} box */
   constructor(box) {
     this.box = box;
-    /** @type {string[]} of fields that rows had */
+    /** @type {string[]} names of fields in the rows */
     this.names = [];
     /** @type {Word[]} */
     this.words = [];
-    this.at = -1; // the one that Enter takes
+    this.at = -1; // the one that Enter inserts
     this.asked = 0;
     this.may = true;
     this.element = h("div", { id: "words", class: "words", role: "listbox", "aria-label": "What may come next", hidden: true });
@@ -35,7 +35,7 @@ export class Completion {
       if (number === this.asked && document.activeElement === this.box) this.open(completions);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      this.may = error.status !== 403; // a token for some topics asks no statements
+      this.may = error.status !== 403; // tokens for some topics only may not use statements
       this.close();
     }
   }
@@ -73,7 +73,7 @@ export class Completion {
     this.close();
   }
 
-  /** Whether a key meant something here. @param {KeyboardEvent} event */
+  /** Handle a key; whether it was used. @param {KeyboardEvent} event */
   key(event) {
     if (this.element.hidden) return false;
     const count = this.words.length;

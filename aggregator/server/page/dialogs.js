@@ -1,4 +1,4 @@
-/** Dialogs: for a token, before what cannot be undone, and for help. */
+/** Dialogs: for a token, before irreversible actions, and for help. */
 
 import { token } from "./api.js";
 import { h } from "./dom.js";
@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 /** @type {HTMLDialogElement | null} */
 let asking = null;
 
-/** Ask for a token, unless that is being done. @param {() => void} then */
+/** Ask for a token, unless that dialog is open. @param {() => void} then */
 export function tokenDialog(then) {
   if (asking) return;
   const known = token.get() !== null;
@@ -30,9 +30,9 @@ export function tokenDialog(then) {
 }
 
 /**
- * Ask whether something is to be done.
- * @param {string} question @param {string} told @param {string} action what the button says
- * @param {string} [kind] of button: `danger` where it cannot be undone
+ * Ask for confirmation.
+ * @param {string} question @param {string} told @param {string} action the button's label
+ * @param {string} [kind] of button: `danger` for irreversible actions
  * @returns {Promise<boolean>}
  */
 export function confirmed(question, told, action, kind = "danger") {
@@ -52,7 +52,7 @@ export function confirmed(question, told, action, kind = "danger") {
   });
 }
 
-/** Close what is asked about a view that is left, as with No. Only a token is needed for all of them. */
+/** Cancel the confirmation of a view that is left. The token dialog stays: every view needs it. */
 export function leaveDialogs() {
   for (const dialog of document.querySelectorAll("dialog")) if (dialog !== asking) dialog.close();
 }

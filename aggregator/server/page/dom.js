@@ -1,12 +1,12 @@
-/** Elements made of values. Text is only ever set as text: nothing that an event holds can become markup. */
+/** Creation of elements. Text is only ever set as text: no content of an event can become markup. */
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 
 /**
- * An element. Properties named `on…` are listeners, `class` its classes; the others are attributes, of which `false`,
- * null and undefined are left out.
+ * Create an element. Properties named `on…` are listeners, `class` its classes; the others are attributes, where
+ * `false`, null and undefined are left out.
  * @template {keyof HTMLElementTagNameMap} T
  * @param {T} tag
  * @param {Record<string, any>} [properties]
@@ -18,7 +18,7 @@ export function h(tag, properties = {}, ...children) {
 }
 
 /**
- * The same for pictures.
+ * Create an SVG element.
  * @param {string} tag
  * @param {Record<string, any>} [properties]
  * @param {...Child} children
@@ -56,8 +56,8 @@ export function add(element, children) {
 }
 
 /**
- * Put other children into an element. Where one of the old ones has the focus, what comes in its place has it then: the
- * same, what has its words, or what stands where it stood.
+ * Replace the children of an element. If the focus is in an old one, it moves to its counterpart: the same element, one
+ * with the same text, or the one at its position.
  * @param {Element} element
  * @param {...Child} children
  */
@@ -72,7 +72,7 @@ export function replace(element, ...children) {
   next?.focus({ preventScroll: true });
 }
 
-/** One of several elements is reached by Tab, the others from it by the arrow keys. @param {Element} group @param {SVGElement[]} members */
+/** Let Tab reach one of several elements, and the arrow keys the others. @param {Element} group @param {SVGElement[]} members */
 export function rove(group, members) {
   members[0]?.setAttribute("tabindex", "0");
   group.addEventListener("keydown", (event) => {
@@ -91,7 +91,7 @@ export function rove(group, members) {
 /**
  * @param {number} ms
  * @param {() => void} call
- * @returns {() => void} calls `call` once it was not called for so long
+ * @returns {() => void} runs `call` when it was not called again for this time
  */
 export function later(ms, call) {
   let timer = 0;

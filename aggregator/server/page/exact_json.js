@@ -1,4 +1,4 @@
-/** JSON whose numbers keep all their digits: 9007199254740993 is no number of JavaScript's, and shown as it was sent. */
+/** JSON whose numbers keep all digits: 9007199254740993 does not fit a JavaScript number, and is shown as it was sent. */
 
 /** A number that JavaScript would change. */
 export class Exact {
@@ -16,8 +16,8 @@ export class Exact {
  * @returns {any}
  */
 export function parse(text) {
-  // browsers give the source of a number since 2023 to 2025; older ones show such a number rounded
-  /** @type {any} three arguments, of which TypeScript's library knows two */
+  // browsers provide the source of a number since 2023 to 2025; older ones show such a number rounded
+  /** @type {any} three arguments; TypeScript's library declares two */
   const keep = (/** @type {string} */ _, /** @type {any} */ value, /** @type {any} */ context) =>
     typeof value === "number" && context?.source !== undefined && !same(value, context.source)
       ? new Exact(context.source)

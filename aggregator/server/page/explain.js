@@ -1,11 +1,11 @@
-/** What EXPLAIN tells as a picture: of each topic, how many of its segments and blocks are read, and why not the others. */
+/** The result of EXPLAIN as a chart: how many segments and blocks of each topic are read, and why the others are not. */
 
 import { h } from "./dom.js";
 import { count } from "./format.js";
 
 /** @typedef {Record<string, any>} Facts */
 
-/** Whether rows are those of EXPLAIN. @param {string} statement in its canonical text */
+/** Whether a statement is an EXPLAIN. @param {string} statement in its canonical text */
 export const isExplain = (statement) => statement.startsWith("EXPLAIN ");
 
 /** @param {Facts[]} rows @returns {HTMLElement} */
@@ -30,7 +30,7 @@ function share(name, read, all) {
     h("span", { class: "meter-track tall", role: "meter", "aria-label": `${name} read`, "aria-valuemin": 0, "aria-valuemax": all, "aria-valuenow": read, "aria-valuetext": told }, bar));
 }
 
-/** By what events are found, in words. @param {Facts} row */
+/** Describe how events are found. @param {Facts} row */
 function how(row) {
   const { indexes, columns, "unsealed batches": batches } = row;
   const parts = [];

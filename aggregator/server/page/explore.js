@@ -1,4 +1,4 @@
-/** Explore: a question, its hits over time, its rows; all of it in the address. */
+/** Explore: a query, its hits over time, its rows; all of its state is in the URL. */
 
 import { go, link } from "./address.js";
 import { ApiError, askJson, givenUp } from "./api.js";
@@ -31,10 +31,10 @@ export class Explore {
     this.chart = h("div", { class: "chart-box" });
     this.legend = h("p", { class: "legend", hidden: true });
     this.lanes = h("div", { class: "lanes", hidden: true });
-    /** @type {import("./lanes.js").Grouping[]} of the space that is asked for */
+    /** @type {import("./lanes.js").Grouping[]} of the chosen space */
     this.groupings = [];
     this.columns = h("span", {});
-    /** @type {string[]} that the first rows have */
+    /** @type {string[]} names in the first rows */
     this.names = [];
     this.stack = h("select", { "aria-label": "Break down by", onchange: () => this.change({ by: this.stack.value }) });
     this.bars = h("select", { "aria-label": "Width of bars", onchange: () => this.change({ bars: this.bars.value }) },
@@ -159,7 +159,7 @@ export class Explore {
     const began = performance.now();
     const counted = await this.counts(signal).catch((error) => {
       if (!(error instanceof ApiError) || error.status < 400 || error.status === 401) throw error;
-      this.counted = null; // of too many values, for instance: the rows are there all the same
+      this.counted = null; // for example too many values: the rows are shown anyway
       replace(this.chart, h("p", { class: "chart-none error", role: "alert" }, error.message, " ", error.hint));
       this.status.textContent = "";
       return null;
@@ -172,7 +172,7 @@ export class Explore {
       seconds(performance.now() - began);
   }
 
-  /** Events by time, in bars as wide as was asked for, if they are not too many. @param {AbortSignal} signal */
+  /** Count events by time, in bars of the chosen width unless there would be too many. @param {AbortSignal} signal */
   async counts(signal) {
     const asked = span(this.params);
     const [, width] = WIDTHS.find(([value]) => value === this.params.get("bars")) ?? ["", 0];
@@ -185,17 +185,17 @@ export class Explore {
     return this.question.histogram(asked, this.by, signal, bucketsFor(length, width));
   }
 
-  /** Whether the question may be put as LQL, which reads no binary keys and needs a token for all topics. */
+  /** Whether the query can be sent as LQL, which cannot read binary keys and needs a token for all topics. */
   get lql() {
     return !this.form.binary && !this.params.get("space64") && session.topics === null;
   }
 
-  /** What the bars are stacked by; "" for nothing. */
+  /** The name by which the bars are stacked; "" for none. */
   get by() {
     return this.lql ? (this.params.get("by") ?? "") : "";
   }
 
-  /** Of one space, how its groupings lie in time. @param {AbortSignal} signal */
+  /** Show the groupings of a single space over time. @param {AbortSignal} signal */
   async listGroupings(signal) {
     if (!(this.question instanceof TopicQuestion) || !this.question.space || !this.lql) return;
     this.groupings = groupingsOf(await this.question.groupings(span(this.params), signal), this.newest);
@@ -219,13 +219,13 @@ export class Explore {
       const shown = [h("span", { class: `swatch ${kind}` }), h("bdi", {}, visible(name.slice(0, 60))), h("span", { class: "n" }, count(events))];
       if (value === null || value === undefined) return h("span", { class: "legend-entry" }, ...shown);
       const condition = `${named(this.by)} = ${typeof value === "string" ? quoted(value) : value}`;
-      const whose = this.by === "space" && this.params.get("topic"); // a space of a topic is asked for by its key
+      const whose = this.by === "space" && this.params.get("topic"); // a space of a topic is selected by its key
       const choose = () => (whose ? this.change({ space: String(value), by: "" }) : void this.narrow(condition, false));
       return h("button", { type: "button", class: "legend-entry", title: "Only with this value", onclick: choose }, ...shown);
     }));
   }
 
-  /** Offer names to stack by, and to show as columns. */
+  /** Offer names for stacking, and for columns. */
   listNames() {
     const all = [...new Set([...(this.by ? [this.by] : []), ...(this.params.get("topic") ? ["space"] : []), ...this.names])].sort();
     replace(this.stack, h("option", { value: "" }, "Break down by …"), ...all.map((name) => h("option", { value: name }, `By ${name}`)));
@@ -234,11 +234,11 @@ export class Explore {
     this.bars.value = WIDTHS.some(([value]) => value === bars) ? bars : "";
     const chosen = columnsOf(this.params);
     const menu = columnsMenu(chosen, [...this.names, "data"], (columns) => this.change({ cols: columns.length ? JSON.stringify(columns) : "" }));
-    menu.open = this.columns.querySelector("details")?.open ?? false; // several are chosen one after the other
+    menu.open = this.columns.querySelector("details")?.open ?? false; // stay open: users choose several in a row
     replace(this.columns, menu);
   }
 
-  /** The same question with other parts of its address. @param {Record<string, string>} parts */
+  /** Show the query with some parts of its URL changed. @param {Record<string, string>} parts */
   change(parts) {
     go(link("explore", "", { ...Object.fromEntries(this.params), ...parts }));
   }
@@ -256,11 +256,11 @@ export class Explore {
       exportMenu(records, (accept, signal) => this.question.file(span(this.params), this.newest, accept, signal), (error) => this.fail(error)));
   }
 
-  /** The values of the topic's indexes, with how many events have each. @param {AbortSignal} signal */
+  /** Show the values of the topic's indexes, with their numbers of events. @param {AbortSignal} signal */
   async listFacets(signal) {
     const topic = this.params.get("topic");
     const none = !topic || this.params.get("space") || this.params.get("space64");
-    if (none || this.facets.dataset.topic !== topic) this.facets.hidden = true; // until they are there
+    if (none || this.facets.dataset.topic !== topic) this.facets.hidden = true; // until they arrive
     this.facets.dataset.topic = topic ?? "";
     if (none) return;
     const { indexes } = await askJson(`v1/topics/${encodeURIComponent(topic)}`, { signal });
@@ -273,7 +273,7 @@ export class Explore {
     this.facets.hidden = !this.facets.querySelector(".facet");
   }
 
-  /** The values of an index, and how many events of the topic have each. @param {string} index @param {import("./question.js").Values} found */
+  /** The values of an index, with their numbers of events in the topic. @param {string} index @param {import("./question.js").Values} found */
   facet(index, { values, different }) {
     if (!values.length) return null;
     const chosen = index === this.params.get("index") ? this.params.get("value") : null;
@@ -288,7 +288,7 @@ export class Explore {
       h("span", { class: "facet-name" }, index), ...chips, rest > 0 && h("span", { class: "aside" }, `and ${count(rest)} others`));
   }
 
-  /** What asking reads, and what it need not. */
+  /** What the query reads, and what it skips. */
   explain() {
     const { last, from, to } = Object.fromEntries(this.params);
     go(link("explore", "", { lql: `EXPLAIN ${this.question.lql()}`, last, from, to }));
@@ -345,7 +345,7 @@ export class Explore {
   fail(error) {
     if (givenUp(error)) return;
     if (!(error instanceof ApiError)) throw error;
-    this.leave(); // what else was asked would be shown beside it
+    this.leave(); // else other results would appear beside it
     this.status.textContent = "";
     this.counted = null;
     for (const part of [this.chart, this.legend, this.lanes, this.table, this.facets, this.rows.head, this.rows.element]) part.hidden = true;
@@ -354,7 +354,7 @@ export class Explore {
     this.form.fail(error);
   }
 
-  /** @param {string} key @returns {boolean} whether it meant something here */
+  /** @param {string} key @returns {boolean} whether it was used */
   key(key) {
     if (key === "/") this.form.focus();
     else if (key === "j") this.rows.move(1);

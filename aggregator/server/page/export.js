@@ -1,4 +1,4 @@
-/** The whole answer as a file. The browser holds it until it is complete: for very large ones the command is better. */
+/** The complete result as a file. The browser keeps it in memory until it is complete: the command suits very large ones. */
 
 import { lost } from "./api.js";
 import { h, replace } from "./dom.js";
@@ -8,8 +8,8 @@ import { FILES } from "./question.js";
 /** @typedef {(accept: string, signal: AbortSignal) => Promise<Response>} Get */
 
 /**
- * @param {boolean} events not rows of a table @param {Get} get @param {(error: unknown) => void} failed
- * @param {() => Promise<boolean>} [may] asks whether it is meant
+ * @param {boolean} events rather than rows of a table @param {Get} get @param {(error: unknown) => void} failed
+ * @param {() => Promise<boolean>} [may] asks for confirmation
  */
 export function exportMenu(events, get, failed, may = async () => true) {
   const told = h("span", { role: "status" });

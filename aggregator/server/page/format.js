@@ -1,4 +1,4 @@
-/** Numbers, bytes, lengths of time and times, as people read them. */
+/** Numbers, bytes, durations and times, formatted for people. */
 
 const whole = new Intl.NumberFormat("en-US");
 const short = new Intl.NumberFormat("en-US", { notation: "compact", maximumFractionDigits: 1 });
@@ -38,7 +38,7 @@ export function duration(us) {
   return "no time";
 }
 
-/** How long somebody waited. @param {number} ms */
+/** A waiting time. @param {number} ms */
 export const seconds = (ms) => `${(ms / 1000).toFixed(ms < 995 ? 2 : 1)} s`;
 
 /** @param {number} us a moment; @param {number} [nowUs] */
@@ -48,7 +48,7 @@ export function ago(us, nowUs = Date.now() * 1000) {
   return length > 0 ? `${duration(length)} ago` : `in ${duration(-length)}`;
 }
 
-/** A value as it can be seen: nothing, or signs that show nothing, by their names. @param {string} text */
+/** A value made visible: empty text and invisible characters appear by name. @param {string} text */
 export function visible(text) {
   if (/[^\p{Cc}\p{Cf}\p{Z}]/u.test(text)) return text;
   return text ? [...text].map((sign) => `U+${sign.codePointAt(0)?.toString(16).toUpperCase().padStart(4, "0")}`).join(" ") : "empty";
@@ -63,7 +63,7 @@ export const zone = {
 };
 
 /**
- * Microseconds since 1970 of a time as the server writes it: ISO 8601 in UTC or, beyond the calendar, that number.
+ * Microseconds since 1970 for a time from the server: ISO 8601 in UTC or, outside the calendar, the number itself.
  * @param {string} text
  * @returns {bigint}
  */
@@ -78,7 +78,7 @@ const two = (value, length = 2) => String(value).padStart(length, "0");
 
 /**
  * @param {number} us
- * @returns {{day: string, time: string, fraction: string}} in the zone that was chosen
+ * @returns {{day: string, time: string, fraction: string}} in the chosen zone
  */
 function parts(us) {
   const ms = Math.floor(us / 1000);
@@ -94,19 +94,19 @@ function parts(us) {
 }
 
 /**
- * The day that a moment lies in.
+ * The day of a moment.
  * @param {number} us
- * @returns {[number, number, number]} year, month from 0, day; in the zone that was chosen
+ * @returns {[number, number, number]} year, month from 0, day; in the chosen zone
  */
 export function dateOf(us) {
   const at = new Date(Math.floor(us / 1000));
   return zone.isLocal() ? [at.getFullYear(), at.getMonth(), at.getDate()] : [at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate()];
 }
 
-/** The beginning of a day in µs; days before the first and behind the last of a month count on. @param {number} year @param {number} month @param {number} day */
+/** The beginning of a day in µs; days outside the month continue into its neighbours. @param {number} year @param {number} month @param {number} day */
 export const midnight = (year, month, day) => 1000 * (zone.isLocal() ? new Date(year, month, day).getTime() : Date.UTC(year, month, day));
 
-/** A moment as fields for times have it. @param {number} us */
+/** A moment in the format of time fields. @param {number} us */
 export const toField = (us) => moment(us).replace(" ", "T");
 
 /** @param {string} text of such a field @returns {number | null} */
@@ -122,7 +122,7 @@ export function moment(us) {
 }
 
 /**
- * A time of an event, with what it has of a second.
+ * A time of an event, with its fraction of a second.
  * @param {string} text as the server wrote it
  */
 export function stamp(text) {
@@ -134,8 +134,8 @@ export function stamp(text) {
 }
 
 /**
- * What stands at a tick of an axis whose ticks are so far apart.
- * @param {number} us @param {number} stepUs @param {number} before the tick before it, whose day need not stand again
+ * The label of an axis tick.
+ * @param {number} us @param {number} stepUs @param {number} before the previous tick; its day is not repeated
  */
 export function tick(us, stepUs, before) {
   const { day, time, fraction } = parts(us);

@@ -1,4 +1,4 @@
-/** Hits over time as bars, in colours where a name was chosen. A drag, or a click on a bar, asks for that time. */
+/** Hits over time as bars, in colours if a name was chosen. A drag, or a click on a bar, selects that time range. */
 
 import { h, replace, svg } from "./dom.js";
 import { count, duration, moment, rough, tick } from "./format.js";
@@ -7,18 +7,18 @@ const HEIGHT = 104, FLOOR = 84, TOP = 16;
 const STEPS = [1, 2, 5, 10, 15, 20, 30, 60];
 const MOST_BARS = 1_000;
 
-/** Widths that bars can be given: in the address, in µs, in words. */
+/** Widths of bars: in the URL, in µs, in words. */
 export const WIDTHS = /** @type {[string, number, string][]} */ ([
   ["m", 60e6, "A minute a bar"], ["h", 3_600e6, "An hour a bar"], ["d", 86_400e6, "A day a bar"], ["w", 7 * 86_400e6, "A week a bar"],
 ]);
 
-/** So many bars that each is as wide as was asked for, or wider where they would be too many. @param {number} length @param {number} width in µs */
+/** The number of bars of the chosen width, or of a larger one if they would be too many. @param {number} length @param {number} width in µs */
 export const bucketsFor = (length, width) => Math.max(2, Math.min(MOST_BARS, Math.floor(length / width) + 2));
 
 /** @typedef {{value: any, events: number, counts: number[]}} Series @typedef {{kind: string, name: string, series: Series}} Layer */
 /** @typedef {{start_us: number, width_us: number, events: number, counts: number[], series?: Series[]}} Counted */
 
-/** The most frequent values, and what is left of the whole. @param {Counted} counted @returns {Layer[]} */
+/** The most frequent values, and the remainder of the total. @param {Counted} counted @returns {Layer[]} */
 export function layersOf(counted) {
   const { counts, events, series = [] } = counted;
   const layers = series.map((each, i) => ({ kind: `s${i}`, name: each.value === null ? "none" : String(each.value), series: each }));

@@ -1,4 +1,4 @@
-/** The history of a space as a time line: each of its groupings a bar from its first event to its last. */
+/** The history of a space as a timeline: each grouping is a bar from its first event to its last. */
 
 import { h, replace, rove, svg } from "./dom.js";
 import { count, duration, micros, moment } from "./format.js";
@@ -17,7 +17,7 @@ export function groupingsOf(rows, newest) {
 /**
  * @param {HTMLElement} box @param {Grouping[]} groupings
  * @param {{start: number, end: number}} within the time of the histogram above, µs
- * @param {string} chosen the grouping that is asked for @param {(name: string) => void} choose
+ * @param {string} chosen the selected grouping @param {(name: string) => void} choose
  */
 export function drawLanes(box, groupings, { start, end }, chosen, choose) {
   const across = Math.max(280, box.clientWidth);

@@ -1,4 +1,4 @@
-/** Events as they arrive: followed over one connection, shown a few times a second, paused without losing any. */
+/** Events as they arrive over one connection, shown a few times a second; a pause loses none. */
 
 import { ApiError, follow } from "./api.js";
 import { parse } from "./exact_json.js";
@@ -17,11 +17,11 @@ export class Live {
     this.rows = new Arriving(MOST);
     this.paused = false;
     this.lost = false;
-    this.position = ""; // where it began, then behind the last event that came: there it goes on when the server was away
+    this.position = ""; // the start, then the place after the last event: a reconnection continues there
     /** @type {Record<string, any>[]} */
     this.waiting = [];
     this.came = 0;
-    this.before = [0]; // how many had come when they were shown the last times
+    this.before = [0]; // how many had arrived at the last updates
     this.stopping = new AbortController();
     this.timer = window.setInterval(() => this.show(), SHOWN_MS);
     void this.run();
@@ -32,7 +32,7 @@ export class Live {
       try {
         const asked = new URLSearchParams({ query: this.query, ...(this.position ? { position: this.position } : {}) });
         for await (const { name, data, id } of follow(`v1/tail?${asked}`, this.stopping.signal, () => { this.lost = false; })) {
-          if (name === "end") break; // of what the token allows: asking again says so
+          if (name === "end") break; // the token ended: the next request reports it
           if (data) this.take(parse(data));
           this.position = id;
         }

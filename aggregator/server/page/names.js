@@ -1,13 +1,13 @@
-/** Names of columns, fields and tags: those that rows have, for choosing among them. */
+/** Names of columns, fields and tags in rows, to choose from. */
 
 import { readTags } from "./tags.js";
 
 /** @typedef {Record<string, any>} Row */
 
-const APART = ["space", "timestamp", "data", "fields"]; // which have places of their own in a line
+const APART = ["space", "timestamp", "data", "fields"]; // with their own places in a line
 const MOST = 60;
 
-/** @param {Iterable<Row>} rows @param {boolean} tagged rows have tags in the place of the space @returns {string[]} */
+/** @param {Iterable<Row>} rows @param {boolean} tagged rows have tags instead of the space @returns {string[]} */
 export function namesIn(rows, tagged) {
   /** @type {Set<string>} */
   const found = new Set();
@@ -20,7 +20,7 @@ export function namesIn(rows, tagged) {
   return [...found].slice(0, MOST);
 }
 
-/** What a row has under a name. @param {Row} row @param {string} name */
+/** The value of a name in a row. @param {Row} row @param {string} name */
 export function valueOf(row, name) {
   if ((name === "data" || !APART.includes(name)) && row[name] !== undefined) return row[name];
   const fields = fieldsOf(row);
@@ -28,5 +28,5 @@ export function valueOf(row, name) {
   return (readTags(String(row.space)) ?? []).find(([tag]) => tag === name)?.[1];
 }
 
-/** Fields of a stream's record. @param {Row} row @returns {Row} */
+/** The fields of a stream's record. @param {Row} row @returns {Row} */
 export const fieldsOf = (row) => (row.fields !== null && typeof row.fields === "object" ? row.fields : {});

@@ -1,4 +1,4 @@
-/** Overview: what the catalog holds and takes, topic by topic, and on top what needs somebody. Looks again by itself. */
+/** Overview: the catalog's contents and resources by topic, below problems that need attention. Refreshes itself. */
 
 import { link } from "./address.js";
 import { ApiError, askJson } from "./api.js";
@@ -51,7 +51,7 @@ export class Overview {
       replace(this.alerts, h("p", { class: "alert" }, h("strong", {}, `${error.message} `), error.hint));
       if (error.status === 401) return;
     }
-    clearTimeout(this.timer); // of a look that began before this one and ended meanwhile
+    clearTimeout(this.timer); // of an earlier refresh that ended meanwhile
     if (this.on && !session.fixed) this.timer = window.setTimeout(() => void this.look(), EVERY_MS);
   }
 
@@ -72,7 +72,7 @@ export class Overview {
   }
 }
 
-/** @returns {Promise<[Facts | null, Record<string, Facts>, Facts | null]>} of the catalog, or of the topics one may see */
+/** @returns {Promise<[Facts | null, Record<string, Facts>, Facts | null]>} of the catalog, or of the visible topics */
 async function facts() {
   try {
     const [stats, problems] = await Promise.all([askJson("v1/stats"), askJson("v1/problems")]);

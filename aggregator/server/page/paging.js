@@ -1,5 +1,5 @@
-/** Rows by their numbers, a page at a time: as many as somebody scrolls to, of which only the last ones looked at are
- * kept. A page begins behind the time of the row before it; of rows with that very time it knows how many came already. */
+/** Rows by number, loaded a page at a time as users scroll; only the most recently used pages are kept. A page begins
+ * at the time of the row before it, and skips the rows with that time that were loaded already. */
 
 import { micros } from "./format.js";
 
@@ -12,7 +12,7 @@ const KEPT = 20; // pages in memory
 /** @typedef {(span: Span, limit: number, signal: AbortSignal) => Promise<Row[]>} Read */
 
 export class Pages {
-  /** @param {Read} read @param {Span} span @param {boolean} newest @param {boolean} whole all comes with the first page */
+  /** @param {Read} read @param {Span} span @param {boolean} newest @param {boolean} whole the first page has all rows */
   constructor(read, span, newest, whole) {
     this.read = read;
     this.span = span;
@@ -22,7 +22,7 @@ export class Pages {
     this.length = 0;
     /** @type {Cursor[]} where each page begins */
     this.cursors = [{ time: null, ties: 0 }];
-    /** @type {Map<number, Row[]>} the one looked at last at the end */
+    /** @type {Map<number, Row[]>} the most recently used last */
     this.pages = new Map();
     /** @type {Map<number, Promise<void>>} */
     this.coming = new Map();
@@ -39,7 +39,7 @@ export class Pages {
     return page[this.whole ? place : place - number * PAGE];
   }
 
-  /** Read the page of a row, unless it is there or coming. @param {number} place */
+  /** Load the page of a row, unless it is loaded or loading. @param {number} place */
   async load(place) {
     const number = this.whole ? 0 : Math.min(Math.floor(place / PAGE), this.cursors.length - 1);
     if (this.pages.has(number)) return;
@@ -60,7 +60,7 @@ export class Pages {
     const found = (await this.read(span, PAGE + ties, this.stopping.signal)).slice(ties);
     const again = number < this.cursors.length - 1;
     this.pages.set(number, found);
-    if (number === 0 && time === null && this.newest && found.length) // read again, it has none that came since
+    if (number === 0 && time === null && this.newest && found.length) // a reload excludes rows that arrived since
       this.cursors[0] = { time: micros(found[0].timestamp), ties: 0 };
     while (this.pages.size > KEPT) this.pages.delete(/** @type {number} */ (this.pages.keys().next().value));
     if (again) return;
@@ -75,7 +75,7 @@ export class Pages {
 }
 
 /**
- * Where the page behind some rows begins.
+ * Where the page after some rows begins.
  * @param {Row[]} rows @param {Cursor} before
  * @returns {Cursor}
  */
@@ -87,7 +87,7 @@ function behind(rows, before) {
   return { time, ties: ties === rows.length && before.time === time ? ties + before.ties : ties };
 }
 
-/** Rows that arrive: the newest first, of which so many are kept. */
+/** Arriving rows, the newest first; a limited number is kept. */
 export class Arriving {
   /** @param {number} most */
   constructor(most) {

@@ -1,4 +1,4 @@
-/** What Explore asks: a topic by its keys and one index, or a statement of LQL. Both give rows, counts and files. */
+/** Explore's queries: a topic by its keys and one index, or an LQL statement. Both return rows, counts and files. */
 
 import { ApiError, ask, askJson, askLines } from "./api.js";
 import { isExplain } from "./explain.js";
@@ -12,22 +12,22 @@ export const FILES = /** @type {Record<string, [string, string]>} */ ({
   CSV: ["text/csv", "csv"],
   Arrow: ["application/vnd.apache.arrow.stream", "arrows"],
   Parquet: ["application/vnd.apache.parquet", "parquet"],
-  ".esdb": ["application/vnd.esdb", "esdb"], // of events alone
+  ".esdb": ["application/vnd.esdb", "esdb"], // for events only
 });
 
 const BUCKETS = 80;
 
-/** A text as LQL writes it. @param {string} text */
+/** A text in LQL's notation. @param {string} text */
 export const quoted = (text) =>
   `"${text.replace(/[\\"]/g, "\\$&").replace(/[\u0000-\u001f\u007f]/g, (c) => `\\x${c.charCodeAt(0).toString(16).padStart(2, "0")}`)}"`;
 
-/** A name of a column, field or tag. @param {string} name */
+/** A name of a column, field or tag in LQL's notation. @param {string} name */
 export const named = (name) => "`" + name.replaceAll("`", "``") + "`";
 
 /** @typedef {{values: {value: any, events: number}[], different: number}} Values */
 
 /**
- * The most frequent values of an index; none where they cannot be told, of too many for instance.
+ * The most frequent values of an index; none if they cannot be determined, for example if there are too many.
  * @param {string} topic @param {string} index @param {number} limit @param {AbortSignal} [signal] @returns {Promise<Values>}
  */
 export async function valuesOf(topic, index, limit, signal) {
@@ -39,7 +39,7 @@ export async function valuesOf(topic, index, limit, signal) {
   }
 }
 
-/** What addresses of Explore ask for a value by. @param {string} index @param {any} value */
+/** The URL parameters that select an index value in Explore. @param {string} index @param {any} value */
 export const withValue = (index, value) =>
   ({ index, value: String(value), type: typeof value === "string" ? "" : typeof value === "boolean" ? "boolean" : "integer" });
 
@@ -61,7 +61,7 @@ export class TopicQuestion {
     return { kind: "records", query: this.lql(), pages: true, warnings: [] };
   }
 
-  /** The same as a statement. */
+  /** The same query as a statement. */
   lql() {
     return `SELECT ${this.chosen(this.grouping)}`;
   }
@@ -109,7 +109,7 @@ export class TopicQuestion {
     return askJson(this.path({ ...bounds(span), buckets: String(buckets) }, true), { signal });
   }
 
-  /** The groupings of the space, with their number of events and first and last times. @param {Span} span @param {AbortSignal} signal */
+  /** The groupings of the space, with their numbers of events and first and last times. @param {Span} span @param {AbortSignal} signal */
   groupings(span, signal) {
     return new LqlQuestion(`SELECT COUNT, MIN(ts), MAX(ts) ${this.chosen("")} GROUP BY grouping`).rows(span, false, 0, signal);
   }
@@ -120,7 +120,7 @@ export class TopicQuestion {
   }
 }
 
-/** What a statement of LQL asks. */
+/** An LQL statement. */
 export class LqlQuestion {
   /** @param {string} text */
   constructor(text) {
@@ -140,7 +140,7 @@ export class LqlQuestion {
 
   /** @param {Record<string, string>} digits @param {Record<string, unknown>} more */
   body(digits, more) {
-    const { time_unit, ...times } = digits;  // as digits: JSON of JavaScript has no large numbers
+    const { time_unit, ...times } = digits;  // as digits: JavaScript's JSON has no large numbers
     const plain = JSON.stringify({ query: this.text, ...(time_unit ? { time_unit } : {}), ...more });
     const numbers = Object.entries(times).map(([name, value]) => `,"${name}":${value}`);
     return plain.slice(0, -1) + numbers.join("") + "}";

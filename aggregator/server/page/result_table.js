@@ -1,11 +1,11 @@
-/** The answer of a statement that gives no records: groups, lists, what EXPLAIN tells. */
+/** The result of a statement that returns no records: groups, lists, EXPLAIN. */
 
 import { h } from "./dom.js";
 import { Exact } from "./exact_json.js";
 import { plain } from "./row_summary.js";
 
 const MOST = 2_000;
-const MEASURED = /^count$|^(sum|min|max|avg)\(/i; // columns whose numbers are no names of anything
+const MEASURED = /^count$|^(sum|min|max|avg)\(/i; // columns whose numbers are not identifiers
 
 /** @param {Record<string, any>[]} rows */
 export function resultTable(rows) {

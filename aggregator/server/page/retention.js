@@ -1,4 +1,4 @@
-/** How much of what its retention allows a topic has used, as meters with words. */
+/** How much of its retention limits a topic has used, as labelled meters. */
 
 import { h } from "./dom.js";
 import { bytes, count, duration } from "./format.js";

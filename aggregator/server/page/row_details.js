@@ -1,4 +1,4 @@
-/** All fields of an event, JSON laid out, each value to be added to the question or taken out of it. */
+/** All fields of an event, with JSON indented. Each value can be added to the query or excluded from it. */
 
 import { h } from "./dom.js";
 import { Exact, parse } from "./exact_json.js";
@@ -7,13 +7,13 @@ import { named, quoted } from "./question.js";
 import { bytesOf } from "./row_summary.js";
 import { readTags } from "./tags.js";
 
-const MOST = 20_000; // characters of a text, and
-const MOST_PARTS = 2_000; // parts of JSON, and
-const MOST_FIELDS = 300; // fields, that are shown before somebody asks for all
+const MOST = 20_000; // limit of characters of a text,
+const MOST_PARTS = 2_000; // of parts of JSON,
+const MOST_FIELDS = 300; // and of fields, until the user asks for all
 
 /**
- * What can be done from a row. `narrow` takes a condition of LQL. `tagged`: rows have tags in the place of the space.
- * `binary`: of a topic with binary keys, or one that LQL may not be asked about.
+ * Actions from a row. `narrow` takes an LQL condition. `tagged`: rows have tags instead of the space.
+ * `binary`: the topic has binary keys, or LQL may not be used for it.
  * @typedef {{narrow: (condition: string, without: boolean) => void, history: (row: Record<string, any>) => void,
  *   tagged: boolean, binary: boolean}} Acts
  */
@@ -40,13 +40,13 @@ export function details(row, acts) {
     list, more);
 }
 
-/** What a row has, each with the name that LQL asks for it by, or "". @param {Record<string, any>} row @param {Acts} acts @returns {[string, any, string][]} */
+/** The values of a row, each with its name in LQL, or "". @param {Record<string, any>} row @param {Acts} acts @returns {[string, any, string][]} */
 function fieldsIn(row, acts) {
   return Object.entries(row).flatMap(([name, value]) => {
     if (name === "space" && acts.tagged) return (readTags(String(value)) ?? []).map(([tag, of]) => inLql(tag, of));
     if (name === "fields" && value !== null && typeof value === "object" && !bytesOf(value)) return Object.entries(value).map(([key, of]) => inLql(key, of));
     if (name === "grouping" && !value) return [];
-    const nameless = acts.binary || name === "timestamp" || name === "data"; // LQL does not ask topics with binary keys
+    const nameless = acts.binary || name === "timestamp" || name === "data"; // LQL cannot query topics with binary keys
     return [nameless ? [name, value, ""] : inLql(name, value)];
   });
 }
@@ -54,7 +54,7 @@ function fieldsIn(row, acts) {
 /** @param {string} name @param {any} value @returns {[string, any, string]} */
 const inLql = (name, value) => [name, value, named(name)];
 
-/** @param {string} name @param {any} value @param {Acts} acts @param {string} operand of LQL; "" where none asks for it */
+/** @param {string} name @param {any} value @param {Acts} acts @param {string} operand of LQL; "" if there is none */
 function field(name, value, acts, operand) {
   const shown = h("dd", {});
   const condition = operand && conditionOf(operand, value);
@@ -70,7 +70,7 @@ function field(name, value, acts, operand) {
   return h("div", { class: "field" }, h("dt", {}, name), shown);
 }
 
-/** Buttons to ask for a value alone, or for all without it.
+/** Buttons to select only a value, or to exclude it.
  * @param {string} name @param {string} value @param {string} condition @param {Acts} acts */
 function narrowing(name, value, condition, acts) {
   const short = value.length > 40 ? `${value.slice(0, 40)}…` : value;
@@ -105,7 +105,7 @@ function binary(bytes, encoded) {
   ];
 }
 
-/** A text, of which much is shown when somebody asks for it. @param {string} text */
+/** A text; a long one is shown completely on demand. @param {string} text */
 function long(text) {
   const shown = h("span", { class: "value" }, text.slice(0, MOST));
   if (text.length <= MOST) return shown;
@@ -115,7 +115,7 @@ function long(text) {
   return shown;
 }
 
-/** @param {string} text @returns {any} what it is as JSON, if that has parts */
+/** @param {string} text @returns {any} its JSON value, if that has parts */
 function laidOut(text) {
   if (!/^\s*[[{]/.test(text)) return undefined;
   try {
@@ -127,8 +127,8 @@ function laidOut(text) {
 }
 
 /**
- * JSON as lines, indented, each value of which can be asked for.
- * @param {any} value @param {string} root how LQL names it @param {Acts} acts @param {boolean} asks whether it can
+ * JSON as indented lines, whose values can be selected.
+ * @param {any} value @param {string} root its name in LQL @param {Acts} acts @param {boolean} asks whether LQL can select it
  */
 function tree(value, root, acts, asks) {
   const box = h("div", { class: "json" });
@@ -165,7 +165,7 @@ function tree(value, root, acts, asks) {
   return box;
 }
 
-/** @param {Record<string, any>} row @param {HTMLElement} button that says what came of it */
+/** @param {Record<string, any>} row @param {HTMLElement} button that shows the result */
 async function copy(row, button) {
   const text = JSON.stringify(row, (_, value) => (value instanceof Exact ? value.text : value), 1);
   button.textContent = await navigator.clipboard.writeText(text).then(() => "Copied", () => "The browser does not let this page copy");

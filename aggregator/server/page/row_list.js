@@ -1,11 +1,11 @@
-/** A list of rows of which only those in sight are elements, however many there are. A row opens to all it holds. */
+/** A list of any number of rows; only visible ones have elements. A row opens to show all of its fields. */
 
 import { h, replace } from "./dom.js";
 import { Arriving } from "./paging.js";
 import { details } from "./row_details.js";
 import { summary } from "./row_summary.js";
 
-const BEYOND = 12; // rows kept above and below what is in sight
+const BEYOND = 12; // rows kept above and below the visible ones
 const SPACE = "Who or what an event is of: a customer, a machine, a stream";
 
 /** @typedef {import("./paging.js").Pages | import("./paging.js").Arriving} Source */
@@ -24,9 +24,9 @@ export class RowList {
     /** @type {Map<number, {item: HTMLElement, row: Record<string, any> | undefined, open: Opened | undefined}>} */
     this.items = new Map();
     this.current = -1;
-    this.height = 32; // of a closed row; the style sheet says it
-    this.timed = false; // whether a time was asked for
-    /** @type {string[]} that were chosen to be shown, in this order */
+    this.height = 32; // of a closed row, as in the style sheet
+    this.timed = false; // whether a time range was chosen
+    /** @type {string[]} chosen for display, in this order */
     this.columns = [];
     this.head = h("div", { class: "row-names", hidden: true, "aria-hidden": "true" });
     this.space = h("div", { class: "rows-space", role: "list", "aria-label": "Events" });
@@ -37,7 +37,7 @@ export class RowList {
     new ResizeObserver(() => this.draw()).observe(this.element);
   }
 
-  /** @param {string[]} columns none: each row shows all that it has */
+  /** @param {string[]} columns none: each row shows all of its fields */
   choose(columns) {
     this.columns = columns;
     this.head.hidden = false;
@@ -66,7 +66,7 @@ export class RowList {
     return top;
   }
 
-  /** @param {number} top the row there */
+  /** @param {number} top a position in pixels @returns {number} the row there */
   at(top) {
     let place = Math.floor(top / this.height);
     for (const [other, { height }] of [...this.opened].sort((a, b) => a[0] - b[0]))
@@ -74,7 +74,7 @@ export class RowList {
     return Math.max(0, place);
   }
 
-  /** Draw what is in sight, and read what is missing of it. */
+  /** Draw the visible rows, and load those that are missing. */
   draw() {
     const source = this.source;
     if (!source) return;
@@ -90,7 +90,7 @@ export class RowList {
     for (const place of [first, end - 1]) if (place >= 0 && place < source.length && !source.row(place)) void this.more(place);
   }
 
-  /** Let the rows [first, end) be the elements, in their order; those that are there already stay. @param {number} first @param {number} end */
+  /** Show the rows [first, end) as elements, in order; existing elements are kept. @param {number} first @param {number} end */
   arrange(first, end) {
     for (const [place, { item }] of this.items)
       if (place < first || place >= end) {
@@ -159,7 +159,7 @@ export class RowList {
     this.measure();
   }
 
-  /** Take note of how high opened rows are. */
+  /** Measure the heights of opened rows. */
   measure() {
     let changed = false;
     for (const open of this.opened.values()) {
@@ -178,7 +178,7 @@ export class RowList {
     this.button(place)?.parentElement?.classList.add("current");
   }
 
-  /** To another row. @param {number} steps */
+  /** Move to another row. @param {number} steps */
   move(steps) {
     if (!this.source?.length) return;
     const place = Math.max(0, Math.min(this.source.length - 1, this.current + steps));
@@ -191,7 +191,7 @@ export class RowList {
     this.button(place)?.focus({ preventScroll: true });
   }
 
-  /** Rows came before the first: what is looked at stays where it is. @param {number} added */
+  /** Insert rows before the first, without moving the visible ones. @param {number} added */
   shifted(added) {
     const moved = [...this.opened].map(([place, open]) => /** @type {const} */ ([place + added, open]));
     this.opened = new Map(moved);
@@ -206,7 +206,7 @@ export class RowList {
     this.space.replaceChildren();
   }
 
-  /** Nothing to show, and why. @param {...import("./dom.js").Child} why */
+  /** Show why there are no rows. @param {...import("./dom.js").Child} why */
   empty(...why) {
     this.source?.stop();
     this.source = null;

@@ -1,17 +1,17 @@
-/** One event in a line: when, whose, what. */
+/** One event in a line: time, space, contents. */
 
 import { h } from "./dom.js";
 import { stamp, visible } from "./format.js";
 import { fieldsOf, valueOf } from "./names.js";
 import { readTags } from "./tags.js";
 
-const MOST = 400; // characters of a value that a line shows, and
-const MOST_PAIRS = 24; // values
+const MOST = 400; // limit of characters of a value in a line,
+const MOST_PAIRS = 24; // and of values
 const APART = new Set(["timestamp", "space", "grouping", "data", "fields"]);
 
 /**
  * @param {Record<string, any>} row
- * @param {string[]} columns those that were chosen; without any, all that the row has
+ * @param {string[]} columns the chosen ones; none: all of the row's
  * @returns {HTMLElement[]}
  */
 export function summary(row, columns) {
@@ -36,7 +36,7 @@ function inFull(row, line) {
   line.append(...pairs(Object.entries(fieldsOf(row))));
 }
 
-/** Whose event it is; one of a topic by its space, though an answer of LQL has all its tags. @param {Record<string, any>} row */
+/** The space or tags of an event. For one of a topic only its space, although LQL's results have all tags. @param {Record<string, any>} row */
 function owner(row) {
   const space = keyOf(row, "space");
   const tags = new Map(readTags(space));
@@ -55,14 +55,14 @@ function pair(name, value) {
 /** @param {any} value */
 const isShown = (value) => value !== null && value !== undefined && value !== "";
 
-/** A space or grouping as text, also of topics with binary keys. @param {Record<string, any>} row @param {string} name */
+/** A space or grouping as text, even if the topic's keys are binary. @param {Record<string, any>} row @param {string} name */
 const keyOf = (row, name) => plain(row[name] ?? "");
 
 /** @param {string} text */
 const cut = (text) => (text.length > MOST ? `${text.slice(0, MOST)}…` : text);
 
 /**
- * A value as text: bytes that are no text as well as they can be read.
+ * A value as text; bytes that are not text are approximated.
  * @param {any} value
  * @returns {string}
  */
@@ -76,7 +76,7 @@ export function plain(value) {
 }
 
 /**
- * The bytes of a payload that is no text.
+ * The bytes of a payload that is not text.
  * @param {any} value
  * @returns {Uint8Array | null}
  */

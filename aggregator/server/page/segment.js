@@ -1,4 +1,4 @@
-/** A segment as a file: its bytes as areas, its columns, its data from the first space to the last, and a check of it all. */
+/** A segment as a file: its bytes as areas, its columns, its data from the first space to the last, and verification. */
 
 import { link } from "./address.js";
 import { ApiError, askJson, givenUp } from "./api.js";
@@ -32,7 +32,7 @@ export class SegmentView {
 
   leave() {
     this.redraw = () => {};
-    this.asked.abort(); // reading all of a segment takes a while
+    this.asked.abort(); // reading a whole segment takes a while
   }
 
   /** @param {string} place a topic and the number of a segment: `clicks/7` */
@@ -60,7 +60,7 @@ export class SegmentView {
 
   trouble = "";
 
-  /** What its columns hold, below, when it is there. @param {string} path */
+  /** Show statistics of its columns, once loaded. @param {string} path */
   async holds(path) {
     const box = h("section", {}, h("h2", {}, "What its columns hold"), h("p", { class: "aside" }, "Reading …"));
     this.element.append(box);
@@ -74,7 +74,7 @@ export class SegmentView {
     }
   }
 
-  /** What its bytes are; null where they do not tell. @param {string} path @returns {Promise<Facts | null>} */
+  /** The structure of its bytes; null if it cannot be determined. @param {string} path @returns {Promise<Facts | null>} */
   async look(path) {
     try {
       return await askJson(path, { signal: this.asked.signal });
@@ -145,7 +145,7 @@ function share(size, all) {
   return `${bytes(size)}, ${percent < 0.05 ? "less than 0.1" : percent.toFixed(1)} %`;
 }
 
-/** A part in words. @param {Facts} part @param {number} all */
+/** A part as text. @param {Facts} part @param {number} all */
 function tell(part, all) {
   const { values, events, templates, copy, of } = part.facts;
   const more = [values !== undefined && `${count(values)} values`, events !== undefined && `of ${count(events)} events`,
@@ -154,7 +154,7 @@ function tell(part, all) {
   return `${KINDS[part.kind] ?? part.kind}${name}: ${share(part.bytes, all)}${more.length ? `; ${more.join(" ")}` : ""}`;
 }
 
-/** Each kind with its bytes: what is small is seen here. @param {Facts} found */
+/** Each kind of part with its bytes, so that small ones are visible, too. @param {Facts} found */
 function summary(found) {
   /** @type {Map<string, number>} */
   const sums = new Map();

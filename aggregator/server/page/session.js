@@ -1,9 +1,9 @@
-/** What the caller may do here, as the server says: what it may not is not offered. */
+/** The caller's permissions, from the server: actions that are not permitted are not offered. */
 
 import { askJson } from "./api.js";
 
 export const session = {
-  /** Files are looked at, to which nothing comes. */
+  /** Files are displayed, which receive no events. */
   fixed: false,
   readOnly: false,
   /** @type {string[]} */
@@ -22,7 +22,7 @@ export const session = {
 /** @type {Promise<void> | null} */
 let asked = null;
 
-/** Ask the server, unless it has said it. */
+/** Ask the server, once. */
 export function learn() {
   asked ??= askJson("v1/access").then((told) => {
     Object.assign(session, { fixed: told.fixed, readOnly: told.read_only, scopes: told.scopes, topics: told.topics });
@@ -33,7 +33,7 @@ export function learn() {
   return asked;
 }
 
-/** Another token may do other things. */
+/** Forget the permissions: another token may have others. */
 export function forget() {
   asked = null;
 }

@@ -1,4 +1,4 @@
-/** How much arrives: figures that grow, seen again and again, as a rate; and a line of the last ones, without axes. */
+/** Rates of growing figures from repeated readings, and a line of the last ones, without axes. */
 
 import { svg } from "./dom.js";
 
@@ -8,7 +8,7 @@ export class Rates {
   /** @type {Map<string, {at: number, sum: number, rates: number[]}>} */
   seen = new Map();
 
-  /** What is added a second at the last looks, the newest last. @param {string} name @param {number} sum all that there is by now */
+  /** The increase per second at the last readings, the newest last. @param {string} name @param {number} sum the current total */
   add(name, sum) {
     const now = performance.now(), seen = this.seen.get(name);
     const rates = seen && sum >= seen.sum ? [...seen.rates, (1000 * (sum - seen.sum)) / Math.max(1, now - seen.at)].slice(-KEPT) : [];

@@ -1,4 +1,4 @@
-/** Streams in groups by one of their tags: records, bytes, and how many arrive. Part of the overview. */
+/** Streams grouped by one of their tags: records, bytes, and rates of arrival. Part of the overview. */
 
 import { link } from "./address.js";
 import { ApiError, askLines } from "./api.js";
@@ -13,7 +13,7 @@ const MOST = 2_000, SHOWN = 12, EVERY_MS = 9_000, SLOW_MS = 1_000;
 /** @typedef {{tag: string, value: string, streams: number, records: number, bytes: number}} Group */
 
 /**
- * Groups by the tag that most streams have and that has the fewest values, but more than one.
+ * Group by the tag that most streams have; among several, by the one with the fewest values, but more than one.
  * @param {Record<string, any>[]} rows of SHOW PARTITIONS @returns {Group[]} the largest first
  */
 export function groupsOf(rows) {
@@ -39,10 +39,10 @@ export class Streams {
   constructor() {
     this.element = h("section", { class: "streams", hidden: true });
     this.rates = new Rates();
-    this.next = 0; // when they are looked at again
+    this.next = 0; // time of the next query
   }
 
-  /** Look at them, unless that was just now. */
+  /** Query the streams, unless that was done recently. */
   async look() {
     const began = performance.now();
     if (began < this.next) return;
@@ -50,11 +50,11 @@ export class Streams {
     try {
       const rows = await askLines("v1/query", { body: JSON.stringify({ query: `SHOW PARTITIONS LIMIT ${MOST}` }) });
       const took = performance.now() - began;
-      this.next = took < SLOW_MS ? began + EVERY_MS : Infinity; // of very many streams it is not told again and again
+      this.next = took < SLOW_MS ? began + EVERY_MS : Infinity; // do not repeat it for very many streams
       this.draw(groupsOf(rows), rows.length);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      this.next = error.status === 403 ? Infinity : began + EVERY_MS; // a token for some topics sees none
+      this.next = error.status === 403 ? Infinity : began + EVERY_MS; // tokens for some topics only see no streams
     }
   }
 

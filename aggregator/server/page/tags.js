@@ -1,10 +1,10 @@
-/** The tags of a stream, or of an event of a topic, as LQL's answers have them in the place of the space. */
+/** The tags of a stream, or of an event of a topic, which LQL's results have instead of the space. */
 
 const TAG = /\s*("(?:[^"\\]|\\.)*"|[^=,{}"]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^=,{}"]*)\s*(?:,|$)/y;
 
 /**
  * @param {string} text such as `{app=web,zone=eu}`
- * @returns {[string, string][] | null} null where it is something else
+ * @returns {[string, string][] | null} null if it is something else
  */
 export function readTags(text) {
   if (!text.startsWith("{") || !text.endsWith("}")) return null;
@@ -20,7 +20,7 @@ export function readTags(text) {
   return found;
 }
 
-/** @param {string} word in quotes where it needs them, as the server writes it */
+/** @param {string} word quoted if necessary, as the server writes it */
 function plain(word) {
   if (!word.startsWith('"')) return word;
   return word.slice(1, -1).replace(/\\(?:x([\da-f]{2})|(.))/gs, (_, x, c) =>

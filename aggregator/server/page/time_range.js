@@ -1,4 +1,4 @@
-/** The time that is asked for: the last hour and the like, a day, everything, or between two moments. */
+/** The time range of a query: relative, such as the last hour; a day; everything; or between two moments. */
 
 import { dateOf, duration, midnight } from "./format.js";
 
@@ -10,29 +10,29 @@ const QUICK = [
 
 const UNITS = /** @type {Record<string, number>} */ ({ m: 60e6, h: 3_600e6, d: 86_400e6 });
 
-/** @param {string} last @returns {number} in µs; 0 where it names no length */
+/** @param {string} last @returns {number} in µs; 0 if it is not a duration */
 function lengthOf(last) {
   const [, digits, unit] = /^(\d{1,6})([mhd])$/.exec(last) ?? ["", "0", "m"];
   return Number(digits) * UNITS[unit];
 }
 
-/** What there is to choose, and what an address asks for besides. @param {string} last */
+/** The choices, and the duration in the URL if it is another one. @param {string} last */
 export function times(last) {
   const own = lengthOf(last);
   const known = !own || QUICK.some(([value]) => value === last);
   return known ? QUICK : [...QUICK, /** @type {[string, string]} */ ([last, `Last ${duration(own)}`])];
 }
 
-/** What of an address says how answers are shown, whatever is asked. @param {URLSearchParams} params */
+/** The parts of the URL that control the display of results, independent of the query. @param {URLSearchParams} params */
 export function shown(params) {
   const { order, by, cols, bars } = Object.fromEntries(params);
   return { order, by, cols, bars };
 }
 
-/** @typedef {{start: bigint | null, end: bigint | null}} Span in µs, the end outside; null is open */
+/** @typedef {{start: bigint | null, end: bigint | null}} Span in µs, end exclusive; null: unbounded */
 
 /**
- * The time that an address names: `last`, which may be a day, or `from` and `to` in µs.
+ * The time range in a URL: `last`, which may be a day, or `from` and `to` in µs.
  * @param {URLSearchParams} params
  * @returns {Span}
  */
@@ -51,7 +51,7 @@ export function span(params) {
 const number = (text) => (text !== null && /^-?\d{1,19}$/.test(text) ? BigInt(text) : null);
 
 /**
- * The members of a body or the parameters of a path that narrow a question to a span.
+ * The members of a body or the parameters of a path that restrict a query to a span.
  * @param {Span} asked
  * @returns {Record<string, string>} numbers as their digits
  */

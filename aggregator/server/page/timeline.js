@@ -1,4 +1,4 @@
-/** The segments of a topic over time: a bar from its first to its last event, a lane for each partition. */
+/** The segments of a topic over time: each is a bar from its first to its last event, with a lane per partition. */
 
 import { link } from "./address.js";
 import { h, replace, rove, svg } from "./dom.js";
@@ -40,10 +40,10 @@ export function drawTimeline(box, segments, facts) {
     behind > 0 && h("p", { class: "aside" }, `More than ${MOST_ROWS} of a partition have the same times: ${count(behind)} lie behind others in the last line.`, !session.fixed && " Merging makes them fewer."));
 }
 
-/** Unsealed events are known by when they came, which may be later than their own times. @param {Facts} each */
+/** For unsealed events only the time of arrival is known, which may be later than their own times. @param {Facts} each */
 const clipped = (each) => Object.assign({}, each, { min_timestamp: Math.min(each.min_timestamp, each.max_timestamp) });
 
-/** The segments that limits by size or number remove first. @param {Facts[]} segments @param {Facts} retention */
+/** The segments that limits of size or number will remove first. @param {Facts[]} segments @param {Facts} retention */
 function nextToGo(segments, { bytes: all, segments: most, partition_bytes: each, partition_segments: mostEach }) {
   const sealed = (/** @type {Facts} */ one) => [one.created_us, one.first_index, one.segment];
   const before = (/** @type {Facts} */ a, /** @type {Facts} */ b) => {
@@ -62,7 +62,7 @@ function nextToGo(segments, { bytes: all, segments: most, partition_bytes: each,
   return new Set(first.values());
 }
 
-/** Bars in lanes; those of a partition that overlap lie below each other.
+/** Draw bars in lanes; overlapping bars of a partition are stacked.
  * @param {Facts[]} shown @param {(us: number) => number} x @param {HTMLElement} told @param {Facts} facts @param {Set<any>} next */
 function lanes(shown, x, told, facts, next) {
   const names = [...new Set(shown.map((each) => each.partition))].sort(new Intl.Collator("en", { numeric: true }).compare);
@@ -75,7 +75,7 @@ function lanes(shown, x, told, facts, next) {
     for (const each of shown.filter((one) => one.partition === name)) {
       const left = x(each.min_timestamp);
       const width = Math.max(2, x(each.max_timestamp) - left);
-      let row = ends.findIndex((end) => end <= left + 1); // those that follow each other lie beside each other
+      let row = ends.findIndex((end) => end <= left + 1); // bars that do not overlap share a row
       if (row < 0) {
         row = Math.min(ends.length, MOST_ROWS - 1);
         if (row < ends.length) behind++;
@@ -102,7 +102,7 @@ function bar(each, { x, y, width }, told, { topic, indexes }, goes) {
   return svg("a", { href: link("segment", `${topic}/${each.segment}`), "aria-label": text, tabindex: -1, onfocus: tells }, drawn);
 }
 
-/** @param {Facts[]} shown @param {boolean} goes whether one goes next */
+/** @param {Facts[]} shown @param {boolean} goes whether one is removed next */
 function legend(shown, goes) {
   const levels = [...new Set(shown.filter((each) => !each.unsealed && !(each.state in STATES)).map((each) => Math.min(each.level, LEVELS.length - 1)))].sort();
   const entry = (/** @type {string} */ kind, /** @type {string} */ name) => h("span", { class: "legend-entry" }, h("span", { class: `swatch ${kind}` }), name);

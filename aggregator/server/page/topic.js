@@ -1,4 +1,4 @@
-/** A topic: its figures, its segments on a time line, its policies, its columns; and upkeep, for those who may. */
+/** A topic: its figures, its segments on a timeline, its policies, its columns; and upkeep, if permitted. */
 
 import { link } from "./address.js";
 import { ApiError, ask, askJson, givenUp } from "./api.js";
@@ -21,7 +21,7 @@ export class TopicView {
   constructor() {
     this.element = h("div", { class: "page" });
     this.name = "";
-    this.notice = ""; // what came of what was done here
+    this.notice = ""; // result of the last action
     this.redraw = () => {};
     this.asked = new AbortController();
     window.addEventListener("resize", () => this.redraw());
@@ -73,7 +73,7 @@ export class TopicView {
     this.redraw();
   }
 
-  /** All its events as a file, after a question. @param {string} path @param {Facts} facts */
+  /** Export all of its events as a file, after confirmation. @param {string} path @param {Facts} facts */
   exports(path, facts) {
     const told = h("span", { class: "error", role: "alert" });
     const menu = exportMenu(true, (accept, signal) => ask(`${path}/events`, { accept, signal }), (error) => {
@@ -83,7 +83,7 @@ export class TopicView {
     return h("span", {}, menu, told);
   }
 
-  /** The values of an index with their events, filled in when they come. @param {string} index */
+  /** The values of an index with their numbers of events, filled in when loaded. @param {string} index */
   index(index) {
     const box = h("div", { class: "index" }, h("h3", {}, "Index ", h("bdi", {}, index)));
     void valuesOf(this.name, index, SHOWN, this.asked.signal).then(({ values, different }) => {

@@ -1,4 +1,4 @@
-/** Areas as large as what they stand for, as near to squares as they can be. Arrow keys go from one to the next. */
+/** Areas in proportion to sizes, as square as possible. Arrow keys move between them. */
 
 import { h, replace, rove, svg } from "./dom.js";
 
@@ -35,7 +35,7 @@ function drawn(area, { x, y, width, height }, tell) {
 }
 
 /**
- * Boxes that fill a box, with areas in proportion to sizes (Bruls, Huizing and van Wijk's way).
+ * Boxes that fill a box, with areas in proportion to sizes (squarified treemaps: Bruls, Huizing and van Wijk).
  * @param {number[]} sizes the largest first
  * @param {Box} inside
  * @returns {Box[]}
@@ -64,7 +64,7 @@ export function squarified(sizes, inside) {
   return found;
 }
 
-/** How far from a square the worst of a row is. @param {number[]} row @param {number} side */
+/** The worst aspect ratio in a row. @param {number[]} row @param {number} side */
 function worst(row, side) {
   const sum = row.reduce((a, b) => a + b, 0);
   return Math.max((side * side * row[0]) / (sum * sum), (sum * sum) / (side * side * row[row.length - 1]));

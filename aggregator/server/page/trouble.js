@@ -1,4 +1,4 @@
-/** What needs somebody, in words, with what to do about it. Nothing where all is well. */
+/** Problems that need attention, with what to do about them. Empty if all is well. */
 
 import { h } from "./dom.js";
 import { ago, bytes, count } from "./format.js";

@@ -1,4 +1,4 @@
-/** Retention changed, segments merged, spaces erased: by those who may, each after it was said what comes of it. */
+/** Changing retention, merging segments, erasing spaces: if permitted, and after the consequences were shown. */
 
 import { ApiError, askJson } from "./api.js";
 import { confirmed } from "./dialogs.js";
@@ -10,14 +10,14 @@ import { bytes, count, moment } from "./format.js";
 const SPANS = /** @type {[number, string][]} */ ([[86_400e6, "d"], [3_600e6, "h"], [60e6, "m"], [1e6, "s"]]);
 const UNITS = /** @type {[number, string][]} */ ([[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]]);
 
-/** In the largest unit that says it exactly. @param {number | null} value @param {[number, string][]} units @param {string} rest */
+/** Format in the largest unit that represents it exactly. @param {number | null} value @param {[number, string][]} units @param {string} rest */
 function inUnits(value, units, rest) {
   if (value === null) return "";
   const [size, name] = units.find(([each]) => value >= each && value % each === 0) ?? [1, rest];
   return `${value / size}${name && ` ${name}`}`;
 }
 
-/** @param {HTMLElement} box where it is told what goes wrong @param {() => Promise<void>} act */
+/** @param {HTMLElement} box for errors @param {() => Promise<void>} act */
 async function trying(box, act) {
   try {
     await act();
@@ -27,7 +27,7 @@ async function trying(box, act) {
   }
 }
 
-/** What a dry run found. @param {Facts[]} removed */
+/** The result of a dry run. @param {Facts[]} removed */
 export function wouldGo(removed) {
   if (!removed.length) return [h("p", {}, "Nothing would go: all of it is within the limits.")];
   const sum = (/** @type {string} */ name) => removed.reduce((total, each) => total + each[name], 0);
@@ -47,7 +47,7 @@ const labelled = (fields) => fields.map(([name, input]) => h("label", {}, name, 
 const inSpans = (us) => inUnits(us && Math.floor(us / 1e6) * 1e6, SPANS, "s");
 
 /**
- * When unsealed events become a segment, to be changed: nothing that is stored goes by that.
+ * A form for the roll policy. Changing it removes no stored events.
  * @param {string} path of the topic @param {Facts} facts @param {(told: string) => void} changed
  */
 export function rollForm(path, { roll }, changed) {
@@ -67,7 +67,7 @@ export function rollForm(path, { roll }, changed) {
 }
 
 /**
- * How much is kept, to be changed: first it is told what would go.
+ * A form for the retention policy. It first shows what would be removed.
  * @param {string} path of the topic @param {Facts} facts @param {(told: string) => void} changed
  */
 export function retentionForm(path, { retention }, changed) {
@@ -94,7 +94,7 @@ export function retentionForm(path, { retention }, changed) {
   h("button", { type: "submit" }, "What would go?"), told);
 }
 
-/** A number of bytes or segments as it was typed, or text with a unit. @param {string} text */
+/** A number of bytes or segments as typed, or text with a unit. @param {string} text */
 const number = (text) => (/^\s*\d+\s*$/.test(text) ? Number(text) : text.trim() || null);
 
 /** @param {string} path of the topic @param {Facts} facts @param {(told: string) => void} changed */
