@@ -64,7 +64,7 @@ class Client(Closing):
         return calls.topic_names(self._connection.send(calls.plain("GET", calls.path("v1", "topics"))))
 
     def topic(self, name: str) -> RemoteTopic:
-        """Return a topic, without contacting the server. Whether it exists shows in the first method call."""
+        """Return a topic, without contacting the server: a missing topic is noticed by its first method call."""
         return RemoteTopic(self._connection, self._lanes, name)
 
     def create_topic(
@@ -188,7 +188,7 @@ class Client(Closing):
         return RemoteTail(self.page, text, position, timeout_s)
 
     def stats(self) -> dict[str, Any]:
-        """Return the catalog's contents and resources as figures. See `aggregator.Catalog.stats`."""
+        """Return figures of the catalog: contents, memory and disk space. See `aggregator.Catalog.stats`."""
         found: dict[str, Any] = self._connection.send(calls.plain("GET", calls.path("v1", "stats"))).json()
         return found
 

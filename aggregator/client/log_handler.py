@@ -1,4 +1,4 @@
-"""`LogHandler`: sends a Python program's log records to a server. The program continues whatever happens to it."""
+"""`LogHandler`: sends a Python program's log records to a server. Failures never affect the program."""
 
 from __future__ import annotations
 

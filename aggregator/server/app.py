@@ -73,7 +73,7 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
             for name, asked in SERVICES:
                 if asked(context.settings) is not None:
                     listening = import_module(f"aggregator.server.services.{name}").listening(context)
-                    if catalog.read_only:  # it would lose messages; opening it briefly still shows if it can listen
+                    if catalog.read_only:  # it would lose messages; opening it briefly shows whether it can listen
                         async with listening:
                             _log.info("nothing is taken in by %s until this server writes", name)
                     else:

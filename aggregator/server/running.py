@@ -226,7 +226,7 @@ class RunningServer:
 
 
 def listen_all(settings: Settings) -> list[socket.socket]:
-    """Return the server's listening socket, and one for metrics only if the settings ask for it.
+    """Return the server's listening socket, and a second one for metrics if the settings ask for it.
 
     Raises InvalidRequestError.
     """
@@ -307,9 +307,7 @@ def _allow_many_files() -> None:
 
 
 def keep_little_memory() -> None:
-    """Make Arrow use jemalloc if available. Its default allocator keeps freed memory per thread, about 30 MB more for
-    pages.
-    """
+    """Make Arrow use jemalloc if available. Its default allocator keeps memory per thread: 30 MB more for pages."""
     if "jemalloc" in pa.supported_memory_backends():
         pa.set_memory_pool(pa.jemalloc_memory_pool())
 
@@ -419,12 +417,12 @@ class _Server(uvicorn.Server):
         self.serving.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let open requests end. Shortly before the time limit, cancel slow ones while they can still be answered.
+        """Let open requests end. Before the time limit, cancel those still running, while they can be answered.
 
-        These are reads and, if the process ends, requests that wait for a store.
+        These are reads and, if a signal stopped the server, requests that wait for a store.
         """
         self.context.catalog.announce(None)
-        self.context.ready = False  # answers without an end of their own see it
+        self.context.ready = False  # endless responses check this
         drain_s = self.context.settings.http.drain_s
 
         def end_late() -> None:

@@ -182,7 +182,7 @@ class Follower(Closing):
         answer = self._source.log(log.position, log.last, self._lacking)
         self._check_identity(answer.identity)
         if self._note.whole and answer.run not in (self._installed, self._seen):
-            self._wanted.set()  # only its manifest shows if it continues from this copy
+            self._wanted.set()  # its manifest shows whether it continues from this copy: copy nothing before
             self._stop.wait(_PAUSE_S)
             return
         with self._installing:
@@ -387,7 +387,7 @@ class Follower(Closing):
         return found and self._note.whole
 
     def wait_until_caught_up(self, patience_s: float = math.inf) -> None:
-        """Wait until the copy has all that the server had at a request after this call, or the follower is stopped.
+        """Wait until the copy has all that the server had at some request after this call, or the follower stops.
 
         Raises as `check`, and UnavailableError after `patience_s` of uninterrupted trouble.
         """

@@ -12,8 +12,8 @@ class Retry:
     """How often and how long to try.
 
     attempts: in total; None: as many as `deadline_s` allows. deadline_s: no attempt begins later than this many seconds
-    after the first; None: no limit. Before attempt n the wait is drawn from [0, first_s · 2ⁿ], at most longest_s ("full
-    jitter": clients that were refused together do not return together). A server's Retry-After is added.
+    after the first; None: no limit. After the n-th attempt the wait is drawn from [0, first_s · 2ⁿ], at most longest_s
+    ("full jitter": clients that were refused together do not return together). A server's Retry-After is added.
     """
 
     attempts: int | None = None

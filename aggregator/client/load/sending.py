@@ -1,6 +1,6 @@
 """`Target`: one keep-alive connection to a server, as cheap as the standard library allows.
 
-A client library would cost more than the requests, and the server is to be measured. Like curl, it asks before it sends
+A client library would cost more than the requests, but the server is to be measured. Like curl, it asks before it sends
 a large body (`Expect: 100-continue`), so that a server can refuse without receiving it.
 """
 

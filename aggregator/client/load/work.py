@@ -29,7 +29,7 @@ class Request:
 
 
 def events_batch(seed: int, count: int, payload: int, spaces: int) -> pa.RecordBatch:
-    """Return events, each in one of `spaces` spaces. Half of their payload, printable text, is incompressible."""
+    """Return events, each in one of `spaces` spaces. Their payload is printable text, half of it random."""
     rng = np.random.default_rng(seed)
     keys = pa.array(np.char.add("space-", rng.integers(0, spaces, count).astype(str))).cast(pa.string())
     now = time.time_ns() // 1000

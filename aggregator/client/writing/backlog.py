@@ -113,7 +113,7 @@ class Backlog:
 
     @property
     def oldest_s(self) -> float | None:
-        """When the oldest event was added."""
+        """When the oldest event was added; None if there is none."""
         return self._pieces[0].added_s if self._pieces else None
 
     def add_row(self, row: Row, size_bytes: int, now_s: float) -> None:

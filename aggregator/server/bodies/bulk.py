@@ -36,7 +36,7 @@ _DEEPEST = 20  # levels of nested objects, as in Elasticsearch
 class Action:
     """One item of a request: the action, the document's index and id, and the document as sent, if there is one.
 
-    verb: one of _ACTIONS, or an unknown word. line: its line number in the body.
+    verb: one of _ACTIONS, or an unknown word. line: line number in the body.
     """
 
     verb: str
@@ -116,8 +116,8 @@ def _parsed_header(line: bytes) -> tuple[str, Mapping[str, Any]]:
 
 
 def record_of(action: Action, tell: Tell = untold) -> TAGS_AND_RECORD | Wrong:
-    """Return the record that an item asks to store, with its stream's tags; or why it is refused, which is also
-    counted.
+    """Return the record that an item asks to store, with its stream's tags. A refused item is counted; return the
+    reason.
     """
     found = _record_of(action, tell)
     if isinstance(found, Wrong):

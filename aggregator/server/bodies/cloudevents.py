@@ -1,8 +1,8 @@
 """CloudEvents as events of a topic: JSON, a single event or a batch, or one event in headers and body. Pure.
 
 The subject, or else the source, becomes the space, and the type the grouping. Every attribute, including extensions, is
-also stored as a column, so that keys that are too long can be truncated. `data` is the payload: text as it is, bytes
-from `data_base64`, anything else as JSON exactly as sent.
+also a column, so that truncating a key that is too long loses nothing. `data` is the payload: text as it is, bytes from
+`data_base64`, anything else as JSON exactly as sent.
 """
 
 from __future__ import annotations

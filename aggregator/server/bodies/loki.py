@@ -27,8 +27,8 @@ from aggregator.server.bodies.shared.refusals import Tell, untold
 from esformat import InvalidEventError
 
 MAX_PARTS = 500_000
-"""Limit of entries plus metadata pairs in a request: each takes some hundred bytes of memory, however short it is in
-the body."""
+"""Limit of entries plus metadata pairs in a request: each takes several hundred bytes of memory, however few in the
+body."""
 _STREAMS, _ENTRIES, _METADATA = 1, 2, 3  # field numbers
 _NUMBER, _DELIMITED = 0, 2
 _FIXED = {1: 8, 5: 4}

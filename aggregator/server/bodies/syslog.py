@@ -86,7 +86,7 @@ def read_message(
     """Return the record of a message and the tags of its stream. Nothing is refused; unknown formats are counted.
 
     peer: the sender's address, used if the message names no host. now: an aware time. Times without a year are the
-    latest that is not in the future, and those without a zone are in its zone.
+    latest at most a day after it, and those without a zone are in its zone.
     """
     record: dict[str, Any] = {"truncated": True} if cut else {}
     priority = _PRIORITY.match(message)

@@ -100,7 +100,7 @@ def with_defaults(values: Values) -> Values:
         if name.key is not None and name.implied and name.default is not None
     }
     defaults |= {"metrics.plateau": True, "http.public": True}
-    if values.get(_COUNT) is not None:  # else small segments soon reach the count, and retention removes them early
+    if values.get(_COUNT) is not None:  # else small segments reach the count, and are removed too early
         defaults[_DURATION] = _LONG
     return defaults | values
 

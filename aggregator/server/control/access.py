@@ -30,7 +30,7 @@ class Access:
         return topic is None or self.topics is None or any(_is(topic, known) for known in self.topics)
 
     def require(self, scope: Scope, topic: str | None = None) -> None:
-        """Raise ProblemError (403) unless it is allowed."""
+        """Raise ProblemError (403) unless the token has the scope and may use the topic."""
         if not self.allows(scope):
             raise ProblemError(403, "forbidden", f"this token has no scope {scope!r}")
         if not self.allows(scope, topic):

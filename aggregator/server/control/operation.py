@@ -26,8 +26,8 @@ class Operation:
     """The declaration of a route.
 
     scope: what a token needs; "open" needs none. checks_topics: the route checks itself which topics it touches;
-    otherwise tokens limited to topics can call it only if its path has a `{topic}`. source: under which its refusals
-    are counted; None: they are not counted. document: the OpenAPI operation object.
+    otherwise tokens limited to topics can call it only if its path has a `{topic}`. source: the label of its refusals
+    in counts; None: they are not counted. document: the OpenAPI operation object.
     """
 
     scope: Scope

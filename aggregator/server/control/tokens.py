@@ -192,7 +192,7 @@ class Authority:
             self._look_again()
 
     def _look_again(self) -> None:
-        """Reload the file. If it cannot be read, keep the tokens as they were, allow nothing more, and log it."""
+        """Reload the file. If it cannot be read, log it and keep the tokens; if there were none, nobody has access."""
         trouble = None
         try:
             self._look()

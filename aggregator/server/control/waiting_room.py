@@ -1,8 +1,8 @@
 """`WaitingRoom`: appends wait for room, first come first served, instead of being refused immediately.
 
-A refusal is cheap, but many clients retry immediately, thousands of times a second: with many writers most of the
-processor time went into refusals. A waiting request costs nothing, because its body is not read meanwhile. Senders that
-cannot handle a 429 lose nothing if the wait ends in time.
+A refusal is cheap, but many clients retry immediately, thousands of times a second: with many writers, most of the
+processor time was spent on refusals. A waiting request costs nothing, because its body is not read meanwhile. Senders
+that cannot handle a 429 lose nothing if the wait ends in time.
 """
 
 from __future__ import annotations

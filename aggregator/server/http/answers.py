@@ -202,9 +202,7 @@ def _with_first(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Ite
 
 
 class Streamed(Response):
-    """A response whose chunks are produced while they are sent. It ends early if its client leaves or its token
-    expires.
-    """
+    """A response whose chunks are produced as they are sent. Ends early if its client disconnects or its token ends."""
 
     def __init__(
         self, first: bytes, rest: AsyncIterator[bytes], media: str, headers: Mapping[str, str] | None = None

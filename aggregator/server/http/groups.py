@@ -1,4 +1,4 @@
-"""Groups of routes, each created when a request reaches it that no earlier group handles: this speeds up the start."""
+"""Groups of routes, each created by the first request that no earlier group handles, so that a server starts fast."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Group(BaseRoute):
 
 
 class Routes:
-    """All routes of an application in the order of their search. Iterating creates them."""
+    """All routes of an application in search order. Iterating creates them."""
 
     def __init__(self, groups: Sequence[Group]) -> None:
         self.groups = groups

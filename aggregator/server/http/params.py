@@ -93,7 +93,7 @@ class Params:
         return given
 
     def names(self, name: str) -> list[str] | None:
-        """Return names separated by commas; None if it is absent."""
+        """Return a list of comma-separated names; None if it is absent."""
         given = self._given.get(name)
         return None if given is None else [part for part in given.split(",") if part]
 

@@ -66,7 +66,7 @@ export class RowList {
     return top;
   }
 
-  /** @param {number} top a position in pixels @returns {number} the row there */
+  /** @param {number} top position in pixels of the row that is returned */
   at(top) {
     let place = Math.floor(top / this.height);
     for (const [other, { height }] of [...this.opened].sort((a, b) => a[0] - b[0]))

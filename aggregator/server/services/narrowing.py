@@ -70,7 +70,7 @@ def with_condition(select: Select, text: str, *, without: bool) -> Select:
 
 
 def is_open(select: Select) -> bool:
-    """Whether the statement sets no start, limit or order, so that a caller may."""
+    """Whether the statement sets no start, limit or order, so that a caller may set them."""
     return select.position is None and select.offset is None and select.limit is None and not select.newest_first
 
 

@@ -54,7 +54,7 @@ def stacked(catalog: Catalog, select: Select, operand: Operand, within: Between,
     for name, _, count in rows:
         events[name] += count
     sums = np.zeros(len(whole.counts), np.int64)
-    series = {name: np.zeros_like(sums) for name, _ in events.most_common(SERIES)}  # of up to a million
+    series = {name: np.zeros_like(sums) for name, _ in events.most_common(SERIES)}  # none for the rest
     for name, place, count in rows:
         sums[place] += count
         if name in series:

@@ -255,7 +255,7 @@ async def listening(context: Context) -> AsyncIterator[None]:
 
 
 async def _plain(opened: contextlib.AsyncExitStack, listener: _Listener, context: Context, bind: str) -> None:
-    """Listen for TCP and UDP."""
+    """Listen on TCP and UDP."""
     host, port = _checked(bind, context.settings.http.public)
     wanted = context.settings.syslog_buffer_bytes
     try:
@@ -278,7 +278,7 @@ async def _plain(opened: contextlib.AsyncExitStack, listener: _Listener, context
 
 
 async def _encrypted(opened: contextlib.AsyncExitStack, listener: _Listener, settings: Settings, bind: str) -> None:
-    """Listen for TLS with the server's certificate."""
+    """Listen on TLS with the server's certificate."""
     tls = settings.tls
     host, port = _checked(bind, settings.http.public or tls.client_ca is not None)
     try:

@@ -85,5 +85,4 @@ _WITHIN: dict[Descriptor, dict[int, Descriptor]] = {}
 _kinds_within(_REQUEST, _WITHIN)
 _KEYS = {number << 3 | _DELIMITED for fields in _WITHIN.values() for number in fields}
 _FIRST_BYTES = bytes(byte for key in _KEYS for byte in (key, key | 0x80))
-"""Every message begins with one of these bytes. Each key occurs in two forms, the second for keys encoded with extra
-bytes."""
+"""Every message begins with one of these bytes. Each key has two: the second is for keys encoded with extra bytes."""

@@ -1,7 +1,7 @@
 """`Refusals`: records that were refused or changed, counted for `/metrics` and logged from time to time.
 
-Senders of logs get no reply, or cannot change what they send. What cannot be stored as it is is therefore stored with
-the least change. Such changes are reported here, and so are records that are not stored at all.
+Senders of logs get no reply, or cannot change what they send. Records that cannot be stored as they are sent are
+therefore stored with the least change. Such changes are reported here, and so are records that are not stored at all.
 """
 
 from __future__ import annotations
