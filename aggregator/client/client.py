@@ -39,14 +39,14 @@ class Client(Closing):
         """Create a client, without contacting the server.
 
         url: http://host:port or https://…. For several servers with the same catalog, such as one and its followers, a
-        list: if one of them is gone or only follows, the next one is asked.
+            list: if one of them is gone or only follows, the next one is asked.
         token: sent in the header Authorization.
         timeout_s: for a connection, a piece of a request, and a piece of a response.
         retry: what to do if the server is busy, fails or cannot be reached; by default it is tried for a minute. Every
-        append carries a producer and a sequence, so that a retried one is stored once.
+            append carries a producer and a sequence, so that a retried one is stored once.
         compression: of request bodies: None, "zstd" or "gzip".
         ca_file: certificate authorities to trust instead of the system's. client_cert: files of a certificate and its
-        key.
+            key.
 
         Raises InvalidRequestError for invalid options, OSError for files.
         """
@@ -240,7 +240,7 @@ class RemoteTopic(Questions[RemoteScan, Connection]):
 
         events: esformat.Event objects, mappings, or anything with the Arrow C stream.
         producer, sequence: identify the batch, so that a retry by another process is also recognised; by default the
-        client chooses them.
+            client chooses them.
 
         Raises esformat.InvalidEventError, SequenceConflictError, TopicNotFoundError, AccessDeniedError,
         BodyTooLargeError (nothing was stored), OverloadedError (nothing was stored), UnavailableError (`maybe_stored`).

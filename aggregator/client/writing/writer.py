@@ -53,11 +53,11 @@ class Writer(Sender, Closing):
         linger_s: how long an event waits for others.
         queue_bytes: limit of events that wait or are in flight.
         when_full: "block" until there is room, "refuse" with OverloadedError, "drop_oldest" or "drop_newest", counted
-        in `dropped`.
+            in `dropped`.
         in_flight: batches in flight at the same time; with more than one, events may be stored in another order.
         retry: for each batch; by default it is tried until it is stored, permanently refused, or the writer is closed.
         producer: prefix of the names of the writer's producers. Use it in this process only, and never again. Random by
-        default.
+            default.
         name: prefix of its threads' names.
         close_at_exit: whether the end of the program closes it.
         """

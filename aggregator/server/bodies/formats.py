@@ -85,7 +85,7 @@ def read_events(
 
     media: one of media.INPUTS.
     types: columns of the topic. Columns of the body get these types if their values allow; others get the type that
-    their values suggest.
+        their values suggest.
     times: how numeric times are read.
 
     Raises InvalidEventError with the line or the number of the object that is invalid.

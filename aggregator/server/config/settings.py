@@ -47,7 +47,7 @@ class Work:
     """Limits of concurrent work; requests over a limit are refused with 429.
 
     append_threads, read_threads: threads for each kind of catalog call. More concurrent reads than processors only slow
-    each other down.
+        each other down.
     waiting: calls of each kind that may wait.
     patience_s: about how long they may wait, estimated from recent calls.
     append_patience_s: how long an append waits for room before its body is read.
@@ -129,7 +129,7 @@ class Store:
 
     checkpoint_interval_s: interval of the health checks; see `/ok`.
     durability, sealing, limits, file_mode, store, keep_local, store_cache, ship_interval_s, lease_s: as in
-    `aggregator.open`.
+        `aggregator.open`.
     standby: follow the store first, and open the catalog for writing once its writer is gone.
     """
 
