@@ -9,7 +9,7 @@ export function here() {
   return { view: view || "overview", name: decoded(rest.join("/")), params: new URLSearchParams(query ?? "") };
 }
 
-/** @param {string} text, returned unchanged if it has a stray `%` */
+/** @param {string} text returned unchanged if it has a stray `%` */
 function decoded(text) {
   try {
     return decodeURIComponent(text);
