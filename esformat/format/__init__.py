@@ -1,1 +1,1 @@
-"""Bytes to values and back: one structure of a file a module. No input or output."""
+"""Encoding and decoding: one structure of the file format per module. No input or output."""

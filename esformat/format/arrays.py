@@ -1,5 +1,5 @@
-"""Arrow arrays to the plain memory that nodes are made of, and back. Method and layouts follow Arrow's columnar format:
-validity, lengths for offsets, children.
+"""Convert Arrow arrays to the plain memory from which nodes are built, and back. Method and layouts follow Arrow's
+columnar format: validity, lengths for offsets, children.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def number_dtype(kind: pa.DataType) -> np.dtype[Any]:
 
 
 def validity_of(array: pa.Array) -> npt.NDArray[np.uint8] | None:
-    """One byte per value, 1 where it is valid; None where all are."""
+    """One byte per value, 1 if it is valid; None if all are valid."""
     if not array.null_count:
         return None
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False)).astype(np.uint8)
 
 
 def numbers_of(array: pa.Array) -> npt.NDArray[np.integer[Any]]:
-    """The bits of fixed-width values up to 8 bytes as integers; null slots are 0."""
+    """The bits of fixed-width values of up to 8 bytes as integers; null slots are 0."""
     if pt.is_boolean(array.type):
         return np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False)).astype(np.uint8)
     dtype = number_dtype(array.type)
@@ -57,7 +57,7 @@ def numbers_of(array: pa.Array) -> npt.NDArray[np.integer[Any]]:
 
 
 def bytes_of(array: pa.Array) -> tuple[npt.NDArray[np.int64], memoryview]:
-    """Offsets (count + 1, starting at 0) and the bytes of strings or binary; null slots are empty."""
+    """The offsets (count + 1 of them, starting at 0) and the bytes of strings or binary; null slots are empty."""
     kind = array.type
     if pt.is_fixed_size_binary(kind):
         array = array.cast(pa.binary())
@@ -73,8 +73,8 @@ def bytes_of(array: pa.Array) -> tuple[npt.NDArray[np.int64], memoryview]:
 
 
 def short_array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """A few values of Python as `pyarrow.array` makes an array of them; of texts, bytes and times that are numbers in a
-    part of the time, and letting the interpreter's lock go once instead of three times.
+    """Convert a few Python values to the array that `pyarrow.array` would return. For text, bytes and times as integers
+    it takes a fraction of the time, and releases the interpreter's lock once instead of three times.
     """
     if kind in (pa.string(), pa.binary()):
         joined = join_values(values, kind == pa.string())
@@ -86,7 +86,7 @@ def short_array(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def have_key(column: pa.Array, key: bytes) -> npt.NDArray[np.bool_]:
-    """Which of the spaces or groupings of a batch are `key`."""
+    """A mask of the spaces or groupings of a batch that equal `key`."""
     edges, data = bytes_of(column)
     mask = np.empty(len(column), np.uint8)
     are_key(edges, data.cast("B"), key, mask)
@@ -94,8 +94,8 @@ def have_key(column: pa.Array, key: bytes) -> npt.NDArray[np.bool_]:
 
 
 def slices_mislead(schema: pa.Schema) -> bool:
-    """Whether pyarrow takes and filters other values than those of a slice with such columns, or of other memory: where
-    the values of lists of a fixed size are such lists.
+    """Whether pyarrow's take and filter go wrong on a slice with these columns, returning other values or reading
+    foreign memory: they do for fixed-size lists of fixed-size lists.
     """
     return any(map(_slices_mislead, schema.types))
 
@@ -107,7 +107,7 @@ def _slices_mislead(kind: pa.DataType) -> bool:
 
 
 def plain_lists(array: pa.Array) -> pa.Array:
-    """A map as the list of key-value structs that it is; other arrays as they are."""
+    """Return a map as the list of key-value structs that it is; other arrays unchanged."""
     if not pt.is_map(array.type):
         return array
     element = entries_field(array.type)
@@ -118,12 +118,12 @@ def plain_lists(array: pa.Array) -> pa.Array:
 
 
 def entries_field(kind: pa.DataType) -> pa.Field:
-    """The element field of the list that a map type stands for."""
+    """The element field of the list that represents a map type."""
     return pa.field("entries", pa.struct([kind.key_field, kind.item_field]), nullable=False)
 
 
 def take_with_nulls(values: pa.Array, valid: npt.NDArray[np.uint8]) -> pa.Array:
-    """Spread `values` over the valid slots; the others become null."""
+    """Spread `values` over the valid slots; the other slots become null."""
     places = np.cumsum(valid, dtype=np.int64) - 1
     return values.take(pa.array(places, mask=valid == 0))
 
@@ -135,7 +135,7 @@ def bitmap(valid: npt.NDArray[np.uint8] | None) -> pa.Buffer | None:
 def numbers_array(
     numbers: npt.NDArray[np.int64], kind: pa.DataType, valid: npt.NDArray[np.uint8] | None = None
 ) -> pa.Array:
-    """Fixed-width values of at most 8 bytes from their bits."""
+    """Build an array of fixed-width values of at most 8 bytes from their bits."""
     data: npt.NDArray[Any]
     if pt.is_boolean(kind):
         data = np.packbits(numbers != 0, bitorder="little")
@@ -147,7 +147,7 @@ def numbers_array(
 def bytes_array(
     lengths: npt.NDArray[Any], data: pa.Buffer, kind: pa.DataType, valid: npt.NDArray[np.uint8] | None = None
 ) -> pa.Array:
-    """Strings or binary from lengths and bytes. Raises CorruptSegmentError for text that is not UTF-8."""
+    """Build strings or binary from lengths and bytes. Raises CorruptSegmentError for text that is not UTF-8."""
     large = pt.is_large_string(kind) or pt.is_large_binary(kind)
     if not large and len(data) > MAX_FRAME_BYTES:
         raise CorruptSegmentError("more bytes than one Arrow array can hold")
@@ -166,8 +166,10 @@ def bytes_array(
 
 
 def _check_text(offsets: npt.NDArray[Any], data: pa.Buffer, kind: pa.DataType) -> None:
-    """Raise CorruptSegmentError where a value is not UTF-8: looked at as one text, which no value's edge may cut
-    within a character. Takes a third of what a look at each value does; where all is ASCII, a tenth of that.
+    """Raise CorruptSegmentError if a value is not UTF-8.
+
+    Validates all values as one text, then checks that no value begins within a character. Takes a third of the time of
+    checking each value; a tenth of that if everything is ASCII.
     """
     if not offsets[-1]:
         return
@@ -187,20 +189,20 @@ def _check_text(offsets: npt.NDArray[Any], data: pa.Buffer, kind: pa.DataType) -
 
 
 def repeated_key(key: bytes, kind: pa.DataType, count: int) -> pa.Array:
-    """One key for each row."""
+    """An array that repeats one key for each row."""
     offsets, data = repeated(key, count)
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def chosen_keys(keys: list[bytes], kind: pa.DataType, places: npt.NDArray[np.int64]) -> pa.Array:
-    """The key at each place."""
+    """An array with the key at each place."""
     edges = np.cumsum([0, *map(len, keys)], dtype=np.int32)
     buffers = gather(places, edges, np.frombuffer(b"".join(keys), np.uint8), pa.allocate_buffer)
     return pa.Array.from_buffers(kind, len(places), [None, *buffers])
 
 
 def empty_keys(kind: pa.DataType, count: int, form: TextForm) -> pa.Array:
-    """An empty key for each row."""
+    """An array with an empty key for each row."""
     if form is not TextForm.VIEWS:
         return repeated_key(b"", kind, count)
     views = pa.py_buffer(np.zeros(2 * count, np.int64))
@@ -208,14 +210,14 @@ def empty_keys(kind: pa.DataType, count: int, form: TextForm) -> pa.Array:
 
 
 def in_form_of(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    """A column as a dictionary where that is what `kind` is, and else not as one."""
+    """Return a column as a dictionary array if `kind` is a dictionary, else as a plain array."""
     if pt.is_dictionary(column.type) == pt.is_dictionary(kind):
         return column
     return column.dictionary_encode() if pt.is_dictionary(kind) else column.cast(column.type.value_type)
 
 
 class TextForm(Enum):
-    """How text is given that rows name by codes: not every engine takes views or dictionaries."""
+    """The Arrow form of dictionary-coded text in results: not every engine accepts views or dictionaries."""
 
     PLAIN = "plain"
     VIEWS = "views"
@@ -223,7 +225,7 @@ class TextForm(Enum):
 
 
 class Values:
-    """Values that rows name by their places; where there is a null, it is the first one."""
+    """The values to which rows refer by code. If there is a null, it comes first."""
 
     __slots__ = ("_edges_and_data", "_listed", "_make", "_make_list", "_views", "_whole", "_without_null")
 
@@ -232,9 +234,11 @@ class Values:
         array: pa.Array | Callable[[], pa.Array],
         listed: Callable[[], list[Any]] | None = None,
     ) -> None:
-        """Or what gives the array when it is asked for. listed: gives the values as Python objects without it.
+        """array: the values, or a function that returns them on first use. listed: returns the values as Python objects
+        without the array.
 
-        Two threads that ask at once may both make it, and either is good: a lock could be left behind in a fork.
+        Two threads may both call these functions, and either result is good: a lock could stay locked in a forked
+        process.
         """
         self._make, self._make_list = array, listed
         self._whole: pa.Array | None = None if callable(array) else array
@@ -251,7 +255,7 @@ class Values:
 
     @property
     def _text(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]] | None:
-        """Edges and bytes of text or binary; None for values of other types."""
+        """Edges and bytes of text or binary; None for values of other types, or if there are no values."""
         if self._edges_and_data is None:
             array = self._array
             if not len(array) or not (pt.is_string(array.type) or pt.is_binary(array.type)):
@@ -272,7 +276,7 @@ class Values:
         return self._listed
 
     def taken(self, codes: npt.NDArray[np.integer[Any]], form: TextForm) -> pa.Array:
-        """The values of rows, text in some form. Raises CorruptSegmentError for a code without a value."""
+        """The values for codes, text in the requested form. Raises CorruptSegmentError for a code without a value."""
         if form is TextForm.PLAIN or self._text is None:
             return self.take(codes)
         least, most = (int(codes.min()), int(codes.max())) if len(codes) else (0, -1)
@@ -281,7 +285,7 @@ class Values:
         return self.take_views(codes) if form is TextForm.VIEWS else self._take_dictionary(codes, least)
 
     def take(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Array:
-        """The values of rows. Raises CorruptSegmentError for a code without a value."""
+        """The values for codes. Raises CorruptSegmentError for a code without a value."""
         try:
             if self._text is None:
                 return self._array.take(pa.array(codes))
@@ -293,21 +297,19 @@ class Values:
         return pa.Array.from_buffers(self._array.type, len(codes), [self._valid(codes), *buffers])
 
     def take_views(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Array:
-        """The same as views of text or binary, of which each takes 16 bytes: no text is copied for a row. Every code
-        has a value.
-        """
+        """Like `take`, but as views of text or binary: 16 bytes per row, no copied text. Every code must be valid."""
         kind = pa.string_view() if pt.is_string(self._array.type) else pa.binary_view()
         if self._views is None:
             _, views, *texts = self._array.cast(kind).buffers()
             self._views = np.frombuffer(views, np.complex128, len(self)), texts
         views, texts = self._views
-        taken = pa.allocate_buffer(views.itemsize * len(codes))  # from Arrow's pool, which has pages to use again
+        taken = pa.allocate_buffer(views.itemsize * len(codes))  # from Arrow's pool, which reuses its pages
         views.take(codes, out=np.frombuffer(taken, views.dtype), mode="clip")
         return pa.Array.from_buffers(kind, len(codes), [self._valid(codes), taken, *texts])
 
     def _take_dictionary(self, codes: npt.NDArray[np.integer[Any]], least: int) -> pa.Array:
-        """The same as codes of a dictionary without null, `least` the smallest: an engine looks at each of its values
-        once.
+        """Like `take`, but as a dictionary array without nulls in the dictionary, so that an engine processes each
+        value once. `least` is the smallest code.
         """
         first = 1 if self._array.null_count else 0
         if self._without_null is None:
@@ -319,6 +321,6 @@ class Values:
         return pa.DictionaryArray.from_arrays(indices, self._without_null, safe=False)
 
     def _valid(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Buffer | None:
-        if self._array.null_count and len(codes) and not codes.min():  # none is negative
+        if self._array.null_count and len(codes) and not codes.min():  # codes are never negative
             return bitmap((codes != 0).view(np.uint8))
         return None

@@ -1,7 +1,7 @@
-"""Does this segment hold space X? A split-block Bloom filter over the keys, in pages, so that a test reads one page.
+"""A split-block Bloom filter over the spaces of a segment, stored in pages so that a test reads one page.
 
-The filter and its constants are those of Parquet's bloom filters (apache/parquet-format, BloomFilter.md), over
-xxh3-64 of the key: buckets of eight 32-bit words, one bit set in each. It never says no to a space that is there.
+The filter and its constants are those of Parquet's bloom filters (apache/parquet-format, BloomFilter.md), over xxh3-64
+of the key: buckets of eight 32-bit words, one bit set in each. It never denies a space that the segment has.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from esformat.format.checksum import checksum64
 from esformat.format.frame import Block
 
 BUCKET_BYTES = 32
-BITS_PER_SPACE = 10  # about 1 in 100 absent spaces is not recognised as absent
+BITS_PER_SPACE = 10  # false positives: about 1 in 100 absent spaces
 PAGE_BUCKETS = 2048  # 64 KiB
-PAGES_AT_ONCE = 256  # 16 MiB, so that it does not matter how many spaces there are
+PAGES_AT_ONCE = 256  # 16 MiB: memory does not grow with the number of spaces
 
 U64 = npt.NDArray[np.uint64]
 
 
 def bucket_count(space_count: int) -> int:
-    """Buckets of the filter of a segment with so many spaces."""
+    """The number of buckets in the filter of a segment with this many spaces."""
     return max(1, -(-space_count * BITS_PER_SPACE // (8 * BUCKET_BYTES)))
 
 
 def hash_keys(keys: Iterable[bytes]) -> U64:
-    """The hashes that the filter is made of."""
+    """The hashes from which the filter is built."""
     return np.fromiter(map(checksum64, keys), dtype=np.uint64)
 
 
@@ -39,9 +39,9 @@ def _bucket_of(hashed: int, buckets: int) -> int:
 
 
 def build_filter(hashes: Iterable[U64], space_count: int) -> Iterator[bytes]:
-    """The filter's pages, bodies of filter blocks, from the hashes of all spaces in chunks.
+    """Yield the filter's pages, the bodies of filter blocks. `hashes` yields the hashes of all spaces in chunks.
 
-    `hashes` can be iterated over several times: once for every PAGES_AT_ONCE pages.
+    It is iterated over several times: once for every PAGES_AT_ONCE pages.
     """
     buckets = bucket_count(space_count)
     step = PAGES_AT_ONCE * PAGE_BUCKETS
@@ -54,12 +54,14 @@ def build_filter(hashes: Iterable[U64], space_count: int) -> Iterator[bytes]:
 
 
 def page_of(hashed: int, buckets: int) -> int:
-    """The page that decides about a key."""
+    """The number of the page that covers a key."""
     return _bucket_of(hashed, buckets) // PAGE_BUCKETS
 
 
 def page_may_contain(block: Block, hashed: int, buckets: int) -> bool:
-    """Whether the page that decides about a key admits it. Raises CorruptSegmentError for a page of another size."""
+    """Whether the segment may have a key, according to the page that covers it. Raises CorruptSegmentError if the page
+    is cut short.
+    """
     at = _bucket_of(hashed, buckets) % PAGE_BUCKETS * BUCKET_BYTES
     if len(block.body) < at + BUCKET_BYTES:
         raise CorruptSegmentError("a filter page is cut short", offset=block.offset)

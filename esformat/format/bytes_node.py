@@ -1,4 +1,4 @@
-"""Nodes of strings and binary, opened: which frames hold which values, and how few of them an answer takes."""
+"""Nodes of strings and binary, opened: which frames contain which values, so that a read decompresses few of them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from esformat.format.packing import (
     read_pack,
 )
 
-FEW_FRAMES = 4  # up to here a call for each is quicker than one for all
-_ENTRY_TYPES = {2: "H", 4: "I"}  # of a frame table, by their bytes
+FEW_FRAMES = 4  # up to this many frames, one call per frame is faster than one call for all
+_ENTRY_TYPES = {2: "H", 4: "I"}  # entry types of a frame table, by their size in bytes
 
 
 class BytesNode:
-    """A node of lengths and bytes, opened: which frames hold which rows. Nothing of its bytes is decoded yet.
+    """A node of lengths and bytes, opened: it knows which frames contain which rows, but has decoded nothing yet.
 
-    It holds no decompressor, so threads may share it; its methods take the caller's context.
+    It contains no decompressor, so threads may share it; its methods take the caller's context.
     """
 
     __slots__ = (
@@ -59,7 +59,7 @@ class BytesNode:
     )
 
     def __init__(self, body: memoryview, at: int, count: int, context: DecodeContext, key: Hashable = None) -> None:
-        """`key`: what tells the node from others in a cache. Raises CorruptSegmentError for a broken frame table."""
+        """`key` identifies the node in a cache. Raises CorruptSegmentError for a broken frame table."""
         self.key = key
         head = read_head(body, at, count, context.plain)
         rows = head.frame_rows
@@ -70,8 +70,8 @@ class BytesNode:
         self.edges: npt.NDArray[np.int64] | None = None
         self.length_bytes: bytes | None = None
         self.at_hand: FrameValues | None = None
-        """Gives values again without this class, once the first were read; None where some are null."""
-        self._seen: bytearray | None = None  # of each frame, whether a question needed it
+        """Serves later reads without this class. None before the first read, and if the node has nulls."""
+        self._seen: bytearray | None = None  # one byte per frame, 1 if a read needed it before
         self.short = lengths.width == 1 and not lengths.base  # lengths below 256, one byte each
         frames = -(-count // rows)
         try:
@@ -88,7 +88,7 @@ class BytesNode:
         if frames <= FEW_FRAMES:
             self.table: Sequence[int] = struct.unpack_from(f"<{frames}{_ENTRY_TYPES[width]}", body, lengths.end + 2)
             self._ends: Sequence[int] = list(accumulate(self.table))
-        else:  # not as Python integers: a question looks at few of them, wherever they lie
+        else:  # arrays, not Python integers: a read needs few of the entries, anywhere in the table
             table = np.frombuffer(body, f"<{_ENTRY_TYPES[width]}", frames, lengths.end + 2).astype(np.int64)
             self.table = table.data
             self._ends = np.add.accumulate(table).data
@@ -97,17 +97,17 @@ class BytesNode:
             raise CorruptSegmentError("frames reach beyond their block")
 
     def validity(self, low: int, high: int) -> npt.NDArray[np.uint8] | None:
-        """One byte for each value of rows [low, high), 1 where it is valid; None where all are."""
+        """One byte for each of the rows [low, high), 1 if its value is valid; None if the whole node is valid."""
         return None if self.head.valid is None else self.head.valid[low:high]
 
     def decompressor(self, context: DecodeContext) -> Decompressor:
-        """What the node's frames are decompressed with."""
+        """The decompressor for the node's frames."""
         return context.framed if self.head.needs_dictionary else context.plain
 
     def all_lengths(self, context: DecodeContext) -> npt.NDArray[np.integer[Any]]:
-        """The length of every value, as bytes where they are stored so.
+        """The length of every value, as uint8 if they are stored as bytes.
 
-        Raises CorruptSegmentError if one is out of bounds.
+        Raises CorruptSegmentError if a length is out of bounds.
         """
         if self.short:
             return np.frombuffer(plane_bytes(self.body, self.lengths, context.plain), np.uint8)
@@ -123,20 +123,20 @@ class BytesNode:
         return self.body[at + ends[first - 1] if first else at : at + ends[last - 1]]
 
     def all_values(self, context: DecodeContext) -> tuple[npt.NDArray[Any], bytes]:
-        """The lengths of all values and their bytes side by side; null slots are empty."""
+        """The lengths of all values and their concatenated bytes; null slots are empty."""
         lengths = self.all_lengths(context)
         sizes = frame_sizes(lengths, self.rows)
         if len(sizes) <= FEW_FRAMES:
             decompress = self.decompressor(context).decompress
             stored = zip(self.stored_frames(range(len(sizes))), sizes.tolist(), strict=True)
             return lengths, b"".join([decompress(self.codec, frame, size) for frame, size in stored])
-        out = np.empty(int(sizes.sum()), np.uint8)  # not zeroed: what lengths only claim costs no memory
+        out = np.empty(int(sizes.sum()), np.uint8)  # not zeroed: lengths that are merely claimed cost no memory
         run = self.body[self.at : self.end]
         self.decompressor(context).decompress_run(self.codec, run, self.table, sizes.tolist(), out.data)
         return lengths, out.tobytes()
 
     def values(self, low: int, high: int, context: DecodeContext, frames: Cache) -> list[bytes | None]:
-        """Values [low, high) as Python bytes. Decompresses only the frames that hold them and are not in `frames`."""
+        """Values [low, high) as Python bytes. Decompresses only frames that contain them and are not in `frames`."""
         rows = self.rows
         first, last = low // rows, -(-high // rows)
         values: list[Any]
@@ -156,7 +156,7 @@ class BytesNode:
     def offsets_and_bytes(
         self, low: int, high: int, context: DecodeContext, frames: Cache
     ) -> tuple[bytes | npt.NDArray[np.int32], bytes]:
-        """Values [low, high) as Arrow holds them: where each begins in some bytes, and where the last ends."""
+        """Values [low, high) in Arrow's layout: where each begins and the last ends in some bytes, and those bytes."""
         first, last = low // self.rows, -(-high // self.rows)
         if last - first == 1 and self.short:
             lengths, stored = self._frame(first, context, frames)
@@ -166,7 +166,7 @@ class BytesNode:
         return (edges[low : high + 1] - edges[first * self.rows]).astype(np.int32), stored
 
     def chosen_values(self, places: list[int], context: DecodeContext, frames: Cache) -> list[bytes | None]:
-        """The values at ascending places as Python bytes, decompressing only the frames that hold them."""
+        """The values at ascending places as Python bytes. Decompresses only the frames that contain them."""
         rows = self.rows
         values: list[Any]
         first = places[0] // rows
@@ -184,8 +184,8 @@ class BytesNode:
         return values if self.head.valid is None else self._with_nulls(values, places)
 
     def _frame(self, number: int, context: DecodeContext, frames: Cache) -> tuple[bytes, bytes]:
-        """One frame of short values: the lengths of all values, and its uncompressed bytes, kept from the second time
-        on.
+        """For a node with short values: the lengths of all values, and the uncompressed bytes of one frame, which is
+        cached when it is read for the second time.
         """
         if self.length_bytes is None:
             self.length_bytes = plane_bytes(self.body, self.lengths, context.plain)
@@ -199,12 +199,12 @@ class BytesNode:
                 self._seen = bytearray(len(self.table))
             if self._seen[number]:
                 frames.keep(key, stored, len(stored))
-            else:  # most are needed once: memory that is used again and again is quicker than new memory
+            else:  # most frames are needed only once, and reused memory is faster than new memory
                 self._seen[number] = 1
         return self.length_bytes, stored
 
     def edges_of_values(self, context: DecodeContext) -> npt.NDArray[np.int64]:
-        """Where each value begins within the bytes of all, and where the last ends; kept for the next question."""
+        """Where each value begins within the bytes of all values, and where the last ends; cached."""
         if self.edges is None:
             edges = np.zeros(self.count + 1, dtype=np.int64)
             np.cumsum(self.all_lengths(context), out=edges[1:])
@@ -225,7 +225,7 @@ class BytesNode:
     def _frames(
         self, numbers: Sequence[int], edges: npt.NDArray[np.int64], context: DecodeContext, frames: Cache
     ) -> list[Any]:
-        """Some frames, ascending, uncompressed; many that are missing are decompressed with one call."""
+        """Return some frames, ascending, uncompressed. One call decompresses those not in the cache if many are."""
         key, rows = self.key, self.rows
         known: list[Any] = [frames.find((key, number)) for number in numbers]
         missing = [place for place, frame in enumerate(known) if frame is None]
@@ -255,7 +255,7 @@ class BytesNode:
 
 
 def check_lengths(lengths: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """`lengths`, unless one of them is negative or absurd: then CorruptSegmentError."""
+    """Return `lengths`. Raises CorruptSegmentError if one of them is negative or absurdly large."""
     if not len(lengths) or lengths.dtype == np.uint8:
         return lengths
     if np.minimum.reduce(lengths) < 0 or np.maximum.reduce(lengths) > MAX_FRAME_BYTES:
@@ -264,7 +264,7 @@ def check_lengths(lengths: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def frame_sizes(lengths: npt.NDArray[np.integer[Any]], rows: int) -> npt.NDArray[np.int64]:
-    """Uncompressed bytes of every frame, from the lengths of all values."""
+    """The uncompressed size of every frame, in bytes, from the lengths of all values."""
     if not len(lengths):
         return np.zeros(0, dtype=np.int64)
     sizes: npt.NDArray[np.int64] = np.add.reduceat(lengths, np.arange(0, len(lengths), rows), dtype=np.int64)

@@ -7,4 +7,4 @@ from xxhash import xxh3_64_intdigest as checksum64
 __all__ = ["SHORT_MASK", "checksum64"]
 
 SHORT_MASK = 0xFFFF_FFFF
-"""A handle keeps the low 32 bits of a block's checksum: enough to tell that the right block lies there."""
+"""A handle keeps the low 32 bits of a block's checksum: enough to detect that it points to the wrong block."""

@@ -1,7 +1,7 @@
-"""Compression by codec id, with output bounded before it is allocated.
+"""Compression by codec id, with output sizes bounded before memory is allocated.
 
-zstd frames always carry their content size, so every size is known and checked before decompression. A `Compressor`
-or `Decompressor` belongs to one thread.
+zstd frames always carry their content size, so every size is known and checked before decompression. A `Compressor` or
+`Decompressor` belongs to one thread.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from esformat.errors import CorruptSegmentError, UnsupportedVersionError, UsageE
 
 MAX_WINDOW_LOG = 23
 MAX_WINDOW_BYTES = 1 << MAX_WINDOW_LOG
-"""Largest zstd window that a reader accepts: what a streaming decompressor may allocate."""
-_SINGLE_SEGMENT = 0x20  # bit of a zstd frame's descriptor, its fifth byte: the content itself is the window
+"""Largest zstd window that a reader accepts, because a streaming decompressor may allocate that much."""
+_SINGLE_SEGMENT = 0x20  # bit of a zstd frame's descriptor, its fifth byte: the frame content itself is the window
 
 
 class Codec(enum.IntEnum):
@@ -36,7 +36,10 @@ DEFAULT_LEVEL = {Codec.NONE: 0, Codec.ZSTD: 1, Codec.LZ4: 0}
 
 
 def codec_from_name(name: str) -> Codec:
-    """The codec called `name`. Raises UsageError for an unknown one, or lz4 when its package is missing."""
+    """The codec called `name`. Raises UsageError for an unknown name.
+
+    Raises UnsupportedVersionError for lz4 if its package is missing.
+    """
     try:
         codec = CODEC_NAMES[name]
     except (KeyError, TypeError):
@@ -64,7 +67,7 @@ class Compressor(Protocol):
         ...
 
     def compress_many(self, data: memoryview, offsets: npt.NDArray[np.int64]) -> Sequence[Any]:
-        """Compress data[offsets[i]:offsets[i+1]] for each i: bytes-like answers, in order; of nothing, no bytes."""
+        """Compress data[offsets[i]:offsets[i+1]] for each i into bytes-like objects; empty input becomes b""."""
         ...
 
 
@@ -95,7 +98,7 @@ class _ZstdCompressor:
         segments = np.empty((len(offsets) - 1, 2), dtype=np.uint64)
         segments[:, 0] = offsets[:-1]
         segments[:, 1] = np.diff(offsets)
-        if len(segments) < 2 or not segments[:, 1].all():  # the batch call takes neither empty frames nor none
+        if len(segments) < 2 or not segments[:, 1].all():  # the batch call rejects empty lists and empty frames
             return [self._zstd.compress(data[a : a + n]) if n else b"" for a, n in segments.tolist()]
         source = zstandard.BufferWithSegments(data, segments.tobytes())
         frames: Any = self._zstd.multi_compress_to_buffer(
@@ -120,7 +123,7 @@ class _Lz4Compressor:
 def make_compressor(
     codec: Codec, level: int | None = None, dictionary: zstandard.ZstdCompressionDict | None = None
 ) -> Compressor:
-    """A compressor for `codec`. `level` None takes the codec's default; a dictionary works with zstd only."""
+    """Return a compressor for `codec`. `level` None selects the codec's default; a dictionary works with zstd only."""
     if codec is Codec.NONE:
         return _NoCompressor()
     if codec is Codec.LZ4:
@@ -129,23 +132,23 @@ def make_compressor(
 
 
 class Decompressor:
-    """Decompresses frames of any codec, with or without one zstd dictionary. Belongs to one thread."""
+    """Decompresses frames of any codec, with an optional zstd dictionary. Belongs to one thread."""
 
     __slots__ = ("_made",)
 
     def __init__(self, dictionary: zstandard.ZstdCompressionDict | None = None) -> None:
-        """Raises CorruptSegmentError for a dictionary that zstd cannot use."""
+        """Raises CorruptSegmentError if zstd cannot use the dictionary."""
         self._made = None if dictionary is None else _zstd_decompressor(dictionary)
 
     @property
     def _zstd(self) -> zstandard.ZstdDecompressor:
-        """zstd's, with its 150 KB; threads of engines come and go, and many decompress nothing."""
+        """The zstd decompressor, created on first use: it takes 150 KB, and many threads of engines never need it."""
         if self._made is None:
             self._made = _zstd_decompressor(None)
         return self._made
 
     def decompress(self, codec: int, frame: bytes | memoryview, size: int) -> bytes:
-        """One frame of exactly `size` uncompressed bytes. Raises CorruptSegmentError if it is anything else."""
+        """Decompress one frame of `size` uncompressed bytes. Raises CorruptSegmentError if it has another size."""
         if not size or codec == 0:
             if len(frame) != size:
                 raise CorruptSegmentError(f"a stored frame has {len(frame)} bytes, expected {size}")
@@ -162,7 +165,8 @@ class Decompressor:
         raise UnsupportedVersionError(f"unknown codec {codec}", hint="read the file with a newer esformat")
 
     def check(self, codec: int, frame: bytes | memoryview, size: int) -> None:
-        """Hold one frame of `size` uncompressed bytes against all rules of the format; reading needs only some.
+        """Check one frame of `size` uncompressed bytes against all rules of the format; reading enforces only some of
+        them.
 
         Raises CorruptSegmentError, UnsupportedVersionError.
         """
@@ -182,11 +186,11 @@ class Decompressor:
     def decompress_run(
         self, codec: int, frames: memoryview, lengths: Sequence[int], sizes: Sequence[int], out: memoryview
     ) -> None:
-        """Adjacent frames, stored in `lengths` bytes each, into `out`, which their `sizes` fill exactly."""
+        """Decompress adjacent frames, stored in `lengths` bytes each, into `out`, whose size is the sum of `sizes`."""
         if codec == 1 and len(out):
             self._decompress_zstd_run(frames, out)
             return
-        out = out.cast("B")  # Arrow's buffers call their bytes signed; slices are assigned between like formats only
+        out = out.cast("B")  # Arrow's buffers have signed bytes; memoryviews are assigned only between equal formats
         if codec == 0 or not len(out):
             if len(frames) != len(out):
                 raise CorruptSegmentError(f"stored frames have {len(frames)} bytes, expected {len(out)}")
@@ -198,7 +202,7 @@ class Decompressor:
             at, to = at + length, to + size
 
     def _decompress_zstd_run(self, frames: memoryview, out: memoryview) -> None:
-        """One call for all frames; a frame that fits `out` is decoded straight into it, without a window."""
+        """Decompress all frames with one call; a frame that fits into `out` is decoded into it without a window."""
         try:
             reader = self._zstd.stream_reader(frames, read_across_frames=True, read_size=max(1, len(frames)))
             filled = reader.readinto(out)
@@ -227,10 +231,10 @@ def _decompress_lz4(frame: bytes | memoryview, size: int) -> bytes:
 
 
 def train_dictionary(samples: Sequence[bytes], size: int) -> zstandard.ZstdCompressionDict | None:
-    """Train a zstd dictionary of at most `size` bytes on `samples`; None where zstd finds too little to learn.
+    """Train a zstd dictionary of at most `size` bytes on `samples`; None if zstd finds too little to learn.
 
     COVER parameters (k=1024, d=8) measured best on JSON payloads: docs/decisions/0004-codec-and-dictionary.md. Its 2^18
-    counters fit a processor's cache: 2^20 take three times as long, and find nothing better.
+    counters fit into a processor's cache: 2^20 take three times as long and compress no better.
     """
     try:
         return zstandard.train_dictionary(size, list(samples), k=1024, d=8, f=18, accel=4)
@@ -239,5 +243,5 @@ def train_dictionary(samples: Sequence[bytes], size: int) -> zstandard.ZstdCompr
 
 
 def load_dictionary(data: bytes) -> zstandard.ZstdCompressionDict:
-    """The zstd dictionary stored as `data`; whether it is one shows when a `Decompressor` is made with it."""
+    """The zstd dictionary stored as `data`. Invalid data is detected only when a `Decompressor` is created with it."""
     return zstandard.ZstdCompressionDict(data, dict_type=zstandard.DICT_TYPE_FULLDICT)

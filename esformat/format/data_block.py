@@ -1,10 +1,11 @@
-"""A data block: up to a thousand or so consecutive rows, column by column.
+"""A data block: consecutive rows, at most 2,048 as this package writes it, stored column by column.
 
     base timestamp | chunk lengths | keys | timestamps | one chunk per column of the schema
 
-The keys chunk names the runs (space, grouping, rows) in the block, so that a block alone, with the metadata and its
-dictionary, is enough to recover its events. Scans take the runs from the directory and never touch it.
-Timestamps are differences within a run; the first row of each run counts from the block's base, its smallest.
+The keys chunk names the runs (space, grouping, rows) in the block, so that a block, with the metadata and its
+dictionary, is enough to recover its events. Scans take the runs from the directory and never read the keys chunk.
+Timestamps are stored as differences within a run; the first row of each run is relative to the block's base, its
+smallest timestamp.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ from esformat.format.packing import decode_ints, encode_int_runs, encode_ints, p
 from esformat.format.template_node import TemplateNode
 
 TIMES_BITS_COST = 1.25
-"""What bits of timestamps may cost: with them a history's are read without all others of its block."""
+"""Store timestamps as bits if that takes at most this many times the size of planes: with bits, a reader decodes the
+timestamps of one history without the others of the block.
+"""
 _HEAD = struct.Struct(
     "<"
     "q"  # base: smallest timestamp of the block, µs
@@ -47,19 +50,19 @@ I64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Consecutive runs of rows with one (space, grouping) each: keys as binary arrays, rows per run."""
+    """Consecutive runs, each the rows of one (space, grouping): keys as binary arrays, and the rows of each run."""
 
     spaces: pa.Array
     groupings: pa.Array
     rows: I64
 
     def slice(self, first: int, last: int, rows: I64) -> Runs:
-        """Runs [first, last), with other row counts where they are cut."""
+        """Runs [first, last), with their row counts replaced by `rows`, because the outer runs may be cut."""
         return Runs(self.spaces.slice(first, last - first), self.groupings.slice(first, last - first), rows)
 
 
 def encode_runs_of_keys(runs: Runs, context: EncodeContext) -> bytes:
-    """The keys of runs: rows, spaces, groupings."""
+    """Encode the runs: rows, spaces, groupings."""
     keys = encode_texts(runs.spaces, context) + encode_texts(runs.groupings, context)
     return encode_ints(runs.rows, context.plain, raw=1) + keys  # the lowest bytes are noise
 
@@ -71,7 +74,7 @@ def keys_array(keys: Keys) -> pa.Array:
 
 
 class RunKeys(NamedTuple):
-    """Decoded runs: rows of each, and their spaces and groupings."""
+    """Decoded runs: the rows of each run, and its space and grouping."""
 
     rows: I64
     spaces: Keys
@@ -79,7 +82,7 @@ class RunKeys(NamedTuple):
 
 
 def decode_runs_of_keys(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[RunKeys, int]:
-    """Read what `encode_runs_of_keys` wrote; also the byte after it. Raises CorruptSegmentError."""
+    """Decode what `encode_runs_of_keys` wrote; also return the byte after it. Raises CorruptSegmentError."""
     pack = read_pack(body, at, count)
     rows = decode_ints(body, pack, context.plain)
     if count and (np.minimum.reduce(rows) < 1 or np.maximum.reduce(rows) > 1 << 48):
@@ -90,16 +93,17 @@ def decode_runs_of_keys(body: memoryview, at: int, count: int, context: DecodeCo
 
 
 def decode_keys(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[Keys, int]:
-    """A node of keys; also the byte after it. Raises CorruptSegmentError."""
+    """Decode a node of keys; also return the byte after it. Raises CorruptSegmentError."""
     return read_keys(body, at, count, context.plain, context.framed)
 
 
 def encode_timestamps(
     timestamps: I64, run_starts: I64, bounds: list[int], context: EncodeContext
 ) -> tuple[list[bytes], I64, I64]:
-    """Chunks of the timestamps of several blocks, and each block's smallest and largest timestamp.
+    """Encode the timestamps chunks of several blocks; also return each block's smallest and largest timestamp.
 
-    `run_starts` are the rows at which a run begins, `bounds` the blocks' edges; both count from the first timestamp.
+    `run_starts` are the rows at which a run begins, `bounds` the edges of the blocks; both count from the first
+    timestamp.
     """
     starts = np.asarray(bounds[:-1])
     low = np.minimum.reduceat(timestamps, starts)
@@ -112,18 +116,18 @@ def encode_timestamps(
 
 
 def encode_data_block(base: int, run_count: int, row_count: int, chunks: list[bytes], dictionary: int) -> bytes:
-    """One framed data block; `chunks` are its keys, timestamps and columns."""
+    """Encode one framed data block; `chunks` are its keys, timestamps and columns."""
     head = _HEAD.pack(base, run_count, len(chunks)) + struct.pack(f"<{len(chunks)}I", *map(len, chunks))
     return encode_block(BlockKind.DATA, b"".join([head, *chunks]), count=row_count, dictionary=dictionary)
 
 
 class DataBlock(Chunks):
-    """A data block whose checksum was verified, opened: where each chunk lies. Columns are decoded on demand."""
+    """An open data block, whose checksum was verified: it knows where each chunk is. Columns are decoded on demand."""
 
     __slots__ = ()
 
     def runs(self, context: DecodeContext) -> RunKeys:
-        """The runs of the block, from its own keys chunk."""
+        """The runs of the block, decoded from its own keys chunk."""
         if not 0 < self.run_count <= self.row_count:
             raise CorruptSegmentError("the number of runs breaks the format", offset=self.offset)
         runs, end = decode_runs_of_keys(self.body, self.chunks[KEYS_CHUNK], self.run_count, context)
@@ -132,7 +136,7 @@ class DataBlock(Chunks):
         return runs
 
     def head(self, position: int, decompressor: Decompressor) -> NodeHead:
-        """The head of a column's node, kept for the next question."""
+        """The head of a column's node, cached."""
         head = self.kept_heads.get(position)
         if head is None:
             at = self.chunks[FIRST_COLUMN_CHUNK + position]
@@ -140,9 +144,7 @@ class DataBlock(Chunks):
         return head
 
     def short_codes(self, position: int, decompressor: Decompressor) -> tuple[int, bytes] | None:
-        """The codes of a column as a base and one byte for each row, kept for the next question; None where they are
-        not stored so.
-        """
+        """The codes of a column as a base and one byte per row, cached; None if they are not stored as single bytes."""
         try:
             return self.kept_codes[position]
         except KeyError:
@@ -154,19 +156,19 @@ class DataBlock(Chunks):
             return made
 
     def pieces(self, chunks: list[int]) -> list[bytes]:
-        """Copies of the same few chunks every time, made once."""
+        """Copies of the chunks `chunks`, created once: every call must ask for the same ones."""
         if self.kept_pieces is None:
             at, body = self.chunks, self.body
             self.kept_pieces = [bytes(body[at[chunk] : at[chunk + 1]]) for chunk in chunks]
         return self.kept_pieces
 
     def has_templates(self, position: int) -> bool:
-        """Whether a column is stored by templates."""
+        """Whether a column is stored as templates."""
         at = self.chunks[FIRST_COLUMN_CHUNK + position]
         return bool(self.body[at : at + 1] == _TEMPLATES)
 
     def template_node(self, position: int, context: DecodeContext, read: tuple[Any, int]) -> TemplateNode:
-        """The node of a column that is stored by templates, whose codes were read, kept for the next question."""
+        """The node of a column stored as templates, cached. `read`: what `read_template_codes` returned for it."""
         node = self.kept_nodes.get(position)
         if node is None:
             at, key = self.chunks[FIRST_COLUMN_CHUNK + position], (self.offset, position)
@@ -175,7 +177,7 @@ class DataBlock(Chunks):
         return node
 
     def bytes_node(self, position: int, context: DecodeContext) -> BytesNode | TemplateNode:
-        """The node of a column of strings or binary, kept for the next question."""
+        """The node of a column of strings or binary, cached."""
         node = self.kept_nodes.get(position)
         if node is None:
             at = self.chunks[FIRST_COLUMN_CHUNK + position]

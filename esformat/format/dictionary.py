@@ -1,8 +1,7 @@
-"""Dictionary blocks: for each column, the zstd dictionary of its frames, the values that its codes stand for, and the
-templates of its values.
+"""Dictionary blocks: for each column, the zstd dictionary of its frames, the values of its codes, and its templates.
 
-A file usually has one, written twice: data blocks cannot be read without it. Files that were merged have
-several; each data block says which one it needs.
+A file usually has one dictionary block, written twice, because data blocks cannot be read without it. Merged files have
+several; each data block names the one that it needs.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from esformat.format.schema import Field
 from esformat.format.templates import TemplateTable, decode_templates, table_of
 
 LEAST_LEVEL = 12
-"""Of zstd, for dictionary blocks."""
+"""Lowest zstd level for dictionary blocks."""
 
 _ENTRY = struct.Struct(
     "<"
-    "H"  # column: its place among the payload and index columns
+    "H"  # column: its position among the payload and index columns
     "H"  # templates, 0 for none
     "I"  # bytes of the zstd dictionary, 0 for none
     "I"  # values, 0 for none
@@ -45,8 +44,8 @@ _ENTRY = struct.Struct(
 
 @dataclass(frozen=True, slots=True)
 class ColumnDictionary:
-    """What one column's nodes refer to: a zstd dictionary for frames, values for codes (code 1 is `values[0]`), and
-    templates (code 1 is the first).
+    """The dictionary of one column, to which its nodes refer: a zstd dictionary for frames, values for codes (code 1 is
+    `values[0]`), and templates (code 1 is the first).
     """
 
     column: int
@@ -56,13 +55,15 @@ class ColumnDictionary:
 
 
 def dictionary_context(codec: Codec, level: int | None) -> EncodeContext:
-    """What dictionary blocks of a file are encoded with: they are small, and a file has each of them twice."""
+    """The context that encodes the dictionary blocks of a file. It compresses well and slowly: the blocks are small,
+    and each is stored twice.
+    """
     slow = make_compressor(codec, max(level or 0, LEAST_LEVEL))
     return EncodeContext(slow, slow)
 
 
 def encode_dictionary(columns: Sequence[ColumnDictionary], context: EncodeContext) -> bytes:
-    """One framed dictionary block."""
+    """Encode one framed dictionary block."""
     parts = []
     for column in columns:
         count = 0 if column.values is None else len(column.values)
@@ -76,23 +77,23 @@ def encode_dictionary(columns: Sequence[ColumnDictionary], context: EncodeContex
 
 
 class StoredDictionary(StoredColumn):
-    """One column's entry in a dictionary block, its values and templates not yet decoded: many questions need none."""
+    """One column's entry in a dictionary block. Values and templates are decoded on demand: many reads need neither."""
 
     __slots__ = ("type",)
     type: pa.DataType
 
     def values(self, context: DecodeContext) -> pa.Array | None:
-        """The values; None where the column has no codes. Raises CorruptSegmentError."""
+        """The values; None if the column has no codes. Raises CorruptSegmentError."""
         return _values_of(self.node, self.count, self.type, self.offset, context) if self.count else None
 
     def templates(self, context: DecodeContext) -> Templates | None:
-        """The templates; None where the column has none. Raises CorruptSegmentError."""
+        """The templates; None if the column has none. Raises CorruptSegmentError."""
         if not self.template_count:
             return None
         return decode_templates(self.stored_templates, self.template_count, context)
 
     def shared_values(self) -> Values | None:
-        """The values by code, the null of code 0 first: the same for all threads. Raises CorruptSegmentError."""
+        """The values by code, starting with the null of code 0; shared by all threads. Raises CorruptSegmentError."""
         made: Values | None = self.made.get("values")
         if made is None and self.count:
             stored = self.node, self.count, self.type, self.offset
@@ -101,14 +102,14 @@ class StoredDictionary(StoredColumn):
         return made
 
     def shared_templates(self, context: DecodeContext) -> Templates | None:
-        """The templates, the same for all threads: what is kept goes with one of them. Raises CorruptSegmentError."""
+        """The templates, one object for all threads: caches are tied to that object. Raises CorruptSegmentError."""
         made: Templates | None = self.made.get("templates")
         if made is None and self.template_count:
             made = self.made.setdefault("templates", self.templates(context))
         return made
 
     def whole(self, context: DecodeContext) -> ColumnDictionary:
-        """All of it, decoded. Raises CorruptSegmentError."""
+        """The whole entry, decoded. Raises CorruptSegmentError."""
         templates = self.templates(context)
         table = None if templates is None else table_of(templates)
         return ColumnDictionary(self.column, self.zstd, self.values(context), table)
@@ -126,7 +127,7 @@ def _values_with_null(node: memoryview, count: int, kind: pa.DataType, offset: i
 
 
 def _texts_with_null(node: memoryview, count: int, _: pa.DataType, offset: int) -> list[Any]:
-    """The same of text as Python objects, for events: they need no Arrow."""
+    """Like `_values_with_null` for text, but as Python objects, for events: they need no Arrow."""
     own = _own_context()
     edges, texts, _end = read_values(node, 0, count, own.plain, own.framed)
     try:
@@ -136,12 +137,12 @@ def _texts_with_null(node: memoryview, count: int, _: pa.DataType, offset: int) 
 
 
 def decode_dictionary(block: Block, fields: Sequence[Field], context: DecodeContext) -> list[ColumnDictionary]:
-    """Read what `encode_dictionary` wrote. Raises CorruptSegmentError."""
+    """Decode what `encode_dictionary` wrote. Raises CorruptSegmentError."""
     return [entry.whole(context) for entry in open_dictionary(block, fields, context)]
 
 
 def open_dictionary(block: Block, fields: Sequence[Field], context: DecodeContext) -> list[StoredDictionary]:
-    """The same with the values yet to be decoded. Raises CorruptSegmentError."""
+    """Like `decode_dictionary`, but without decoding the values. Raises CorruptSegmentError."""
 
     def end_of_values(body: memoryview, at: int, count: int, place: int) -> int:
         return end_of_node(body, at, count, fields[place].type, context)
@@ -157,18 +158,18 @@ def open_dictionary(block: Block, fields: Sequence[Field], context: DecodeContex
 
 
 def _own_context() -> DecodeContext:
-    """For what any thread may be the first to ask for: a decompressor of its own."""
+    """A context with a new decompressor: any thread may be the first to decode shared values."""
     plain = Decompressor()
     return DecodeContext(plain, plain)
 
 
 def with_null(values: pa.Array) -> pa.Array:
-    """`values` with the null of code 0 in front."""
+    """`values` with the null of code 0 prepended."""
     return pa.concat_arrays([pa.nulls(1, values.type), values])
 
 
 def context_of(column: ColumnDictionary, plain: Decompressor) -> DecodeContext:
-    """What the nodes of a column are decoded with. Raises CorruptSegmentError."""
+    """The context that decodes the nodes of a column. Raises CorruptSegmentError."""
     zstd = zstd_of(column)
     values = None if column.values is None else with_null(column.values)
     templates = None if column.templates is None else column.templates.compiled()
@@ -176,5 +177,5 @@ def context_of(column: ColumnDictionary, plain: Decompressor) -> DecodeContext:
 
 
 def zstd_of(column: ColumnDictionary | StoredDictionary) -> zstandard.ZstdCompressionDict | None:
-    """The zstd dictionary, ready for use."""
+    """The zstd dictionary, loaded; None if the column has none."""
     return load_dictionary(column.zstd) if column.zstd else None

@@ -1,9 +1,9 @@
-"""The directory: which rows belong to which space and grouping, and where the data blocks with those rows lie.
+"""The directory: which rows belong to which space and grouping, and where their data blocks are stored.
 
-A leaf covers a group of data blocks that follow each other in the file: its runs (space, grouping, rows) and, for each
-block, rows, length, check and time span. The root names every leaf's first space, its rows and its place; it is read
-when a segment is opened. Where there are many leaves, it names pages that tell that of 256 leaves each. A run that
-crosses from one leaf's blocks into the next's appears in both.
+A leaf covers a group of consecutive data blocks: its runs (space, grouping, rows) and, for each block, its rows,
+length, check and time span. The root lists each leaf's first space, its rows and where it is stored; it is read when a
+segment is opened. In a file with many leaves, the root lists pages instead, each of which lists 256 leaves. A run that
+crosses from one leaf's blocks into the next appears in both.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ _ROOT = struct.Struct(
 _LEAF = struct.Struct(
     "<I"  # data blocks that the leaf covers
 )
-LEAF_RUNS = 256  # a leaf ends at the block with which it holds so many runs …
-LEAF_BLOCKS = MOST_BLOCKS  # … or so many blocks
-MOST_ROOT_LEAVES = 512  # of more leaves pages tell, and the root of the pages
+LEAF_RUNS = 256  # a leaf ends at the block that brings it to this many runs …
+LEAF_BLOCKS = MOST_BLOCKS  # … or this many blocks
+MOST_ROOT_LEAVES = 512  # with more leaves, the root lists pages
 
 _RAW = make_compressor(Codec.NONE)
 
 I64 = npt.NDArray[np.int64]
 ReadPages = Callable[[Sequence[tuple[BlockHandle, int, int]]], list[Entries]]
-"""Gives pages by the handle of each, and the rows and blocks that come before it."""
+"""Reads pages. Takes, for each page, its handle and the number of rows and blocks before it."""
 
 
 def leaf_is_full(run_count: int, block_count: int) -> bool:
-    """Whether a leaf with so many runs and blocks ends here."""
+    """Whether a leaf with this many runs and blocks ends here."""
     return run_count >= LEAF_RUNS or block_count >= LEAF_BLOCKS
 
 
 @dataclass(frozen=True, slots=True)
 class BlockSpan:
-    """One data block as its leaf describes it."""
+    """The description of one data block in its leaf."""
 
     rows: int
     length: int
@@ -61,18 +61,18 @@ class BlockSpan:
 
 
 def _lengths(spans: list[tuple[int, int]]) -> list[int]:
-    """Largest less smallest timestamp, modulo 2^64: the ends of time are further apart than an int64 can tell."""
+    """Largest minus smallest timestamp of each span, modulo 2^64: the difference may not fit into an int64."""
     ends = np.array(spans, dtype=np.int64).reshape(-1, 2)
     return (ends[:, 1] - ends[:, 0]).tolist()  # type: ignore[no-any-return]
 
 
 def _column(values: list[int]) -> bytes:
-    """A table's column. Not compressed: a few bytes less in each leaf would cost a tenth of opening."""
+    """Encode a column of a table, uncompressed: compression would save few bytes and make opening 10% slower."""
     return encode_ints(np.array(values, dtype=np.int64), _RAW)
 
 
 def encode_leaf(runs: Runs, spans: list[BlockSpan], context: EncodeContext) -> bytes:
-    """One framed leaf."""
+    """Encode one framed leaf."""
     body = b"".join(
         [
             _LEAF.pack(len(spans)),
@@ -90,9 +90,9 @@ def encode_leaf(runs: Runs, spans: list[BlockSpan], context: EncodeContext) -> b
 def open_leaf(
     block: Block, first_row: int, first_block: int, data_offset: int, context: DecodeContext, *, keys: bool = True
 ) -> Leaf:
-    """A leaf whose checksum was verified. Raises CorruptSegmentError where it contradicts itself.
+    """Open a leaf whose checksum was verified. Raises CorruptSegmentError if it contradicts itself.
 
-    keys: decode its keys, too.
+    keys: decode its keys too.
     """
     try:
         leaf = Leaf(block.body, block.count, first_row, first_block, data_offset, context.plain)
@@ -105,7 +105,7 @@ def open_leaf(
 
 
 def open_keys(leaf: Leaf, offset: int, context: DecodeContext) -> None:
-    """Decode the keys of a leaf, whose block lies at `offset`. Raises CorruptSegmentError."""
+    """Decode the keys of a leaf, whose block is at `offset`. Raises CorruptSegmentError."""
     try:
         leaf.open_keys(context.plain, context.framed)
     except CorruptSegmentError as error:
@@ -114,14 +114,14 @@ def open_keys(leaf: Leaf, offset: int, context: DecodeContext) -> None:
 
 
 def block_handle(leaf: Leaf, block: int) -> BlockHandle:
-    """Where the leaf's `block`-th data block lies."""
+    """The handle of the leaf's data block number `block`."""
     offset = leaf.block_offsets[block]
     return BlockHandle(offset, leaf.block_offsets[block + 1] - offset, leaf.block_checks[block])
 
 
 @dataclass(frozen=True, slots=True)
 class LeafEntry:
-    """One leaf, or one page, as the root describes it."""
+    """The description of one leaf, or one page, in the root."""
 
     first_space: bytes
     runs: int
@@ -134,25 +134,25 @@ class LeafEntry:
 
 
 def encode_root(entries: Sequence[LeafEntry], leaves: int, context: EncodeContext) -> bytes:
-    """The framed root of the directory of so many leaves. entries: the leaves, or the pages that tell of them."""
+    """Encode the framed root of a directory with this many leaves. entries: the leaves, or the pages that list them."""
     body = _ROOT.pack(leaves) + _encode_entries(entries, context)
     return encode_block(BlockKind.DIRECTORY_ROOT, body, count=len(entries))
 
 
 def encode_page(leaves: Sequence[LeafEntry], context: EncodeContext) -> bytes:
-    """A framed page that tells of some leaves."""
+    """Encode a framed page that lists some leaves."""
     return encode_block(BlockKind.DIRECTORY_PAGE, _encode_entries(leaves, context), count=len(leaves))
 
 
 def pages_of(leaves: Sequence[LeafEntry]) -> list[Sequence[LeafEntry]]:
-    """The leaves that each page tells of; none where the root can."""
+    """The leaves of each page; empty if the root can list all leaves."""
     if len(leaves) <= MOST_ROOT_LEAVES:
         return []
     return [leaves[first : first + PAGE_LEAVES] for first in range(0, len(leaves), PAGE_LEAVES)]
 
 
 def entry_of_page(leaves: Sequence[LeafEntry], handle: BlockHandle) -> LeafEntry:
-    """What the root says of a page."""
+    """The root's entry for a page."""
     return LeafEntry(
         first_space=leaves[0].first_space,
         runs=sum(leaf.runs for leaf in leaves),
@@ -183,10 +183,9 @@ def _encode_entries(entries: Sequence[LeafEntry], context: EncodeContext) -> byt
 
 
 def open_root(block: Block, context: DecodeContext, read: ReadPages | None = None, name: str | None = None) -> Root:
-    """The root whose checksum was verified.
+    """Open a root whose checksum was verified.
 
-    read: gives pages. name: the file's, for messages. Raises CorruptSegmentError where the root
-    contradicts itself.
+    read: reads pages. name: of the file, for messages. Raises CorruptSegmentError if the root contradicts itself.
     """
     return Root(block.body, block.count, block.offset, context.plain, context.framed, BlockHandle, name, read)
 
@@ -194,6 +193,8 @@ def open_root(block: Block, context: DecodeContext, read: ReadPages | None = Non
 def open_page(
     block: Block, first_row: int, first_block: int, context: DecodeContext, name: str | None = None
 ) -> Entries:
-    """A page whose checksum was verified, and what comes before its leaves. Raises as `open_root`."""
+    """Open a page whose checksum was verified. `first_row` and `first_block` count what comes before its leaves. Raises
+    like `open_root`.
+    """
     plain, framed = context.plain, context.framed
     return Entries(block.body, 0, block.count, first_row, first_block, block.offset, plain, framed, BlockHandle, name)

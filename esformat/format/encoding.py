@@ -1,4 +1,4 @@
-"""Columns to bytes and back: a tree of nodes, one shape for each way that values lie in memory.
+"""Encode columns as bytes and decode them: a tree of nodes, with one shape for each memory layout.
 
     null     nothing is stored, every value is null
     ints     whole numbers and other fixed-width values up to 8 bytes: packed integers
@@ -8,10 +8,10 @@
     list     packed lengths, then the node of the elements
     fixed    fixed-size lists: the node of the elements
     struct   the nodes of the children, one after another
-    templates  strings and binary by the templates of their column: `template_node.py`
-    front-coded  strings and binary that are no column, and are read as a whole: what each shares with the one before
+    templates  strings and binary as templates of their column: `template_node.py`
+    front-coded  strings and binary outside of columns, always read as a whole: each shares a prefix with the one before
 
-A node never says how many values it has: its parent knows. Method and layouts follow Arrow's columnar format
+A node does not store its number of values: its parent knows it. Method and layouts follow Arrow's columnar format
 (validity, lengths for offsets, children); the packing is `packing.py`.
 """
 
@@ -62,7 +62,7 @@ from esformat.format.schema import MAX_NESTING
 from esformat.format.template_node import TemplateNode
 
 _RAW = make_compressor(Codec.NONE)
-WORTH_TIMES = 3  # what texts share with the one before is left out: compressing the rest pays where it becomes a third
+WORTH_TIMES = 3  # compress the rest of front-coded texts only if that shrinks it to a third
 FRAME_TARGET_BYTES = 4096  # measured: docs/decisions/0005-blocks-and-frames.md
 
 
@@ -83,7 +83,7 @@ def encode_node(array: pa.Array, context: EncodeContext) -> bytes:
 
 
 def encode_texts(texts: pa.Array, context: EncodeContext) -> bytes:
-    """Encode binary without nulls that is no column and is read as a whole: keys, and the texts of templates."""
+    """Encode binary without nulls that is not a column and is read as a whole: keys, and the texts of templates."""
     whole = replace(context, frame_bytes=WHOLE_BYTES)
     offsets, data = bytes_of(texts)
     shared, ends, rest = front_coded(offsets, data.cast("B"))
@@ -92,14 +92,14 @@ def encode_texts(texts: pa.Array, context: EncodeContext) -> bytes:
     rests = pa.Array.from_buffers(
         pa.binary(), len(texts), [None, pa.py_buffer(np.asarray(ends).astype(np.int32)), pa.py_buffer(rest)]
     )
-    raw = replace(whole, plain=_RAW, framed=_RAW)  # few bytes, which take longer to decompress than to read
+    raw = replace(whole, plain=_RAW, framed=_RAW)  # these bytes are few, and take longer to decompress than to read
     plain, small = encode_node(rests, raw), encode_node(rests, replace(raw, framed=context.framed))
     node = small if WORTH_TIMES * len(small) <= len(plain) else plain
     return NODE.pack(Shape.FRONT_CODED, 0, 0) + encode_ints(np.asarray(shared), _RAW) + node
 
 
 def encode_codes(codes: npt.NDArray[np.integer[Any]], bounds: list[int], context: EncodeContext) -> list[bytes]:
-    """Encode dictionary codes, 0 for null, as one node per run."""
+    """Encode dictionary codes, 0 for null, as one node per slice."""
     head = NODE.pack(Shape.CODES, 0, 0)
     return [head + pack for pack in encode_int_runs(codes, bounds, context.plain, raw=context.raw)]
 
@@ -107,7 +107,7 @@ def encode_codes(codes: npt.NDArray[np.integer[Any]], bounds: list[int], context
 def _headers(
     shape: Shape, array: pa.Array, bounds: list[int], context: EncodeContext, flags: int = 0, rows: int = 0
 ) -> list[bytes]:
-    """Node headers with their validity: stored only in runs that have a null."""
+    """Node headers with their validity, which is stored only in slices that have a null."""
     plain = NODE.pack(shape, flags, rows)
     valid = validity_of(array)
     if valid is None:
@@ -123,7 +123,7 @@ def _encode_numbers(array: pa.Array, bounds: list[int], context: EncodeContext) 
 
 
 def frame_rows(row_count: int, byte_count: int, frame_bytes: int | None = None) -> int:
-    """Rows in each frame of about `frame_bytes` (None: FRAME_TARGET_BYTES): a power of two up to MAX_FRAME_ROWS."""
+    """Rows per frame of about `frame_bytes` (None: FRAME_TARGET_BYTES): a power of two up to MAX_FRAME_ROWS."""
     target = frame_bytes or FRAME_TARGET_BYTES
     mean = byte_count / row_count if row_count else 0
     fitting = int(target / mean) if mean * MAX_FRAME_ROWS > target else MAX_FRAME_ROWS
@@ -182,7 +182,7 @@ def _encode_other(array: pa.Array, shape: Shape, context: EncodeContext) -> byte
 def decode_node(
     body: memoryview, at: int, count: int, kind: pa.DataType, context: DecodeContext, depth: int = 0
 ) -> tuple[pa.Array, int]:
-    """Decode a node of `count` values of `kind` at byte `at`; also the byte after it. Raises CorruptSegmentError."""
+    """Decode a node of `count` values at byte `at`; also return the byte after it. Raises CorruptSegmentError."""
     if depth > MAX_NESTING:
         raise CorruptSegmentError("column nodes nest too deep")
     head = read_head(body, at, count, context.plain)
@@ -209,7 +209,7 @@ def decode_node(
 
 
 def end_of_node(body: memoryview, at: int, count: int, kind: pa.DataType, context: DecodeContext) -> int:
-    """The byte after a node; values of one level are not decoded for it. Raises CorruptSegmentError."""
+    """The byte after a node. Decodes values only if nested or wider than 8 bytes. Raises CorruptSegmentError."""
     end = end_of_values(body, at, count)
     if end >= 0:
         return end
@@ -245,7 +245,7 @@ def _decode_nested(
     if head.shape == Shape.LIST:
         pack = read_pack(body, head.at, count)
         element = entries_field(kind) if pt.is_map(kind) else kind.value_field
-        if not present and not pack.width and not pack.base:  # as fields that no record of a block has
+        if not present and not pack.width and not pack.base:  # such as a field that no record of the block has
             return pa.nulls(count, kind), end_of_node(body, pack.end, 0, element.type, context)
         lengths = decode_ints(body, pack, context.plain)
         total = _checked_sum(lengths)
@@ -268,7 +268,7 @@ def _decode_nested(
 
 
 def _checked_sum(lengths: npt.NDArray[np.int64]) -> int:
-    """The number of elements of lists; refused where no block can hold them."""
+    """The total number of elements of lists. Raises CorruptSegmentError if it is more than a block can hold."""
     total = int(check_lengths(lengths).sum())
     if total > MAX_ELEMENTS:
         raise CorruptSegmentError("lists have more elements than a block can hold")

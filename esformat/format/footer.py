@@ -1,4 +1,4 @@
-"""The footer: the offset table that leads to every block that is not found through another block."""
+"""The footer: the offset table of all blocks that are not found through another block."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["Key", "check_opening", "decode_footer", "encode_footer"]
 _ENTRY = struct.Struct(
     "<"
     "B"  # kind of the block
-    "B"  # copy: 0 the one to read, 1 a spare
-    "H"  # ordinal: column of an index root, number of a dictionary, page of the filter, else zero
+    "B"  # copy: 0 for the one to read, 1 for the spare
+    "H"  # ordinal: column of an index root, number of a dictionary, page of the filter; otherwise zero
     "16s"  # handle
 )
 Key = tuple[int, int, int]
@@ -23,7 +23,7 @@ Key = tuple[int, int, int]
 
 
 def encode_footer(table: Mapping[Key, BlockHandle]) -> bytes:
-    """The framed footer."""
+    """Encode the framed footer."""
     entries = [
         _ENTRY.pack(kind, copy, ordinal, handle.encode()) for (kind, ordinal, copy), handle in sorted(table.items())
     ]
@@ -31,5 +31,5 @@ def encode_footer(table: Mapping[Key, BlockHandle]) -> bytes:
 
 
 def decode_footer(block: Block) -> dict[Key, BlockHandle]:
-    """Read what `encode_footer` wrote. Raises CorruptSegmentError. Unknown kinds are kept: a newer writer's extras."""
+    """Decode what `encode_footer` wrote, including unknown kinds of newer writers. Raises CorruptSegmentError."""
     return read_entries(block.body, block.count, block.offset, BlockHandle)

@@ -1,4 +1,4 @@
-"""The frame around every block: magic, kind, lengths, checksum. What a body means is its own module's matter."""
+"""The frame around every block: magic, kind, lengths, checksum. Other modules interpret the bodies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["FRAME_BYTES", "FRAME_HEADER_BYTES", "Block", "check_length", "decode
 
 
 def encode_block(kind: BlockKind, body: bytes, *, count: int = 0, dictionary: int = 0) -> bytes:
-    """Put the frame around `body`. Raises InvalidEventError for one that no reader would take."""
+    """Put the frame around `body`. Raises InvalidEventError if the block is larger than readers accept."""
     if FRAME_BYTES + len(body) > MAX_BLOCK_BYTES:
         raise InvalidEventError(
             f"a block of {FRAME_BYTES + len(body)} bytes is larger than the {MAX_BLOCK_BYTES} that a segment can hold",
@@ -38,15 +38,15 @@ def encode_block(kind: BlockKind, body: bytes, *, count: int = 0, dictionary: in
 
 
 def handle_of(block: bytes, offset: int) -> BlockHandle:
-    """The handle of an encoded block that is written at `offset`."""
+    """The handle of an encoded block that will be stored at `offset`."""
     return BlockHandle(offset, len(block), _CHECK.unpack_from(block, len(block) - 8)[0] & SHORT_MASK)
 
 
 def decode_block(stored: bytes | memoryview, kind: int, check: int | None, offset: int) -> Block:
     """Verify the frame of one block, whose stored bytes are exactly `stored`.
 
-    `kind` is the expected one; `check` the low 32 bits of the checksum in the handle that led here (None where
-    blocks are read without a handle); `offset` the block's place in the file, for messages.
-    Raises ChecksumMismatchError or CorruptSegmentError.
+    `kind` is the expected kind; `check` the low 32 bits of the checksum in the block's handle (None if the block is
+    read without a handle); `offset` the position of the block in the file, for messages. Raises ChecksumMismatchError
+    or CorruptSegmentError.
     """
     return open_block(stored, checksum64, kind, check, offset)

@@ -1,4 +1,4 @@
-"""The fields of JSON documents: which there are, and how often each has a value of which kind."""
+"""The fields of JSON documents: their paths, and how many values of each kind they have."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ _PLAIN = re.compile(r"[^\s.\[\]\"'$]+")
 class PayloadField:
     """A field of JSON payloads.
 
-    path: as `$.user.id`; the elements of an array together are `$.items[*]`. kinds: how many values it has of null,
-    boolean, integer, number (with a fraction or an exponent), string, array and object, those that there are.
+    path: for example `$.user.id`; all elements of an array together are `$.items[*]`. kinds: the number of its values
+    by kind, for those that occur: null, boolean, integer, number (with a fraction or an exponent), string, array and
+    object.
     """
 
     path: str
@@ -34,16 +35,16 @@ class PayloadField:
 
     @property
     def count(self) -> int:
-        """How many values it has."""
+        """The number of its values."""
         return sum(self.kinds.values())
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadFields:
-    """The fields of payloads, in the order of their paths.
+    """The fields of payloads, sorted by path.
 
-    payloads, no_json: how many payloads were looked at, and how many of them are no JSON. left_out: how many values
-    have a field that is not here, as there are more than 4,096 fields.
+    payloads, no_json: the number of payloads examined, and how many of them are not JSON. left_out: the number of
+    values whose fields are missing here, because there are more than 4,096 fields.
     """
 
     fields: tuple[PayloadField, ...]
@@ -53,7 +54,7 @@ class PayloadFields:
 
 
 class FieldCounts:
-    """Fields that are counted: what the compiled count adds to."""
+    """Counts the fields of documents: the tables that the compiled counter fills."""
 
     def __init__(self) -> None:
         self._alike: Counter[bytes] = Counter()
@@ -75,11 +76,11 @@ class FieldCounts:
         self._json += int(np.count_nonzero(kinds))
 
     def add_alike(self, document: bytes, count: int) -> None:
-        """Count the fields of so many documents that have the same ones, with values of the same kinds, as this."""
+        """Count `document` as `count` documents, which have the same fields, with values of the same kinds."""
         self._alike[document] += count
 
     def found(self) -> PayloadFields:
-        """The fields so far; fields whose keys are the same text, escaped or not, are one."""
+        """The fields so far. Keys that are the same text, escaped or not, count as one field."""
         fields, left_out = self._counted()
         payloads, of_json = self._payloads, self._json
         for document, count in self._alike.items():
@@ -98,7 +99,7 @@ class FieldCounts:
         return PayloadFields(listed, payloads, payloads - of_json, left_out)
 
     def _counted(self) -> tuple[dict[str, dict[str, int]], int]:
-        """Kinds and counts by path, and how many values are left out."""
+        """The counts by path and kind, and the number of values left out."""
         paths: list[str] = ["$"]
         counts: dict[str, dict[str, int]] = {}
         number = int(self._state[0])

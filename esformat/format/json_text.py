@@ -1,8 +1,8 @@
 """Arrow columns as text: the JSON text of values and rows, and the plain text of keys. Nothing here loops over events.
 
-JSON has no bytes, no NaN and one kind of number. Bytes are text where they are UTF-8, else `{"base64": "…"}`; NaN and
-infinities are null; a float keeps its point (1.0); times are ISO 8601 text, in UTC where they have a zone, and numbers
-of their unit where no calendar has them.
+JSON has no bytes, no NaN and only one kind of number. Bytes are written as text if they are UTF-8, else as `{"base64":
+"…"}`. NaN and infinities become null. Floats keep their point (1.0). Times are ISO 8601 text, in UTC if they have a
+time zone; times beyond any calendar are numbers in their unit.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 NO_NAN = "JSON has no NaN and no infinity; null was written for {:,} of them"
-"""What is told of a column that has some, with how many."""
+"""The warning for a column that has such values; takes their number."""
 MOST_LITERALS = 1024
-"""So many names of columns, and what stands around values, are kept as Arrow has them."""
+"""Most Arrow scalars that are cached: names of columns, and the punctuation around values."""
 _ESCAPED = r'["\\\x00-\x1f]'
-_NO_TEXT = pa.nulls(1, pa.string())[0]  # pa.scalar would import pandas, at the cost of a fifth of a command's start
-_CALENDAR_S = 900_000_000_000  # up to the year 30,489 either way: Arrow writes later times wrongly
+_NO_TEXT = pa.nulls(1, pa.string())[0]  # pa.scalar would import pandas, a fifth of a command's start-up time
+_CALENDAR_S = 900_000_000_000  # the years up to 30,489, before and after 1970: Arrow writes later times wrongly
 _LIMITS = {"day": _CALENDAR_S // 86_400, "s": _CALENDAR_S, "ms": _CALENDAR_S * 10**3, "us": _CALENDAR_S * 10**6}
 _SHORT_ESCAPES = {0x08: r"\b", 0x09: r"\t", 0x0A: r"\n", 0x0C: r"\f", 0x0D: r"\r"}
 
 
 def objects(columns: dict[str, pa.Array], length: int) -> pa.StringArray:
-    """Write row i of `columns`, each of `length` values, as the JSON object i, keys in the order given."""
+    """Write row i of `columns`, each of `length` values, as JSON object i, with the keys in the order of `columns`."""
     pieces: list[Any] = []
     for name, column in columns.items():
         opening = "," if pieces else "{"
@@ -39,13 +39,13 @@ def objects(columns: dict[str, pa.Array], length: int) -> pa.StringArray:
 
 
 def fragments(column: pa.Array) -> pa.StringArray:
-    """Write each value as JSON text. No value of the result is null."""
+    """Write each value as JSON text. The result has no nulls."""
     written = _fragments(column)
     return pc.coalesce(written, _literal("null")) if written.null_count else written
 
 
 def not_finite(column: pa.Array) -> int:
-    """How many NaN and infinities a column has, also inside lists, structs and maps."""
+    """The number of NaN and infinite values in a column, including those inside lists, structs and maps."""
     kind = column.type
     if pa.types.is_floating(kind):
         finite: int = pc.sum(pc.is_finite(column)).as_py() or 0
@@ -62,9 +62,9 @@ def not_finite(column: pa.Array) -> int:
 
 
 def as_text(column: pa.Array) -> pa.StringArray:
-    """Give each value as text: strings as they are, numbers and times as JSON writes them, nested ones as JSON.
+    """Convert each value to text: strings unchanged, numbers and times as JSON writes them, nested values as JSON.
 
-    Bytes that are not UTF-8 become the JSON object that has them in base64. Floats that are whole numbers lose their
+    Bytes that are not UTF-8 become the JSON object with their base64 text. Floats that are whole numbers lose their
     point: 5.0 and 5 are the same key.
     """
     type_ = column.type
@@ -117,7 +117,7 @@ def _scalars(column: pa.Array) -> pa.StringArray:
             return _fragments(column.cast(simpler))
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
             continue
-    # what has no text in Arrow: unions, list views, extension types
+    # types that Arrow cannot write as text: unions, list views, extension types
     return pa.array([json.dumps(value, default=str, ensure_ascii=False) for value in column.to_pylist()], pa.string())
 
 
@@ -130,7 +130,7 @@ def _plain_text(column: pa.Array) -> pa.StringArray:
 
 
 def _interval(value: pa.MonthDayNano) -> str:
-    """Months, days and seconds as ISO 8601 has them: P1M-2DT0.5S."""
+    """Months, days and seconds in ISO 8601: P1M-2DT0.5S."""
     seconds, nanos = divmod(abs(value.nanoseconds), 1_000_000_000)
     digits = f"{seconds}.{nanos:09d}".rstrip("0").rstrip(".")
     return f"P{value.months}M{value.days}DT{'-' * (value.nanoseconds < 0)}{digits}S"
@@ -138,7 +138,7 @@ def _interval(value: pa.MonthDayNano) -> str:
 
 def _iso(column: pa.Array) -> pa.StringArray:
     zoned = pa.types.is_timestamp(column.type) and column.type.tz is not None
-    if zoned:  # without the zone Arrow writes the same time in UTC, twenty times as fast
+    if zoned:  # without the zone, Arrow writes the same time in UTC, twenty times as fast
         column = column.view(pa.timestamp(column.type.unit))
     written = pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
     if zoned:
@@ -213,7 +213,7 @@ def _bytes(value: bytes | None) -> str | None:
 
 
 def _maps(column: pa.MapArray) -> pa.StringArray:
-    offsets = np.asarray(column.offsets)  # `keys` and `items` are those of the whole array that `column` is a slice of
+    offsets = np.asarray(column.offsets)  # `keys` and `items` belong to the whole array of which `column` is a slice
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
     names, values = column.keys.slice(first, count), column.items.slice(first, count)
     pairs = pc.binary_join_element_wise(_quoted(as_text(names)), fragments(values), ":")
@@ -222,7 +222,7 @@ def _maps(column: pa.MapArray) -> pa.StringArray:
 
 
 def _joined(column: pa.Array, values: pa.StringArray) -> pa.StringArray:
-    """Join the `values` of each list of `column` with commas; null where the list is."""
+    """Join the `values` of each list in `column` with commas; null if the list is null."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
@@ -235,5 +235,5 @@ def _enclosed(before: str, inside: pa.StringArray, after: str) -> pa.StringArray
 
 @lru_cache(MOST_LITERALS)
 def _literal(text: str) -> pa.StringScalar:
-    """A text for Arrow, which takes as long to make as a short column to write."""
+    """Return `text` as an Arrow scalar, cached: creating one takes as long as writing a short column."""
     return pa.array([text], pa.string())[0]

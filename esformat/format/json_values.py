@@ -1,6 +1,6 @@
-"""Values at a place of JSON documents, as Arrow columns. Nothing here loops over documents but for odd values.
+"""Values at a path of JSON documents, as Arrow columns. Loops over documents only for unusual values.
 
-A path is written as in RFC 9535, without its wildcards and filters: `$.user.id`, `$.items[0]`, `$["odd key"][-1]`.
+A path is written as in RFC 9535, without wildcards and filters: `$.user.id`, `$.items[0]`, `$["odd key"][-1]`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from esformat.errors import UsageError
 from esformat.format.arrays import bytes_of
 
 Step = str | int
-"""A key of an object; or the place in an array, from 0 or, negative, from its end, which also is a key."""
+"""A key, or a position in an array, counted from 0 or, if negative, from the end. A position is also tried as a key."""
 
 _STEP = re.compile(
     r"""\.(?P<name>[^\s.\[\]"'$]+)|\[(?P<place>-?[0-9]{1,9})\]"""
@@ -42,17 +42,17 @@ _STEP = re.compile(
 )
 _NUMBER = r"\A-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?\z"
 _PLAIN_FLOAT = r"\A-?(0\.(0|0{0,3}[1-9]|0{0,3}[1-9][0-9]{0,10}[1-9])|[1-9][0-9]{0,6}\.(0|[0-9]{0,7}[1-9]))\z"
-"""Of at most fifteen digits, from 0.0001 on, and none too many at the end: what Python, too, writes of the number."""
-_EXACT = 2**53  # from here on, floats have not every integer
+"""Matches floats that Python writes with the same text: at most 15 digits, 0 or at least 0.0001, no trailing zeros."""
+_EXACT = 2**53  # from here on, floats cannot represent every integer
 _ODD = np.isin(np.arange(KINDS), [ESCAPED, ARRAY, OBJECT])
 _NO_NUMBER_OR_WHOLE = np.isin(np.arange(KINDS), [MISSING, NULL, FALSE, TRUE, INTEGER])
 FOUND = pa.struct([("kind", pa.uint8()), ("text", pa.binary())])
-"""Values that were found, as a column of batches: `JsonValues.found` makes it."""
+"""The type of a column of found values, as returned by `JsonValues.found`."""
 _STORED_PLAIN = re.compile(r'[^\x00-\x1f"\\\ud800-\udfff\ufffd]+')
 
 
 def parse_path(text: str) -> tuple[Step, ...]:
-    """The steps of a path. Raises UsageError."""
+    """Parse a path into steps. Raises UsageError."""
     steps: list[Step] = []
     at = 1
     while text[:1] == "$" and at < len(text) and (found := _STEP.match(text, at)) is not None:
@@ -68,9 +68,10 @@ def parse_path(text: str) -> tuple[Step, ...]:
 
 
 def texts_around(text: str) -> tuple[bytes, ...]:
-    """Texts of which each document with a value that reads like `text` holds one; none where that is not sure.
+    """Texts, of which every document with a value that reads like `text` contains one; empty if none are certain.
 
-    A string stands in quotes as it is, or some sign of it is escaped. Numbers and others are written in many ways.
+    A string appears unchanged in quotes, or has an escaped character. Numbers and other values can be written in many
+    ways.
     """
     if not _STORED_PLAIN.fullmatch(text) or text[0] in "{[" or text in ("true", "false", "null"):
         return ()
@@ -82,14 +83,14 @@ def texts_around(text: str) -> tuple[bytes, ...]:
 
 
 def valid_text(documents: pa.Array) -> pa.Array:
-    """Documents of text or binary as text, null where bytes are no UTF-8."""
+    """Convert documents of text or binary to text, null if their bytes are not UTF-8."""
     kind = documents.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return documents
     text = pa.large_string() if pa.types.is_large_binary(kind) else pa.string()
     try:
         return documents.cast(text)
-    except pa.ArrowInvalid:  # rare, so value by value
+    except pa.ArrowInvalid:  # rare, so convert value by value
         return pa.array([_utf8(value) for value in documents.to_pylist()], text)
 
 
@@ -101,10 +102,10 @@ def _utf8(value: bytes | None) -> str | None:
 
 
 class JsonValues:
-    """The values at a path in each of `documents`, of text or binary; what is no UTF-8 is no JSON.
+    """The values at a path in each of `documents`, of text or binary. Documents that are not UTF-8 are not JSON.
 
-    Document i is data[edges[i]:edges[i + 1]], and its value data[starts[i]:ends[i]], of strings what stands between
-    their quotes. `kinds`: of `esformat.core.json_paths`, one for each document.
+    Document i is data[edges[i]:edges[i + 1]], and its value is data[starts[i]:ends[i]], for strings without the quotes.
+    `kinds`: one kind for each document, from `esformat.core.json_paths`.
     """
 
     def __init__(self, documents: pa.Array, steps: Sequence[Step]) -> None:
@@ -119,7 +120,7 @@ class JsonValues:
 
     @classmethod
     def of(cls, found: pa.StructArray) -> Self:
-        """The values of a column of `FOUND`."""
+        """The values of a column of type `FOUND`."""
         made = cls.__new__(cls)
         made.kinds = found.field(0).to_numpy()
         made.edges, data = bytes_of(found.field(1))
@@ -128,14 +129,15 @@ class JsonValues:
         return made
 
     def found(self) -> pa.StructArray:
-        """The kinds and pieces of documents as a column."""
+        """The kinds and bytes of the values as a column of type `FOUND`."""
         texts = pa.Array.from_buffers(pa.large_binary(), len(self.kinds), [None, *self._pieces().buffers()[1:]])
         return pa.StructArray.from_arrays([pa.array(self.kinds), texts.cast(pa.binary())], fields=list(FOUND))
 
     def texts(self, *, numbers_as_written: bool = False) -> pa.LargeStringArray:
-        """The values as text: strings are themselves, all else is JSON as Python writes it; null for none and null.
+        """The values as text: strings without quotes, others as JSON that Python writes. Null for missing values and
+        null.
 
-        numbers_as_written: numbers keep the digits that they have in the document.
+        numbers_as_written: numbers keep their digits from the document.
         """
         odd = _ODD[self.kinds]
         whole = self._pieces()
@@ -144,22 +146,22 @@ class JsonValues:
         return self._with(whole, np.flatnonzero(odd))
 
     def texts_as_written(self) -> pa.LargeStringArray:
-        """The values as text: strings are themselves, all else is as the document has it; null for none and null."""
+        """The values as text: strings without quotes, others as in the document. Null for missing values and null."""
         return self._with(self._pieces(), np.flatnonzero(self.kinds == ESCAPED))
 
     def numbers(self) -> pa.DoubleArray:
-        """Numbers, also those that strings hold; null for all else."""
+        """Numbers, including those in strings; null for all other values."""
         texts = self.texts(numbers_as_written=True)
         if _NO_NUMBER_OR_WHOLE[self.kinds].all():
             return pc.if_else(pa.array(self.kinds == INTEGER), texts, None).cast(pa.float64())
         return pc.if_else(pc.match_substring_regex(texts, _NUMBER), texts, None).cast(pa.float64())
 
     def booleans(self) -> pa.BooleanArray:
-        """True and false; null for all else."""
+        """True and false; null for all other values."""
         return pa.array(self.kinds == TRUE, mask=(self.kinds != TRUE) & (self.kinds != FALSE))
 
     def _written_otherwise(self, texts: pa.LargeStringArray) -> npt.NDArray[np.bool_]:
-        """Which numbers Python writes in another way than the document, or perhaps."""
+        """A mask of the numbers that Python writes, or may write, differently from the document."""
         otherwise: npt.NDArray[np.bool_] = (self.kinds == INTEGER) & np.asarray(pc.equal(texts, "-0").fill_null(False))
         rows = np.flatnonzero(self.kinds == FLOAT)
         if len(rows):
@@ -168,7 +170,7 @@ class JsonValues:
         return otherwise
 
     def _pieces(self) -> pa.LargeStringArray:
-        """The bytes of each value, null for none and null."""
+        """The bytes of each value; null for missing values and null."""
         none = (self.kinds == MISSING) | (self.kinds == NULL)
         edges, raw = self.edges, self.data.data
         if self.starts.base is not edges:
@@ -178,7 +180,7 @@ class JsonValues:
         return pa.LargeStringArray.from_buffers(len(none), pa.py_buffer(edges), pa.py_buffer(raw), validity)
 
     def _with(self, texts: pa.LargeStringArray, odd: npt.NDArray[np.int64]) -> pa.LargeStringArray:
-        """The texts with those at the rows `odd` as Python writes them."""
+        """The texts, replaced at the rows `odd` by what Python writes."""
         if not len(odd):
             return texts
         mask = np.zeros(len(texts), np.bool_)
@@ -186,14 +188,14 @@ class JsonValues:
         return pc.replace_with_mask(texts, pa.array(mask), pa.array(self._rewritten(odd), pa.large_string()))
 
     def _rewritten(self, rows: npt.NDArray[np.int64]) -> list[str]:
-        """Values as Python reads and writes them: all as one document, as that is twenty times as fast."""
+        """Values as Python reads and writes them. Parses them as one document, which is twenty times as fast."""
         spans = zip(self.starts[rows].tolist(), self.ends[rows].tolist(), strict=True)
         pieces = [self.data[start:end].tobytes().decode("utf-8", "replace") for start, end in spans]
         quoted = (self.kinds[rows] == ESCAPED).tolist()
         documents = [f'"{piece}"' if quote else piece for piece, quote in zip(pieces, quoted, strict=True)]
         try:
             values = json.loads(f"[{','.join(documents)}]")
-        except (ValueError, RecursionError):  # an integer of more digits than Python takes; deep nesting
+        except (ValueError, RecursionError):  # deep nesting, or an integer with more digits than Python accepts
             return [_written_alone(document) for document in documents]
         return [_written(value) for value in values]
 
@@ -202,7 +204,7 @@ def _written(value: Any) -> str:
     if not isinstance(value, str):
         value = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     text: str = value
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()  # "\ud800" is half a character
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()  # "\ud800" is half of a surrogate pair
 
 
 def _written_alone(document: str) -> str:
@@ -213,10 +215,11 @@ def _written_alone(document: str) -> str:
 
 
 def values_column(values: list[JsonValues], path: str, kind: pa.DataType | None = None) -> pa.ChunkedArray:
-    """The values at a path with the type `kind`, or the one type that holds each exactly; null for none and null.
+    """The values at a path as type `kind`, or as the one type that represents all of them exactly. Missing values and
+    null become null.
 
-    Without `kind`: true and false are bool; integers are int64, with fractions among them float64; else all is text, as
-    `JsonValues.texts` gives it. Raises UsageError for a value that `kind` does not take.
+    Without `kind`: true and false are bool; integers are int64, or float64 if there are fractions; anything else is
+    text, as `JsonValues.texts` returns it. Raises UsageError for a value that cannot be cast to `kind`.
     """
     if kind is not None:
         return _cast(values, path, kind)
@@ -242,7 +245,7 @@ def _cast(values: list[JsonValues], path: str, kind: pa.DataType) -> pa.ChunkedA
 
 
 def _numbers(values: list[JsonValues], found: set[int]) -> pa.ChunkedArray | None:
-    """As int64 or float64; None where some are not exact in it."""
+    """The numbers as int64 or float64; None if that type cannot represent all of them exactly."""
     texts = pa.chunked_array([each.texts(numbers_as_written=True) for each in values])
     if FLOAT not in found:
         try:

@@ -1,6 +1,6 @@
 """The fixed structures of a segment: header, block handle, trailer, kinds of blocks, limits.
 
-Byte for byte they are described in `spec/format.md`; tests compare the two.
+`spec/format.md` describes them byte by byte; tests compare the two.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from esformat.core import blocks, bytes_nodes, footers, leaves
 from esformat.errors import CorruptSegmentError
 from esformat.format.checksum import checksum64
 
-HEADER_MAGIC = b"\x89ESDB\r\n\x1a"  # like PNG's: shows text-mode and 7-bit damage at the first byte
+HEADER_MAGIC = b"\x89ESDB\r\n\x1a"  # like PNG's: reveals text-mode and 7-bit damage in the first bytes
 TRAILER_MAGIC = footers.TRAILER_MAGIC
 BLOCK_MAGIC = b"ESBK"
 MAJOR_VERSION = footers.MAJOR_VERSION
@@ -21,8 +21,8 @@ MINOR_VERSION = 0
 
 MAX_BLOCK_BYTES = blocks.MOST_BLOCK_BYTES
 MAX_FRAME_BYTES = bytes_nodes.MAX_FRAME_BYTES  # uncompressed, of one frame: an event's payload, or many small ones
-LEAST_FRAME_BYTES, MOST_FRAME_BYTES = 512, 1 << 20  # what a writer may be asked to compress together
-MAX_ELEMENTS = (1 << 28) - 1  # of all lists of a node: as numbers they take what a frame may take
+LEAST_FRAME_BYTES, MOST_FRAME_BYTES = 512, 1 << 20  # bounds of the frame size that a caller may choose
+MAX_ELEMENTS = (1 << 28) - 1  # of all lists of a node: as numbers they fill one frame of the largest size
 MAX_BLOCK_ROWS = blocks.MOST_ROWS
 MAX_PAGE_ENTRIES = leaves.MOST_RUNS  # runs of a directory leaf, values of an index page
 MAX_KEY_BYTES = 1 << 16  # one space or grouping
@@ -46,7 +46,7 @@ class BlockKind(enum.IntEnum):
 
 
 _HEADER = struct.Struct(
-    "<"  # little-endian, no padding, here and everywhere
+    "<"  # little-endian without padding, here and everywhere
     "8s"  # magic
     "H"  # major version
     "H"  # minor version
@@ -56,7 +56,7 @@ HEADER_BYTES = _HEADER.size
 
 
 def encode_header() -> bytes:
-    """The first bytes of every segment."""
+    """Encode the first bytes of every segment."""
     return _HEADER.pack(HEADER_MAGIC, MAJOR_VERSION, MINOR_VERSION, 0)
 
 
@@ -82,7 +82,7 @@ HANDLE_BYTES = _HANDLE.size
 
 
 class BlockHandle(NamedTuple):
-    """Where one block lies, bytes [offset, offset + length), and the low 32 bits of its checksum."""
+    """The location of a block, bytes [offset, offset + length), and the low 32 bits of its checksum."""
 
     offset: int
     length: int
@@ -94,13 +94,13 @@ class BlockHandle(NamedTuple):
         return self.offset + self.length
 
     def encode(self) -> bytes:
-        """The handle's bytes."""
+        """Encode the handle."""
         return _HANDLE.pack(self.offset, self.length, self.check)
 
 
 _TRAILER = struct.Struct(
     "<"
-    "Q"  # opening offset: first byte of the blocks that opening needs
+    "Q"  # opening offset: first byte of the blocks that are read on opening
     "16s"  # handle of the footer
     "H"  # major version
     "H"  # minor version
@@ -113,13 +113,13 @@ _TRAILER_CHECKED = 32
 
 
 class Trailer(NamedTuple):
-    """The fixed end of a segment: where its footer lies and where the blocks for opening begin."""
+    """The fixed end of a segment: the location of its footer, and where the blocks that are read on opening begin."""
 
     opening_offset: int
     footer: BlockHandle
 
     def encode(self) -> bytes:
-        """The trailer's bytes."""
+        """Encode the trailer."""
         head = _TRAILER.pack(
             self.opening_offset, self.footer.encode(), MAJOR_VERSION, MINOR_VERSION, 0, 0, TRAILER_MAGIC
         )[:_TRAILER_CHECKED]
@@ -127,8 +127,8 @@ class Trailer(NamedTuple):
 
     @classmethod
     def decode(cls, buf: bytes | memoryview, file_size: int) -> Self:
-        """Read the trailer from the last `TRAILER_BYTES` bytes of a file of `file_size` bytes.
+        """Decode the trailer from the last `TRAILER_BYTES` bytes of a file of `file_size` bytes.
 
-        Raises CorruptSegmentError (not the end of a segment, damaged) or UnsupportedVersionError.
+        Raises CorruptSegmentError (not the end of a segment, or damaged) or UnsupportedVersionError.
         """
         return cls(*footers.read_trailer(buf, file_size, checksum64, BlockHandle))

@@ -15,7 +15,7 @@ from esformat.format.schema import EventSchema
 
 FORMAT_NAME = "esdb"
 MOST_KNOWN = 64
-"""Metadata blocks that are remembered as they were read last: the same files are opened again and again."""
+"""Most parsed metadata blocks that are cached, least recently used evicted: the same files are opened repeatedly."""
 MOST_KNOWN_BYTES = 8 << 10
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
@@ -36,10 +36,10 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What the metadata block holds.
+    """The content of the metadata block.
 
-    frame_bytes: about how many bytes the writer put into a frame of text or binary; None: its usual number. Readers
-    have no need of it. templates: whether the writer might store columns by templates; readers need not know either.
+    frame_bytes: approximate size of a frame of text or binary, chosen by the writer; None: its default. templates:
+    whether the writer was allowed to store columns as templates. Readers need neither.
     """
 
     schema: EventSchema
@@ -51,7 +51,7 @@ class Metadata:
     templates: bool = False
 
     def encode(self) -> bytes:
-        """One framed metadata block."""
+        """Encode one framed metadata block."""
         document: dict[str, Any] = {
             "format": FORMAT_NAME,
             "schema": self.schema.to_json(),
@@ -70,9 +70,9 @@ class Metadata:
 
     @classmethod
     def decode(cls, block: Block) -> Metadata:
-        """Read what `encode` wrote; names that this reader does not know are skipped. Raises CorruptSegmentError.
+        """Decode what `encode` wrote; unknown names are ignored. Raises CorruptSegmentError.
 
-        Nobody may change it: the same bytes give the same object.
+        Callers must not modify the result: equal bytes return the same object.
         """
         body = bytes(block.body)
         try:
@@ -134,7 +134,7 @@ def _text(stored: Any) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether UTF-8 can say it: a `str` may hold halves of characters that it cannot."""
+    """Whether a text can be encoded as UTF-8: a `str` may contain unpaired surrogates, which cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -143,7 +143,7 @@ def is_unicode(text: str) -> bool:
 
 
 def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
-    """The caller's properties. Raises UsageError unless they map text to text."""
+    """Return a copy of the caller's properties. Raises UsageError unless they map text to text."""
     for name, value in (properties or {}).items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise UsageError(f"property {name!r} must map text to text")

@@ -1,4 +1,4 @@
-"""The head of every node, what stands in it, and what encoding or decoding one takes: see `encoding.py`."""
+"""The head of every node, and the contexts for encoding and decoding nodes: see `encoding.py`."""
 
 from __future__ import annotations
 
@@ -44,25 +44,25 @@ NODE = struct.Struct(
     "<"
     "B"  # shape
     "B"  # flags: 1 validity stored, 2 frames need the dictionary
-    "H"  # rows per frame (bytes), else zero
+    "H"  # rows per frame (bytes), otherwise zero
 )
 FRAMES = struct.Struct(
     "<"
     "B"  # codec of the frames
-    "B"  # bytes of each entry of the frame table: 2 or 4
+    "B"  # bytes of each entry in the frame table: 2 or 4
 )
 VALIDITY, NEEDS_DICTIONARY = 1, 2
 MAX_FRAME_ROWS = bytes_nodes.MAX_FRAME_ROWS
-WHOLE_BYTES = 1 << 20  # of a frame of values that are always read together
+WHOLE_BYTES = 1 << 20  # of a frame whose values are always read together
 
 
 @dataclass(frozen=True, slots=True)
 class EncodeContext:
-    """What encoding one column takes: compressors, and the choices that were measured on its first block.
+    """What encoding a column needs: compressors, and the choices that were measured on its first block.
 
-    frame_bytes: about how many bytes a frame of text or binary holds; None: as many as point reads want.
-    templates: those of the column, with what takes values apart by them, which belongs to one thread; raws: as `raw`,
-    of each variable.
+    frame_bytes: approximate size of a frame of text or binary; None: the default, which suits point reads. raw: the
+    number of uncompressed planes. templates: those of the column. matcher: splits values by the templates; it belongs
+    to one thread. raws: like `raw`, for each variable.
     """
 
     plain: Compressor
@@ -76,19 +76,19 @@ class EncodeContext:
 
 
 class Stored(Protocol):
-    """A column's values and templates, decoded when somebody asks for them."""
+    """A column's values and templates, decoded on demand."""
 
     def shared_values(self) -> Values | None:
-        """The values by code, the null of code 0 first; None for a column without codes."""
+        """The values by code, starting with the null of code 0; None for a column without codes."""
         ...
 
     def shared_templates(self, context: DecodeContext) -> Templates | None:
-        """The templates by code, from 1 on; None for a column without them."""
+        """The templates by code, starting from 1; None for a column without templates."""
         ...
 
 
 class DecodeContext:
-    """What decoding takes: decompressors without and with the block's dictionary, a column's values and templates."""
+    """What decoding needs: decompressors without and with the block's dictionary, the column's values and templates."""
 
     __slots__ = ("_stored", "_templates", "_values", "framed", "plain")
 
@@ -100,28 +100,28 @@ class DecodeContext:
         templates: Templates | None = None,
         stored: Stored | None = None,
     ) -> None:
-        """stored: gives those values and templates that are not given here."""
+        """stored: provides the values and templates that are not passed here."""
         self.plain, self.framed, self._stored = plain, framed, stored
         self._values = None if values is None else Values(values)
         self._templates = templates
 
     @property
     def values(self) -> Values | None:
-        """The values by code, the null of code 0 first; None for a column without codes. Raises CorruptSegmentError."""
+        """The values by code, starting with the null of code 0; None without codes. Raises CorruptSegmentError."""
         if self._values is None and self._stored is not None:
             self._values = self._stored.shared_values()
         return self._values
 
     @property
     def templates(self) -> Templates | None:
-        """The templates by code, from 1 on; None for a column without them. Raises CorruptSegmentError."""
+        """The templates by code, starting from 1; None if the column has no templates. Raises CorruptSegmentError."""
         if self._templates is None and self._stored is not None:
             self._templates = self._stored.shared_templates(self)
         return self._templates
 
 
 def shape_of(kind: pa.DataType) -> Shape:
-    """The shape in which values of a logical type are stored when no dictionary is used."""
+    """The shape in which values of a logical type are stored without a dictionary."""
     if pt.is_null(kind):
         return Shape.NULL
     if pt.is_struct(kind):

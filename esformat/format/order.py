@@ -1,4 +1,4 @@
-"""The order of a segment: by space, grouping, timestamp, then order of arrival. Keys compare as bytes."""
+"""The order of a segment: by space, grouping, timestamp, then order of arrival. Keys are compared as bytes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ I64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A column as ranks: `values[ranks[i]]` is the i-th value; values are distinct and ascend; null has rank -1."""
+    """A column as ranks: `values[ranks[i]]` is the i-th value. Values are distinct and ascending; null has rank -1."""
 
     ranks: I64
     values: pa.Array
 
 
 def rank(column: pa.ChunkedArray) -> Ranked:
-    """The ranks of a column's values: text and binary by bytes, numbers by size, false before true."""
-    if len(column) and not column.null_count and all(map(_is_empty, column.chunks)):  # as groupings often are
+    """Rank a column's values: text and binary by bytes, numbers by size, false before true."""
+    if len(column) and not column.null_count and all(map(_is_empty, column.chunks)):  # common for groupings
         return Ranked(np.zeros(len(column), np.int64), pa.array([""], pa.string()).cast(column.type))
     chunks = _encoded(column)
     values = chunks[0].dictionary if chunks else pa.array([], column.type)
@@ -37,7 +37,7 @@ def rank(column: pa.ChunkedArray) -> Ranked:
 
 
 def _is_empty(array: pa.Array) -> bool:
-    """Whether all values are texts or bytes without a byte."""
+    """Whether all values are empty text or bytes."""
     if not (pt.is_string(array.type) or pt.is_binary(array.type)):
         return False
     edges = np.frombuffer(array.buffers()[1] or b"", np.int32)
@@ -45,10 +45,10 @@ def _is_empty(array: pa.Array) -> bool:
 
 
 def _encoded(column: pa.ChunkedArray) -> list[pa.DictionaryArray]:
-    """The chunks of a column as codes of one dictionary.
+    """Encode the chunks of a column as codes of one dictionary.
 
-    Arrow gives all chunks the same one, and does not notice: to unify 500 chunks it compares it 500 times, which takes
-    longer than everything else where values are many.
+    Arrow gives all chunks the same dictionary but does not detect that: unifying 500 chunks compares the dictionary 500
+    times, which dominates if it has many values.
     """
     encoded = column.dictionary_encode()
     if len({_place_of(chunk.dictionary) for chunk in encoded.chunks}) > 1:
@@ -57,7 +57,7 @@ def _encoded(column: pa.ChunkedArray) -> list[pa.DictionaryArray]:
 
 
 def _place_of(array: pa.Array) -> tuple[Any, ...]:
-    """Where an array lies in memory: what is in one place is the same."""
+    """Where an array is in memory: arrays in the same place are equal."""
     return (len(array), array.offset, *(buffer.address if buffer else 0 for buffer in array.buffers()))
 
 
@@ -67,10 +67,10 @@ def _indices(chunk: pa.DictionaryArray) -> npt.NDArray[Any]:
 
 
 def sort_order(keys: I64, timestamps: I64) -> I64 | None:
-    """Row numbers in the order of (key, timestamp, arrival); None where the rows are in that order already.
+    """The row numbers in the order of (key, timestamp, arrival); None if the rows are already in that order.
 
-    Least significant first: timestamps arrive nearly sorted, which a merge sort likes, and 16 bits at a time NumPy
-    sorts keys by counting. Twice as quick as a lexical sort of 1 M rows.
+    Sorts by the least significant part first: timestamps arrive nearly sorted, which suits a merge sort, and NumPy
+    sorts 16 bits of the keys at a time with a counting sort. Twice as fast as a lexical sort of 1 M rows.
     """
     steps = np.diff(keys)
     if not len(steps) or bool(((steps > 0) | (steps == 0) & (timestamps[1:] >= timestamps[:-1])).all()):
@@ -84,9 +84,9 @@ def sort_order(keys: I64, timestamps: I64) -> I64 | None:
 
 
 def merge_order(keys: I64, timestamps: I64) -> I64 | None:
-    """The same as `sort_order` for rows that are several sorted parts, one after another.
+    """Like `sort_order`, for rows that consist of several sorted parts, one after another.
 
-    NumPy's stable sort finds the parts and merges them, where key and timestamp fit into one number.
+    If key and timestamp fit into one number, NumPy's stable sort detects the parts and merges them.
     """
     steps = np.diff(keys)
     if not len(steps) or bool(((steps > 0) | (steps == 0) & (timestamps[1:] >= timestamps[:-1])).all()):

@@ -1,9 +1,9 @@
-"""Packed integers: a sequence of whole numbers as bits side by side, or as byte planes, of which most are compressed.
+"""Packed integers: a sequence of whole numbers, stored as fixed-width bits or as byte planes, most of them compressed.
 
-Every count, length, code and fixed-width value of the format is stored this way. The numbers are made small (minus
-their minimum, the base). Where they have little more in common than their size, they are cut to the bits that the
-largest needs: any of them is read without the others. Else they are stored plane by plane: all lowest bytes, then all
-second bytes, … The lowest planes of noisy numbers do not compress, so a writer may leave some raw.
+Every count, length, code and fixed-width value of the format is stored this way. First the minimum (the base) is
+subtracted. If the numbers compress little, each is stored in as many bits as the largest needs, so that any of them can
+be read without the others. Otherwise they are stored plane by plane: all lowest bytes, then all second bytes, … The
+lowest planes of noisy numbers do not compress, so a writer may leave some raw.
 """
 
 from __future__ import annotations
@@ -34,14 +34,16 @@ __all__ = [
 
 _PACK = struct.Struct(
     "<"
-    "B"  # width: bytes kept of each number, 0…8; of a pack of bits the bits, 1…64
-    "B"  # raw planes: how many low planes are stored as they are, before the compressed ones; BITS for a pack of bits
+    "B"  # width: bytes stored of each number, 0…8; in a pack of bits, bits of each number, 1…64
+    "B"  # raw planes: how many low planes are stored uncompressed, before the compressed ones; BITS for a pack of bits
     "B"  # base length: bytes of the base that follow, 0 or 8
     "B"  # codec of the compressed planes
     "I"  # stored length of the compressed planes, or of the bits
 )
 SPARE_BITS = 1.125
-"""Of small numbers this is much of what they take, and little of an event."""
+"""Bits per number that a pack of bits may take beyond planes when `bits_cost` is above 1: much for a small number, but
+little for an event.
+"""
 _MASK = (1 << 64) - 1
 
 Bytes2D = npt.NDArray[np.uint8]
@@ -52,7 +54,7 @@ def _planes_of(values: npt.NDArray[np.generic], itemsize: int) -> Bytes2D:
 
 
 def _assemble(matrix: Bytes2D, raw: int, base: int, compressor: Compressor) -> bytes:
-    """Header, base, raw planes and compressed planes of `matrix` (numbers × kept bytes)."""
+    """Assemble a pack of planes from `matrix` (numbers × stored bytes): header, base, raw planes, compressed planes."""
     width = matrix.shape[1]
     raw = min(raw, width)
     planes = matrix.T.tobytes()
@@ -74,12 +76,12 @@ def _head(width: int, raw: int, base: int, codec: int, stored_bytes: int) -> byt
 def _encode(
     values: npt.NDArray[np.integer], low: int, high: int, compressor: Compressor, raw: int, bits_cost: float
 ) -> bytes:
-    """Pack numbers between `low` and `high`, as bits or as planes."""
+    """Pack numbers between `low` and `high` as bits or as planes."""
     if low == high:
         return _head(0, 0, low, 0, 0)
     base, bits = _bits(low, high, len(values))
     head = _head(bits, BITS, base, 0, (bits * len(values) + 7) // 8)
-    if raw < _width(high - low):  # else planes would be no smaller
+    if raw < _width(high - low):  # otherwise planes would be no smaller
         planes = encode_planes(values, compressor, raw=raw, low=low, high=high)
         most = bits_cost * len(planes)
         if bits_cost > 1:
@@ -90,7 +92,7 @@ def _encode(
 
 
 def _bits(low: int, high: int, count: int) -> tuple[int, int]:
-    """The base of a pack of bits, and how many bits each number takes: a base only where that saves its bytes."""
+    """The base of a pack of bits, and the bits of each number. The base is 0 unless it saves more than it takes."""
     with_base = (high - low).bit_length()
     if low < 0 or count * (high.bit_length() - with_base) > 64:
         return low, with_base
@@ -105,11 +107,11 @@ def encode_planes(
     low: int | None = None,
     high: int | None = None,
 ) -> bytes:
-    """Pack whole numbers as planes; low, high: the least and the largest of them, where that is known."""
+    """Pack whole numbers as planes. low, high: the smallest and the largest of them, if known."""
     low = int(values.min()) if low is None else low
     high = int(values.max()) if high is None else high
     if low >= 0 and _width(high) == _width(high - low):
-        low = 0  # a base that saves no byte
+        low = 0  # a base would save no byte
     shifted = values.view(np.uint64) - np.uint64(low & _MASK) if low else np.ascontiguousarray(values)
     return _assemble(_planes_of(shifted, 8)[:, : _width(high - low)], raw, low, compressor)
 
@@ -117,10 +119,10 @@ def encode_planes(
 def encode_ints(
     values: npt.NDArray[np.integer], compressor: Compressor, *, raw: int = 0, bits_cost: float = 1.0
 ) -> bytes:
-    """Pack whole numbers of any integer dtype; those of uint64 as the int64 with the same bits.
+    """Pack whole numbers of any integer dtype; uint64 as the int64 with the same bits.
 
-    raw: how many planes are not compressed. bits_cost: bits are stored where they take at most so many times what
-    planes do; where that may be more than once, also if they take no more than SPARE_BITS a number more.
+    raw: the number of planes left uncompressed. bits_cost: numbers are stored as bits if that takes at most this many
+    times the size of planes; if it is above 1, also if it takes at most SPARE_BITS more per number.
     """
     if not len(values):
         return _PACK.pack(0, 0, 0, 0, 0)
@@ -132,8 +134,8 @@ def encode_ints(
 def encode_int_runs(
     values: npt.NDArray[np.integer], bounds: list[int], compressor: Compressor, *, raw: int = 0, bits_cost: float = 1.0
 ) -> list[bytes]:
-    """Pack values[bounds[i]:bounds[i+1]] for each i, each with its own base and width. bits_cost: as for one."""
-    if len(bounds) == 2:  # many small segments and directory leaves: few array operations count
+    """Pack values[bounds[i]:bounds[i+1]] for each i, with its own base and width. Options as in `encode_ints`."""
+    if len(bounds) == 2:  # few array operations: they dominate for small segments and directory leaves
         return [encode_ints(values[bounds[0] : bounds[1]], compressor, raw=raw, bits_cost=bits_cost)]
     if len(values) == 0:
         return [_PACK.pack(0, 0, 0, 0, 0)] * (len(bounds) - 1)
@@ -151,12 +153,12 @@ def encode_int_runs(
 
 
 def _width(span: int) -> int:
-    """Bytes that a number needs."""
+    """The number of bytes that a number needs."""
     return (span.bit_length() + 7) // 8
 
 
 def plane_bytes(body: memoryview, pack: Pack, decompressor: Decompressor) -> bytes:
-    """The byte planes of a pack, lowest first: byte k of number i stands at k × count + i. Bits are unpacked for it."""
+    """The byte planes of a pack, lowest first: byte k of number i is at k × count + i. Bits are unpacked to planes."""
     if pack.bits:
         return _unpacked(body, pack)
     if pack.raw == pack.width:
@@ -166,7 +168,7 @@ def plane_bytes(body: memoryview, pack: Pack, decompressor: Decompressor) -> byt
 
 
 def _unpacked(body: memoryview, pack: Pack) -> bytes:
-    """The byte planes of the numbers of a pack of bits, without its base."""
+    """The byte planes of the numbers in a pack of bits, without its base."""
     numbers = np.empty(pack.numbers, np.int64)
     join_planes(body, pack, b"", 0, 0, numbers, 0, pack.numbers)
     if pack.base:
@@ -175,7 +177,7 @@ def _unpacked(body: memoryview, pack: Pack) -> bytes:
 
 
 def _rest(body: memoryview, pack: Pack, decompressor: Decompressor) -> bytes:
-    """The planes of a pack that are not raw, decompressed."""
+    """Decompress the planes of a pack that are not raw."""
     if pack.bits or pack.raw == pack.width:
         return b""
     return decompressor.decompress(pack.codec, body[pack.stored_at : pack.end], (pack.width - pack.raw) * pack.numbers)
@@ -184,24 +186,22 @@ def _rest(body: memoryview, pack: Pack, decompressor: Decompressor) -> bytes:
 def decode_ints(
     body: memoryview, pack: Pack, decompressor: Decompressor, low: int = 0, high: int | None = None
 ) -> npt.NDArray[np.int64]:
-    """Numbers [low, high) of a pack as int64."""
+    """Decode numbers [low, high) of a pack as int64."""
     numbers = np.empty((pack.numbers if high is None else high) - low, np.int64)
     join_planes(body, pack, _rest(body, pack, decompressor), 0, low, numbers, 0, len(numbers))
     return numbers
 
 
 def decode_many(parts: list[tuple[memoryview, Pack]], decompressor: Decompressor) -> npt.NDArray[np.integer]:
-    """The numbers of several packs, one after another: as bytes where all are stored so, else as int64."""
-    joined = join_many(parts, decompressor, pa.allocate_buffer)  # from Arrow's pool, which has pages to use again
+    """Decode the numbers of several packs, one after another: as bytes if all are stored as bytes, else as int64."""
+    joined = join_many(parts, decompressor, pa.allocate_buffer)  # from Arrow's pool, which reuses its pages
     return np.frombuffer(joined, np.int64) if isinstance(joined, pa.Buffer) else np.asarray(joined)
 
 
 def decode_columns(
     body: memoryview, at: int, count: int, columns: int, decompressor: Decompressor
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Several packs of `count` numbers each that stand one after another, as (columns × count); also the byte after
-    the last.
-    """
+    """Decode adjacent packs of `count` numbers each, as (columns × count), and return the byte after the last."""
     numbers = np.empty(columns * count, np.int64)
     end = read_columns(body, at, count, columns, numbers)
     if end < 0:
@@ -212,7 +212,7 @@ def decode_columns(
 
 
 def read_packs(body: memoryview, at: int, count: int, columns: int) -> list[Pack]:
-    """The headers of several packs of `count` numbers each that stand one after another."""
+    """Read the headers of several adjacent packs of `count` numbers each."""
     packs = []
     for _ in range(columns):
         pack = read_pack(body, at, count)
@@ -222,7 +222,7 @@ def read_packs(body: memoryview, at: int, count: int, columns: int) -> list[Pack
 
 
 def best_raw(values: npt.NDArray[np.integer], compressor: Compressor) -> int:
-    """How many low planes a writer should leave raw for numbers like these: the smallest result of all choices."""
+    """The number of low planes that a writer should leave raw for such numbers: the one with the smallest result."""
     if not len(values):
         return 0
     values = np.ascontiguousarray(values.astype(np.int64, copy=False))

@@ -1,14 +1,14 @@
-"""Secondary indexes: for each value of an indexed column, where its events are.
+"""Secondary indexes: for each value of an indexed column, the location of its events.
 
-An index is a sorted list of values cut into pages, with a root that names each page's first value. A value's posting
+An index is a sorted list of values cut into pages, with a root that lists each page's first value. A value's posting
 list is stored in one of two forms, by density:
 
     rows     the row numbers, for values rarer than one event per data block
-    blocks   the numbers of the data blocks that hold the value, for the others; within a block the column itself, which
-             a reader needs anyway, tells the rows
+    blocks   the numbers of the data blocks that contain the value, for the others; within a block, the rows follow from
+             the column itself, which a reader needs anyway
 
 Both are ascending numbers stored as differences. Lists longer than a chunk are stored in postings blocks of their own,
-named by a chunk table in the page, so that a reader takes just the part that covers its rows.
+named by a chunk table in the page, so that a reader reads only the part that covers its rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from esformat.format.layout import MAX_PAGE_ENTRIES, BlockHandle, BlockKind
 from esformat.format.node import DecodeContext, EncodeContext
 from esformat.format.packing import decode_columns, decode_ints, encode_ints, read_pack
 
-ROWS, BLOCKS, CHUNKED = 0, 1, 2  # form of a posting list; CHUNKED is added where it has a chunk table
+ROWS, BLOCKS, CHUNKED = 0, 1, 2  # form of a posting list; CHUNKED is added if it has a chunk table
 CHUNK_ENTRIES = 4096
 PAGE_VALUES = 256
 PAGE_BYTES = 16 << 10
@@ -46,14 +46,14 @@ _NO_NUMBERS = encode_ints(np.zeros(0, np.int64), make_compressor(Codec.NONE))
 
 
 def encode_chunk(numbers: I64, context: EncodeContext) -> bytes:
-    """Ascending numbers as their count, the first and packed differences."""
-    if len(numbers) == 1:  # most values of many an index
+    """Encode ascending numbers as their count, the first number and packed differences."""
+    if len(numbers) == 1:  # most values of many indexes
         return _CHUNK.pack(1, int(numbers[0])) + _NO_NUMBERS
     return _CHUNK.pack(len(numbers), int(numbers[0])) + encode_ints(np.diff(numbers), context.plain)
 
 
 def decode_chunk(body: memoryview, context: DecodeContext) -> I64:
-    """Read what `encode_chunk` wrote. Raises CorruptSegmentError unless the numbers ascend."""
+    """Decode what `encode_chunk` wrote. Raises CorruptSegmentError unless the numbers ascend."""
     if len(body) < _CHUNK.size:
         raise CorruptSegmentError("a posting list is cut short")
     count, first = _CHUNK.unpack_from(body)
@@ -72,7 +72,7 @@ def decode_chunk(body: memoryview, context: DecodeContext) -> I64:
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """One value of an index: how many events have it, and its posting list in encoded form."""
+    """One value of an index: its number of events, and its encoded posting list."""
 
     count: int
     form: int
@@ -80,20 +80,20 @@ class Posting:
 
     @property
     def names_blocks(self) -> bool:
-        """Whether the list holds block numbers rather than row numbers."""
+        """Whether the list contains block numbers rather than row numbers."""
         return bool(self.form & BLOCKS)
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A part of a posting list in a block of its own: its first number and its place."""
+    """A part of a posting list, stored in its own block: its first number and its location."""
 
     first: int
     handle: BlockHandle
 
 
 def encode_chunk_table(chunks: Sequence[Chunk], context: EncodeContext) -> bytes:
-    """The stored form of a CHUNKED posting list."""
+    """Encode the table that a CHUNKED posting list stores."""
     parts = (
         [chunk.first for chunk in chunks],
         [chunk.handle.offset for chunk in chunks],
@@ -105,7 +105,7 @@ def encode_chunk_table(chunks: Sequence[Chunk], context: EncodeContext) -> bytes
 
 
 def decode_chunk_table(stored: memoryview, context: DecodeContext) -> list[Chunk]:
-    """Read what `encode_chunk_table` wrote. Raises CorruptSegmentError."""
+    """Decode what `encode_chunk_table` wrote. Raises CorruptSegmentError."""
     if len(stored) < 4:
         raise CorruptSegmentError("a chunk table is cut short")
     (count,) = struct.unpack_from("<I", stored)
@@ -126,14 +126,14 @@ def decode_chunk_table(stored: memoryview, context: DecodeContext) -> list[Chunk
 
 
 def value_counts(codes: I64, value_count: int) -> I64:
-    """How often each value 0…value_count-1 occurs in `codes`; -1 is null."""
+    """The number of occurrences of each value 0…value_count-1 in `codes`; -1 is null and not counted."""
     return np.bincount(codes + 1, minlength=value_count + 1)[1:]
 
 
 def choose_postings(codes: I64, counts: I64, block_starts: I64) -> Iterator[tuple[int, int, I64]]:
-    """For each value that occurs in `codes` (-1: null): events, form and ascending numbers.
+    """For each value that occurs in `codes` (-1: null), yield its number of events, its form and its ascending numbers.
 
-    `codes` are in row order; `counts` is what `value_counts` says of them; `block_starts` holds the first row of each
+    `codes` are in row order; `counts` is the result of `value_counts`; `block_starts` contains the first row of each
     data block.
     """
     if not len(codes):
@@ -141,11 +141,11 @@ def choose_postings(codes: I64, counts: I64, block_starts: I64) -> Iterator[tupl
     block_count = len(block_starts)
     dense = counts >= block_count
     dense_values = np.nonzero(dense)[0]
-    place = np.full(len(counts) + 1, len(dense_values))  # the last slot catches code -1
+    place = np.full(len(counts) + 1, len(dense_values))  # the last slot is for code -1
     place[dense_values] = np.arange(len(dense_values))
     dense_of_row = place[codes]
     block_of_row = np.repeat(np.arange(block_count), np.diff(block_starts, append=len(codes)))
-    present = np.zeros((len(dense_values) + 1, block_count), np.bool_)  # the last row is of all other values
+    present = np.zeros((len(dense_values) + 1, block_count), np.bool_)  # the last row is for all other values
     present.reshape(-1)[dense_of_row * block_count + block_of_row] = True
 
     sparse_counts = np.where(dense, 0, counts)
@@ -165,12 +165,12 @@ def choose_postings(codes: I64, counts: I64, block_starts: I64) -> Iterator[tupl
 
 
 def page_is_full(value_count: int, byte_count: int) -> bool:
-    """Whether an index page ends here."""
+    """Whether an index page with this many values and bytes ends here."""
     return value_count >= PAGE_VALUES or byte_count >= PAGE_BYTES
 
 
 def encode_page(values: pa.Array, postings: Sequence[Posting], context: EncodeContext) -> bytes:
-    """One framed index page: sorted values, events of each, form and length of each list, the lists."""
+    """Encode one framed index page: sorted values, events of each, form and length of each list, the lists."""
 
     def column(numbers: list[int]) -> bytes:
         return encode_ints(np.array(numbers, dtype=np.int64), context.plain)
@@ -188,12 +188,12 @@ def encode_page(values: pa.Array, postings: Sequence[Posting], context: EncodeCo
 
 
 class Page:
-    """A decoded index page: `values` (Python values, ascending), how many events have each, and their posting lists."""
+    """A decoded index page: `values` (Python values, ascending), the number of events of each, their posting lists."""
 
     __slots__ = ("_body", "_edges", "_forms", "counts", "size_bytes", "values")
 
     def __init__(self, block: Block, kind: pa.DataType, context: DecodeContext) -> None:
-        """Raises CorruptSegmentError where the page contradicts itself."""
+        """Raises CorruptSegmentError if the page contradicts itself."""
         body, count = block.body, block.count
         if not 0 < count <= MAX_PAGE_ENTRIES:
             raise CorruptSegmentError("an index page's count is out of bounds", offset=block.offset)
@@ -217,20 +217,20 @@ class Page:
 
     @property
     def postings(self) -> list[Posting]:
-        """Those of all values."""
+        """The posting lists of all values."""
         return list(map(self.posting, range(len(self.counts))))
 
 
 @dataclass(frozen=True, slots=True)
 class PageEntry:
-    """One index page as the index root names it."""
+    """The description of one index page in the index root."""
 
     values: int
     handle: BlockHandle
 
 
 def encode_index_root(firsts: pa.Array, entries: Sequence[PageEntry], context: EncodeContext) -> bytes:
-    """The framed root of an index: each page's first value, number of values and place."""
+    """Encode the framed root of an index: each page's first value, number of values and location."""
 
     def column(numbers: list[int]) -> bytes:
         return encode_ints(np.array(numbers, dtype=np.int64), context.plain)
@@ -248,12 +248,12 @@ def encode_index_root(firsts: pa.Array, entries: Sequence[PageEntry], context: E
 
 
 class IndexRoot:
-    """The decoded root of one index: `firsts` (each page's first value) and `handles` side by side."""
+    """The decoded root of one index: `firsts`, the first value of each page, and `handles`, the handle of each page."""
 
     __slots__ = ("firsts", "handles", "value_count")
 
     def __init__(self, block: Block, kind: pa.DataType, context: DecodeContext) -> None:
-        """Raises CorruptSegmentError where the root contradicts itself."""
+        """Raises CorruptSegmentError if the root contradicts itself."""
         body, count = block.body, block.count
         if count > len(body):
             raise CorruptSegmentError("an index root's count is out of bounds", offset=block.offset)

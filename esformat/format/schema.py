@@ -1,4 +1,4 @@
-"""What columns a segment has: its schema, as Arrow sees it and as the metadata block's JSON stores it."""
+"""The schema of a segment: its columns, in Arrow's terms and in the JSON of the metadata block."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from esformat.errors import CorruptSegmentError, InvalidEventError, UsageError
 from esformat.format.layout import MAX_COLUMNS
 
 KEY_COLUMNS = ("space", "grouping", "timestamp")
-ROWS_ALONE = ("grouping",)  # what is read where nobody asks for a column: the directory has it, mostly empty
+ROWS_ALONE = ("grouping",)  # column to read if the caller asks for none: the directory has it, mostly empty
 TIMESTAMP_TYPE = pa.timestamp("us", "UTC")
 DATA_COLUMN = "data"
 MAX_NESTING = 32
 MAX_FIXED_SIZE = 1 << 24  # bytes of a fixed-size binary, elements of a fixed-size list
 
-MOST_SELECTED = 16  # choices of columns of which a schema remembers what Arrow calls them
-MOST_SAME = 64  # stored schemas that are remembered, and columns of each
+MOST_SELECTED = 16  # column selections whose Arrow schema an EventSchema caches
+MOST_SAME = 64  # stored schemas that are cached, and the most columns of a schema that is cached
 
 Json = dict[str, Any]
 
@@ -50,7 +50,7 @@ class Field:
 
 @dataclass(frozen=True)
 class EventSchema:
-    """The columns of a segment besides space, grouping and timestamp, and whether keys are text or binary."""
+    """The columns of a segment other than space, grouping and timestamp, and whether keys are text or binary."""
 
     fields: tuple[Field, ...]
     binary_keys: bool = False
@@ -62,7 +62,7 @@ class EventSchema:
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        """The schema that scans give: space, grouping, timestamp, then the other columns."""
+        """The Arrow schema of scan results: space, grouping, timestamp, then the other columns."""
         keys = [
             pa.field("space", self.key_type, nullable=False),
             pa.field("grouping", self.key_type, nullable=False),
@@ -72,11 +72,11 @@ class EventSchema:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Names of all columns, as scans give them."""
+        """The names of all columns, in the order of scan results."""
         return tuple(self.arrow.names)
 
     def select(self, columns: Sequence[str] | None) -> pa.Schema:
-        """The schema of some columns; None for all."""
+        """The Arrow schema of some columns; of all if None."""
         if columns is None or columns == self.names:
             return self.arrow
         names = tuple(columns)
@@ -89,7 +89,7 @@ class EventSchema:
 
     @cached_property
     def _selected(self) -> dict[tuple[str, ...], pa.Schema]:
-        """The schemas of columns that were asked for."""
+        """The cached schemas of selected columns."""
         return {}
 
     @cached_property
@@ -99,30 +99,30 @@ class EventSchema:
 
     @cached_property
     def positions(self) -> dict[str, int]:
-        """Place of each payload and index column in `fields`."""
+        """The position of each payload and index column in `fields`."""
         return {f.name: i for i, f in enumerate(self.fields)}
 
     @cached_property
     def data_place(self) -> int | None:
-        """Place of the column `data` in `fields`; None without one."""
+        """The position of the column `data` in `fields`; None if there is no such column."""
         return self.positions.get(DATA_COLUMN)
 
     @cached_property
     def plain_data(self) -> bool:
-        """Whether the column `data`, where there is one, is of the usual type."""
+        """Whether the column `data`, if there is one, has the usual type, binary."""
         return self.data_place is None or self.fields[self.data_place].type == pa.binary()
 
     @cached_property
     def direct(self) -> bool:
-        """Whether events are `data`, indexed columns and numbers, no more: then making them needs no Arrow."""
-        from esformat.format.node import Shape, shape_of  # much is behind it that only readers need
+        """Whether events consist only of `data`, indexed columns and numbers, so that creating them needs no Arrow."""
+        from esformat.format.node import Shape, shape_of  # imports much that only readers need
 
         others = (field for place, field in enumerate(self.fields) if place != self.data_place)
         return self.plain_data and all(f.indexed or shape_of(f.type) is Shape.INTS for f in others)
 
     @cached_property
     def attribute_chunks(self) -> list[int]:
-        """Chunks, in a data block, of the columns besides `data`."""
+        """The chunks, in a data block, of the columns other than `data`."""
         return [FIRST_COLUMN_CHUNK + place for place in range(len(self.fields)) if place != self.data_place]
 
     def to_json(self) -> Json:
@@ -135,7 +135,7 @@ class EventSchema:
 
     @classmethod
     def from_json(cls, stored: Any) -> EventSchema:
-        """Read what `to_json` wrote. Raises CorruptSegmentError."""
+        """Decode what `to_json` wrote. Raises CorruptSegmentError."""
         try:
             keys = {"text": False, "binary": True}[stored["keys"]]
             fields = tuple(
@@ -149,7 +149,7 @@ class EventSchema:
 
 
 _same = lru_cache(MOST_SAME)(EventSchema)
-"""Many segments have one schema: what was worked out of it for one serves all."""
+"""Returns one EventSchema for equal schemas: segments often have the same one, and then share its cached properties."""
 
 
 def type_to_json(kind: pa.DataType, depth: int = 0) -> Any:
@@ -190,9 +190,7 @@ def type_to_json(kind: pa.DataType, depth: int = 0) -> Any:
 
 
 def type_from_json(stored: Any, depth: int = 0) -> pa.DataType:
-    """Read what `type_to_json` wrote. Raises KeyError, TypeError, ValueError or OverflowError where it cannot have
-    been.
-    """
+    """Decode what `type_to_json` wrote. Raises KeyError, TypeError, ValueError or OverflowError for anything else."""
     if depth > MAX_NESTING:
         raise ValueError("types nest too deep")
     if isinstance(stored, str):
@@ -229,7 +227,7 @@ def type_from_json(stored: Any, depth: int = 0) -> pa.DataType:
 def _name(stored: Any) -> str:
     if not isinstance(stored, str) or "\0" in stored:
         raise ValueError(f"the name {stored!r}")
-    stored.encode()  # halves of characters are a ValueError
+    stored.encode()  # raises ValueError for unpaired surrogates
     return stored
 
 
@@ -261,8 +259,8 @@ def _bounded(size: Any) -> int:
 
 
 def normalise_type(kind: pa.DataType) -> pa.DataType:
-    """The logical type that is stored for `kind`: dictionaries, run-end encodings and views become plain values,
-    decimals of fewer bits those of 128.
+    """The logical type that is stored for `kind`: dictionaries, run-end encodings, views and extension types become
+    plain types, decimals of fewer than 128 bits become decimals of 128 bits.
     """
     return changed_type(kind, _plain_type)
 
@@ -282,7 +280,7 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def changed_type(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """A type with each that has no parts changed, also those within lists, maps and structs."""
+    """Apply `change` to a type, or to the leaf types within lists, maps and structs."""
 
     def field(child: pa.Field) -> pa.Field:
         return pa.field(child.name, changed_type(child.type, change), child.nullable)
@@ -301,9 +299,10 @@ def changed_type(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]
 
 
 def make_schema(arrow: pa.Schema, indexes: Sequence[str], *, binary_keys: bool) -> EventSchema:
-    """The schema for events with the columns of `arrow` (key columns are left out), `indexes` on some of them.
+    """Create the schema of events with the columns of `arrow` (without the key columns), with `indexes` on some of
+    them.
 
-    Raises InvalidEventError for a column that cannot be stored or indexed, UsageError for a wrong index list.
+    Raises InvalidEventError for a column that cannot be stored or indexed, UsageError for an invalid list of indexes.
     """
     if len(set(indexes)) != len(indexes):
         raise UsageError(f"an index is named twice in {list(indexes)}")
@@ -333,14 +332,16 @@ def make_schema(arrow: pa.Schema, indexes: Sequence[str], *, binary_keys: bool) 
 
 
 def check_names(fields: Iterable[pa.Field], column: str | None = None) -> None:
-    """Check the names of columns, and of what is in them, or in one. Raises InvalidEventError."""
+    """Check the names of fields and of all fields nested in them. `column` is the column that contains them, None for
+    columns. Raises InvalidEventError.
+    """
     for field in fields:
         _check_name(field.name, column)
         check_names((field.type.field(place) for place in range(field.type.num_fields)), column or field.name)
 
 
 def _check_name(name: str, column: str | None = None) -> None:
-    if "\0" in name:  # where Arrow's names end that are handed to other programs
+    if "\0" in name:  # where other programs would end the names that Arrow hands them
         hint = "rename the column" if column is None else f"rename it; it is within column {column!r}"
         raise InvalidEventError(f"a name cannot have a NUL character: {name!r}", hint=hint)
 

@@ -1,8 +1,8 @@
-"""Nodes of values that are stored as templates and variables, opened for any of their rows.
+"""Nodes of values that are stored as templates and variables, opened to read any of their rows.
 
     the template of each row, 0 for null | for each variable that these templates show: its values, a pack or a node
 
-No value is decoded before a question needs it; a range of rows takes the values of its variables alone.
+Values are decoded only when a read needs them; for a range of rows, only the values of the variables in that range.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from esformat.format.template_paths import UNKNOWN, WITH_STRINGS, SampleDocument
 from esformat.format.template_search import Places
 
 MAX_NODE_SLOTS = 1 << 20
-"""Slots that the rows of a node show together, and so the numbers that it decodes to."""
+"""Most slots that the rows of a node show together, and so the most numbers that it decodes to."""
 MAX_NODE_BYTES = MOST_NODE_BYTES
 
 I64 = npt.NDArray[np.int64]
@@ -38,9 +38,9 @@ Bools = npt.NDArray[np.bool_]
 
 
 class TemplateNode:
-    """A node of templates and variables, opened: where the values of each variable lie.
+    """A node of templates and variables, opened: it knows where the values of each variable are.
 
-    It holds no decompressor, so threads may share it; its methods take the caller's context.
+    It contains no decompressor, so threads may share it; its methods take the caller's context.
     """
 
     __slots__ = ("_body", "_strings", "_templates", "at_hand", "count", "end", "key", "template_rows")
@@ -54,9 +54,7 @@ class TemplateNode:
         key: Hashable = None,
         read: tuple[Any, int] | None = None,
     ) -> None:
-        """`key`: what tells the node from others in a cache. `read`: what `read_template_codes` gave of it. Raises
-        CorruptSegmentError.
-        """
+        """`key` identifies the node in a cache; `read` comes from `read_template_codes`. Raises CorruptSegmentError."""
         codes, end = read or read_template_codes(body, at, count, context.plain)
         if context.templates is None:
             raise CorruptSegmentError("a node of templates has no dictionary of them")
@@ -73,7 +71,7 @@ class TemplateNode:
         return np.frombuffer(self.template_rows.codes(0, self.count), np.uint16)
 
     def columns(self, context: DecodeContext) -> dict[int, Pack | BytesNode]:
-        """Where the values of each variable lie that has any: a pack of numbers, or a node of strings."""
+        """Where the values of each variable are, if it has any: a pack of numbers, or a node of strings."""
         return {
             variable: self._string_node(variable, at, count, context)
             if self._templates.kind(variable) == STRING
@@ -82,17 +80,17 @@ class TemplateNode:
         }
 
     def enumerated(self, variables: Container[int], context: DecodeContext) -> Iterator[tuple[int, I64]]:
-        """Of each of these enumerations that has values: its number, and those of the values of rows that show it."""
+        """For each of these enumerations that has values, yield its number and the values of the rows that show it."""
         for variable, at, count in self.template_rows.columns:
             if variable in variables and self._templates.kind(variable) == ENUM:
                 yield variable, decode_ints(self._body, read_pack(self._body, at, count), context.plain)
 
     def that_show(self, variable: int) -> Bools:
-        """Of each row, whether it shows a variable."""
+        """A mask of the rows that show a variable."""
         return np.isin(self.codes, np.array(self._templates.that_show(variable), np.int64))
 
     def that_may_hold(self, places: Places, context: DecodeContext) -> Bools:
-        """Of each row, whether it may hold one of the texts that `places` tells of; those that do are among them."""
+        """A mask of the rows that may contain one of the texts of `places`. It includes all rows that do."""
         rows = self.template_rows
         mask = np.zeros(self.count, np.bool_)
         marks = mask.view(np.uint8)
@@ -112,7 +110,7 @@ class TemplateNode:
     def offsets_and_bytes(
         self, low: int, high: int, context: DecodeContext, frames: Cache | None
     ) -> tuple[npt.NDArray[np.int32], pa.Buffer]:
-        """Values [low, high) as Arrow holds them: where each begins in some bytes, and where the last ends."""
+        """Values [low, high) in Arrow's layout: where each begins and the last ends in some bytes, and those bytes."""
         return rendered([self.decoded(low, high, context, frames)])
 
     def array(self, kind: pa.DataType, context: DecodeContext) -> pa.Array:
@@ -121,7 +119,7 @@ class TemplateNode:
         return text_array(offsets, out, kind, self.validity(0, self.count))
 
     def validity(self, low: int, high: int) -> npt.NDArray[np.uint8] | None:
-        """One byte for each value of rows [low, high), 1 where it is valid; None where all are."""
+        """One byte for each of the rows [low, high), 1 if its value is valid; None if all are valid."""
         valid = self.template_rows.validity(low, high)
         return None if valid is None else np.frombuffer(valid, np.uint8)
 
@@ -132,7 +130,7 @@ class TemplateNode:
     def values(
         self, low: int, high: int, context: DecodeContext, frames: Cache | None, places: list[int] | None = None
     ) -> list[bytes | None]:
-        """Values [low, high) as Python bytes, or those of them at ascending places."""
+        """Values [low, high) as Python bytes, or only those at the ascending `places` among them."""
         made = self.template_rows.values_at_hand(low, high, places)
         if made is not None:
             return made
@@ -145,7 +143,7 @@ class TemplateNode:
     def decoded(
         self, low: int, high: int, context: DecodeContext, frames: Cache | None, places: I64 | None = None
     ) -> Decoded:
-        """What the values of rows [low, high) are rendered from, or of those of them at ascending places."""
+        """The data from which the values of rows [low, high), or of the ascending `places` among them, are rendered."""
         return self._decoded(self.template_rows, low, high, context, frames, places)
 
     def _decoded(
@@ -167,8 +165,8 @@ class TemplateNode:
         context: DecodeContext,
         frames: Cache | None,
     ) -> tuple[Decoded, npt.NDArray[np.uint8]] | None:
-        """The value at a path of rows [low, high), or of those of them at ascending places, and its kinds; None where
-        not all templates tell.
+        """The values at a path, and their kinds, for rows [low, high) or the ascending `places` among them; None unless
+        all of their templates determine them.
         """
         kinds = np.empty(high - low if places is None else len(places), np.uint8)
         bits = self.template_rows.tell(low, high, places, known.kinds, kinds)
@@ -186,8 +184,8 @@ class TemplateNode:
     def count_documents(
         self, known: SampleDocuments, low: int, high: int, places: I64 | None, context: DecodeContext
     ) -> list[tuple[bytes, int]] | None:
-        """Documents with the fields of rows [low, high), or of those at places, and how many rows have them; None where
-        not all templates tell.
+        """Sample documents with the fields of rows [low, high), or of the rows at `places`, and the number of rows of
+        each; None unless all of their templates determine the fields.
         """
         codes = self.codes[low:high] if places is None else self.codes[places]
         counts = np.bincount(codes, minlength=len(known.flags))
@@ -199,7 +197,7 @@ class TemplateNode:
     def _are_plain(
         self, strings: Mapping[int, frozenset[int]], codes: npt.NDArray[np.uint16], context: DecodeContext
     ) -> bool:
-        """Whether the strings of the variables that some templates show may stand in JSON strings as they are."""
+        """Whether the strings of all variables that these templates show can be copied unescaped into JSON strings."""
         variables = frozenset[int]().union(*(strings.get(code, ()) for code in np.unique(codes).tolist()))
         shown = (column for column in self.template_rows.columns if column[0] in variables)
         return all(
@@ -210,7 +208,7 @@ class TemplateNode:
     def _strings_of(
         self, rows: TemplateRows, low: int, high: int, context: DecodeContext, frames: Cache | None
     ) -> list[Any]:
-        """The strings that some rows need."""
+        """The strings that these rows need."""
         return [
             (variable, first, *_strings(self._string_node(variable, at, count, context), first, last, context, frames))
             for variable, at, count, first, last in rows.needed(low, high, context.plain)
@@ -224,10 +222,10 @@ class TemplateNode:
 
 
 class Decoded(NamedTuple):
-    """Rows of a node with all that is needed to render them.
+    """Rows of a node with everything needed to render them.
 
-    [low, high): the rows; places: ascending ones of them, None for all. strings: of their variables. most_bytes: what
-    they take at most.
+    [low, high): the rows; places: ascending rows among them, None for all. strings: of their variables. most_bytes:
+    upper bound of their rendered size.
     """
 
     rows: TemplateRows
@@ -241,7 +239,7 @@ class Decoded(NamedTuple):
         return self.high - self.low if self.places is None else len(self.places)
 
     def validity(self) -> npt.NDArray[np.uint8] | None:
-        """One byte for each row, 1 where it is valid; None where all are."""
+        """One byte for each row, 1 if it is valid; None if all are valid."""
         valid = self.rows.validity(self.low, self.high)
         if valid is None:
             return None
@@ -250,8 +248,8 @@ class Decoded(NamedTuple):
 
 
 def rendered(parts: Sequence[Decoded]) -> tuple[npt.NDArray[np.int32], pa.Buffer]:
-    """The values of some rows, one behind another: where each begins, and where the last ends. Raises
-    CorruptSegmentError.
+    """Render the values of some rows, one after another: where each begins in the returned bytes and where the last
+    ends, and those bytes. Raises CorruptSegmentError.
     """
     most = sum(part.most_bytes for part in parts) + SLACK_BYTES
     if most > MAX_FRAME_BYTES:
@@ -279,7 +277,7 @@ def _broken(error: Exception) -> CorruptSegmentError:
 
 
 def _strings(node: BytesNode, first: int, last: int, context: DecodeContext, frames: Cache | None) -> tuple[I64, bytes]:
-    """Values [first, last) of a node: their edges within some bytes."""
+    """Values [first, last) of a node: their edges, and the bytes that these refer to."""
     if first == 0 and last == node.count:
         lengths, text = node.all_values(context)
         edges = np.zeros(last + 1, np.int64)
@@ -293,7 +291,7 @@ def _strings(node: BytesNode, first: int, last: int, context: DecodeContext, fra
 def text_array(
     offsets: npt.NDArray[np.int32], data: pa.Buffer, kind: pa.DataType, valid: npt.NDArray[np.uint8] | None
 ) -> pa.Array:
-    """Text or binary from offsets and bytes. Raises CorruptSegmentError for text that is not UTF-8."""
+    """Build text or binary from offsets and bytes. Raises CorruptSegmentError for text that is not UTF-8."""
     small = pa.string() if pa.types.is_string(kind) or pa.types.is_large_string(kind) else pa.binary()
     array = pa.Array.from_buffers(small, len(offsets) - 1, [bitmap(valid), pa.py_buffer(offsets), data])
     try:

@@ -1,9 +1,10 @@
-"""Values at a place of JSON documents that are stored by templates, without the documents around them.
+"""Values at a path of JSON documents that are stored as templates, without rendering the documents around them.
 
-Where a value stands in a document is told by its template, as long as nothing that a slot shows can be taken for JSON:
-within a string a text without quotes, escapes and control characters, elsewhere a whole number, or a listed value that
-is JSON itself. Then one document of a template stands for all: the value of each row is a part of the literals and
-slots, which is rendered alone. Rows of other templates are rendered as ever.
+The template of a document determines where a value is, unless something that a slot shows could be taken for JSON
+syntax. Within a string, a slot must show text without quotes, escapes and control characters; elsewhere a number, or an
+enumeration value that is JSON itself. Then one sample document of a template represents all of its rows: the value of
+each row consists of some of the literals and slots, which are rendered alone. The documents of rows with other
+templates are rendered completely.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from esformat.format.json_values import JsonValues, Step
 from esformat.format.template_search import TemplateTexts
 
 _SHOWN_IN_STRINGS = b"x"
-"""Stands for what a slot shows within a string."""
+"""Placeholder for what a slot shows within a string."""
 _NUMBERS = {WHOLE: (b"7", INTEGER), DECIMAL: (b"7.5", FLOAT)}
-"""Stands for what a slot shows that is a value, and the kind of that; by the kind of the variable."""
+"""By kind of variable: placeholder for a slot that shows a value, and the JSON kind of that value."""
 UNKNOWN, WITH_STRINGS = 0x80, 0x40
-"""Bits beside the kind of a value: its template does not tell, or only where its strings are plain."""
+"""Bits next to the kind of a value: its template does not determine it, or only if its strings are plain."""
 _SPACE = b" \t\r\n"
 _SPECIAL = np.zeros(256, np.bool_)
 _SPECIAL[[*range(32), ord('"'), ord("\\")]] = True
@@ -35,10 +36,10 @@ _SPECIAL[[*range(32), ord('"'), ord("\\")]] = True
 
 @dataclass(slots=True)
 class ValueTemplates:
-    """What the templates of a column say of the value at one path.
+    """What the templates of a column say about the value at one path.
 
-    templates: show the values alone, of strings what stands between their quotes. kinds: by code, as `JsonValues` has
-    them, with the bits above. strings: by code, variables whose strings must be plain.
+    templates: templates that show only the value, for strings without the quotes. kinds: by code, the kinds of
+    `JsonValues`, with the bits above. strings: by code, the variables whose strings must be plain.
     """
 
     templates: Templates
@@ -49,7 +50,9 @@ class ValueTemplates:
 
 @dataclass(slots=True)
 class SampleDocuments:
-    """One document for all of each template. flags: by code, the bits above. documents: by code. strings: as above."""
+    """One document that represents all documents of each template. flags: by code, the bits above. documents: by code.
+    strings: as above.
+    """
 
     flags: npt.NDArray[np.uint8]
     documents: dict[int, bytes]
@@ -58,7 +61,7 @@ class SampleDocuments:
 
 
 def sample_documents(texts: TemplateTexts) -> SampleDocuments:
-    """What templates say of the fields that documents have, and of the kinds of their values."""
+    """What the templates say about the fields of documents, and the kinds of their values."""
     samples = [_Sample(texts, template) for template in range(len(texts.slots))]
     documents = {code: found for code, each in enumerate(samples, 1) if (found := each.document()) is not None}
     strings = {code: samples[code - 1].strings for code in documents if samples[code - 1].strings}
@@ -68,7 +71,7 @@ def sample_documents(texts: TemplateTexts) -> SampleDocuments:
 
 
 class _Value(NamedTuple):
-    """Of one template: the kind of the value, its literals and slots, and the variables whose strings are looked at."""
+    """The value in one template: its kind, its literals and slots, and the variables whose strings must be plain."""
 
     kind: int
     literals: list[bytes]
@@ -80,7 +83,7 @@ _NOTHING = _Value(MISSING, [b""], [], frozenset())
 
 
 def value_templates(texts: TemplateTexts, steps: Sequence[Step]) -> ValueTemplates:
-    """What templates say of the value that `steps` lead to."""
+    """What the templates say about the value at the path `steps`."""
     found = [_Sample(texts, template).value(steps) for template in range(len(texts.slots))]
     values = [each or _NOTHING for each in found]
     literals = [literal for each in values for literal in each.literals]
@@ -103,7 +106,7 @@ def _with_bits(value: _Value | None) -> int:
 
 
 def are_plain(edges: npt.NDArray[np.int64], text: bytes) -> bool:
-    """Whether texts may stand in JSON strings as they are. Text i is text[edges[i]:edges[i + 1]]."""
+    """Whether texts can be copied unescaped into JSON strings. Text i is text[edges[i]:edges[i + 1]]."""
     if bool(_SPECIAL[np.frombuffer(text, np.uint8, int(edges[-1] - edges[0]), int(edges[0]))].any()):
         return False
     if text.isascii():
@@ -117,18 +120,18 @@ def are_plain(edges: npt.NDArray[np.int64], text: bytes) -> bool:
 
 
 class _Sample:
-    """A document of a template, with something in each slot that stands for all that it may show."""
+    """A sample document of a template: each slot shows a placeholder for everything that it may show."""
 
     def __init__(self, texts: TemplateTexts, template: int) -> None:
         self._texts = texts
         self._literals, self._slots = texts.literals[template], texts.slots[template]
         self._document = bytearray()
-        self._spans: list[tuple[int, int]] = []  # of slots
-        self._kinds: list[set[int]] = []  # of what each slot shows as a value; empty within strings
+        self._spans: list[tuple[int, int]] = []  # of the slots
+        self._kinds: list[set[int]] = []  # JSON kinds of each slot that is a value; empty for slots within strings
         self._in_string = False
 
     def value(self, steps: Sequence[Step]) -> _Value | None:
-        """The value at a path; None where the template does not tell."""
+        """The value at a path; None if the template does not determine it."""
         if not self._make():
             return None
         document = bytes(self._document)
@@ -145,19 +148,21 @@ class _Sample:
         return _Value(kind, literals, [self._slots[n] for n in inside], self.strings)
 
     def document(self) -> bytes | None:
-        """The document, if any other has the same fields with values of the same kinds; None where it does not tell."""
+        """The document, if all others of the template have the same fields with values of the same kinds; else None."""
         if not self._make() or any(len(kinds) > 1 for kinds in self._kinds):
             return None
         return bytes(self._document)
 
     @property
     def strings(self) -> frozenset[int]:
-        """The variables whose strings are looked at."""
+        """The variables whose strings must be plain."""
         slots = zip(self._slots, self._kinds, strict=True)
         return frozenset(variable for variable, kinds in slots if not kinds and self._texts.kinds[variable] == STRING)
 
     def _make(self) -> bool:
-        """Put the document together. False where slots may show what is taken for JSON, or a part of a key."""
+        """Assemble the document. Return False if a slot may show something that could be taken for JSON syntax, or is
+        part of a key.
+        """
         for n, literal in enumerate(self._literals):
             if not self._add_literal(literal):
                 return False
@@ -167,7 +172,7 @@ class _Sample:
         return not any(map(self._is_in_key, in_strings))
 
     def _add_literal(self, literal: bytes) -> bool:
-        """False where it ends in an escape."""
+        """Append a literal. Return False if it ends within an escape."""
         at = 0
         while at < len(literal):
             letter = literal[at : at + 1]
@@ -211,7 +216,7 @@ class _Sample:
         return (None if MISSING in kinds else values[0]), kinds
 
     def _is_whole(self, following: bytes) -> bool:
-        """Whether nothing stands beside a value that could be more of it."""
+        """Whether the slot is a complete value, next to JSON punctuation, space or the document's end only."""
         before = bytes(self._document[-1:])
         return (not before or before in b"[:," + _SPACE) and (following[:1] in b",]}" + _SPACE or not following)
 

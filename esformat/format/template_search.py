@@ -1,8 +1,10 @@
-"""Where a text may stand in values that are stored by templates: told by the templates, before any value is rendered.
+"""Find where a text may occur in values that are stored as templates, from the templates alone, before any value is
+rendered.
 
-A text may begin in a literal, or in what a slot shows, and go on from there. Followed through a template it asks for
-values of an enumeration, for a number, or for nothing more; then rows of that template may hold it, those with such
-values. It may also lie within a string, which has to be looked at. What this finds may be too much, never too little.
+A text may begin in a literal or in what a slot shows, and continue from there. Following it through a template yields a
+condition: certain values of an enumeration, a certain number, or nothing more. Rows of the template that meet the
+condition may contain the text. The text may also be inside a string, which must then be searched. The result may
+include rows without the text, but never misses a row with it.
 """
 
 from __future__ import annotations
@@ -23,28 +25,27 @@ Bools = npt.NDArray[np.bool_]
 Chain = tuple[tuple[int, int], ...]
 """Variables, and the number that each must have."""
 Values = list[Chain] | None
-"""Of these, one must hold. Empty: no more is asked for. None: impossible."""
+"""Chains, one of which must hold. Empty: nothing more is required. None: impossible."""
 
 _DIGITS = b"0123456789"
 _SIGNS = {INTEGER: b"-" + _DIGITS, PADDED: _DIGITS, DECIMAL: b"-." + _DIGITS, HEX: b"abcdef" + _DIGITS}
 _DATE_SIGNS = b"-:T ./" + _DIGITS
 _MONTHS = [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"]
-MOST_BYTES = 1 << 20  # of literals and values that texts are followed through
-MOST_STEPS = 10_000  # of one text through one template; what takes more may be there
-MOST_SLOTS = 100  # behind each other that one text goes through
+MOST_BYTES = 1 << 20  # most bytes of literals and values through which texts are followed
+MOST_STEPS = 10_000  # of one text through one template; beyond that, the text may be there
+MOST_SLOTS = 100  # consecutive slots through which a text is followed
 _INTEGER = re.compile(rb"-?\d{1,18}")
 _ANY: list[Chain] = []
 
 
 @dataclass(slots=True)
 class Places:
-    """Where one of some texts may stand.
+    """Where one of some texts may occur.
 
-    anywhere: of each code of a row (0: null), whether any row of its template may hold one; None where that is true of
-    no code. possible: whether some may.
-    chains: of variables, the numbers that they all have in a row that may. numbered: those variables. strings: of
-    variables, texts to be looked for in their strings. are_exact: whether each row that may hold one does. size_bytes:
-    what this takes in memory.
+    anywhere: for each code of a row (0: null), whether any row of its template may contain one; None if that is true of
+    no code. possible: for each code, whether some rows may. chains: variables and the numbers that all of them must
+    have in a row that may contain one. numbered: those variables. strings: by variable, the texts to search for in its
+    strings. are_exact: whether every row that may contain a text does contain it. size_bytes: memory used.
     """
 
     anywhere: Bools | None
@@ -57,7 +58,7 @@ class Places:
 
 
 class TemplateTexts:
-    """The literals, slots and listed values of a column's templates as Python has them."""
+    """The literals, slots and enumeration values of a column's templates as Python objects."""
 
     def __init__(self, templates: Templates) -> None:
         self.templates = templates
@@ -75,7 +76,7 @@ class TemplateTexts:
         self._values, self._value = values, value
         self._is_large = len(literals) + len(values) > MOST_BYTES
         self.size_bytes = 4 * sum(map(len, templates.memory)) + 100 * sum(map(len, self.slots))
-        """What it takes in memory."""
+        """Memory used, in bytes."""
 
     @cached_property
     def listed(self) -> dict[int, list[bytes]]:
@@ -88,7 +89,7 @@ class TemplateTexts:
         }
 
     def places_of(self, texts: Sequence[bytes]) -> Places:
-        """Where one of some texts, none of which is empty, may stand."""
+        """Where one of some non-empty texts may occur."""
         count = len(self.slots)
         anywhere, possible = np.zeros(count + 1, np.bool_), np.zeros(count + 1, np.bool_)
         values: defaultdict[int, set[int]] = defaultdict(set)
@@ -109,7 +110,7 @@ class TemplateTexts:
                         values[chain[0][0]].add(chain[0][1])
         numbers: list[tuple[tuple[int, npt.NDArray[np.int64]], ...]]
         numbers = [((variable, np.array(sorted(each), np.int64)),) for variable, each in values.items()]
-        # numbers behind values of enumerations, which are less often the same, come first
+        # chains that end in numbers after enumeration values, which repeat less often, are checked from the end
         numbers += [tuple((variable, np.array([n], np.int64)) for variable, n in reversed(chain)) for chain in chains]
         size_bytes = 500 + 2 * anywhere.nbytes + sum(200 + each.nbytes for chain in numbers for _, each in chain)
         numbered = frozenset(variable for chain in numbers for variable, _ in chain)
@@ -121,11 +122,11 @@ class TemplateTexts:
         )
 
     def _literals_hold(self, templates: Iterable[int], texts: Sequence[bytes]) -> bool:
-        """Whether a literal of each template holds one of some texts, and so do all of its rows."""
+        """Whether a literal of each of these templates contains one of the texts, so that all of its rows do."""
         return all(any(text in literal for literal in self.literals[t] for text in texts) for t in templates)
 
     def _hold(self, values: Mapping[int, Iterable[int]], texts: Sequence[bytes]) -> bool:
-        """Whether each of some values of variables is text that holds one of some texts."""
+        """Whether each of these variable values is text that contains one of the texts."""
         return all(
             variable in self.listed and any(text in self.listed[variable][number] for text in texts)
             for variable, numbers in values.items()
@@ -134,7 +135,7 @@ class TemplateTexts:
 
 
 class _TooManyWaysError(Exception):
-    """A text can be followed through a template in more ways than are looked at."""
+    """A text can be followed through a template in more ways than the search examines."""
 
 
 class _Followed:
@@ -145,7 +146,7 @@ class _Followed:
         self._literals, self._slots = texts.literals[template], texts.slots[template]
 
     def found(self) -> list[list[Chain] | int]:
-        """What each beginning asks for; nothing more than the template, where that takes too long to tell."""
+        """The condition of each beginning; only the template if following the text takes too many steps."""
         try:
             return list(self.beginnings())
         except _TooManyWaysError:
@@ -157,7 +158,7 @@ class _Followed:
             raise _TooManyWaysError
 
     def beginnings(self) -> Iterator[list[Chain] | int]:
-        """What each beginning asks for: values, nothing more, or the variable of the strings in which the text lies."""
+        """Yield the condition of each beginning: chains, or the variable of the strings that may contain the text."""
         first = self._text[:1]
         for place, literal in enumerate(self._literals):
             at = literal.find(first)
@@ -175,7 +176,7 @@ class _Followed:
                 yield found
 
     def _from_literal(self, place: int, literal: bytes, rest: bytes, depth: int = 0) -> Values:
-        """Whether the rest of the text begins as a literal does, and goes on behind it."""
+        """Whether the rest of the text matches the beginning of a literal, and continues after it."""
         size = min(len(literal), len(rest))
         if literal[:size] != rest[:size]:
             return None
@@ -184,12 +185,12 @@ class _Followed:
         return self._from_slot(place, rest[size:], depth) if place < len(self._slots) else None
 
     def _behind(self, place: int, rest: bytes, depth: int = 0) -> Values:
-        """The same behind a slot."""
+        """Like `_from_literal`, for what follows a slot."""
         self._step(depth)
         return self._from_literal(place + 1, self._literals[place + 1], rest, depth + 1)
 
     def _from_slot(self, place: int, rest: bytes, depth: int) -> Values:
-        """Whether the rest of the text begins as what a slot shows."""
+        """Whether the rest of the text matches the beginning of what a slot shows."""
         variable = self._slots[place]
         kind = self._texts.kinds[variable]
         if kind == STRING:
@@ -207,7 +208,7 @@ class _Followed:
         return [((variable, int(shown)),)] if kind == INTEGER and _INTEGER.fullmatch(shown) else _ANY
 
     def _from_listed(self, place: int, variable: int, rest: bytes, depth: int) -> Values:
-        """The same of a slot that shows values of an enumeration."""
+        """Like `_from_slot`, for a slot that shows enumeration values."""
         found: list[Chain] = []
         for number, value in enumerate(self._texts.listed[variable]):
             own: Chain = ((variable, number),)
@@ -220,7 +221,7 @@ class _Followed:
         return found or None
 
     def _within_slot(self, place: int, variable: int) -> Values:
-        """Whether the text may begin within what a slot shows, and lie there, or go on behind it."""
+        """Whether the text may begin within what a slot shows, and end there or continue after it."""
         kind, text = self._texts.kinds[variable], self._text
         if kind == ENUM:
             ends = [cut for cut in range(1, len(text)) if self._behind(place, text[cut:]) is not None]
@@ -241,18 +242,18 @@ class _Followed:
         return None if self._behind(place, text[len(shown) :]) is None else _ANY
 
     def _goes_on(self, place: int, signs: bytes) -> bool:
-        """Whether what stands behind a number may look like more of it."""
+        """Whether what follows a number may look like more of it."""
         literal = self._literals[place + 1]
         return (not literal and place + 1 < len(self._slots)) or (literal[:1] in signs and bool(literal))
 
 
 def _beginning(text: bytes, signs: bytes) -> bytes:
-    """The first bytes of a text that are such signs."""
+    """The leading bytes of a text that are in `signs`."""
     return text[: len(text) - len(text.lstrip(signs))]
 
 
 def _may_be_of_date(text: bytes) -> bool:
-    """Whether a text may begin in a date, as far as its first bytes tell."""
+    """Whether a text may begin in a date, judging by its first bytes."""
     if text[:1] in _DATE_SIGNS:
         return True
     parts = [month[at:] + b"/" for month in _MONTHS for at in range(3)]

@@ -1,7 +1,7 @@
-"""Templates of a column in a dictionary block: what its values have in common, and the variables that stand between.
+"""Templates of a column in a dictionary block: what its values have in common, and the variables in between.
 
-A row names a template; each variable of it has one value in that row. The values lie in the data blocks, column by
-column: see `template_node.py`.
+A row names a template; each variable of the template has one value in that row. The values are stored in the data
+blocks, column by column: see `template_node.py`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from esformat.format.node import DecodeContext, EncodeContext
 from esformat.format.packing import encode_ints
 
 MAX_TEMPLATES = MAX_VARIABLES = MOST_TEMPLATES
-_FEW_BYTES = 1 << 10  # of texts: what compressing them saves is not worth what decompressing takes of a first question
+_FEW_BYTES = 1 << 10  # of texts: compressing so few bytes saves less than decompressing them costs the first read
 _RAW = EncodeContext(make_compressor(Codec.NONE), make_compressor(Codec.NONE))
 
 _HEAD = struct.Struct(
     "<"
-    "I"  # bytes of what follows these eight
+    "I"  # bytes that follow these eight
     "I"  # variables
 )
 HEAD_BYTES = _HEAD.size
@@ -38,7 +38,7 @@ I64 = npt.NDArray[np.int64]
 
 
 class Kind(enum.IntEnum):
-    """How the values of a variable are written out. The numbers are part of the format."""
+    """How the values of a variable are rendered. The numbers are part of the format."""
 
     STRING = 0
     ENUM = 1
@@ -51,7 +51,7 @@ class Kind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """What one variable holds. `parameter`: digits, scale or form, as its kind says; `values`: of an enumeration."""
+    """One variable. `parameter`: digits, scale or form, depending on its kind; `values`: of an enumeration."""
 
     kind: Kind
     parameter: int = 0
@@ -60,7 +60,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Literals, one more than slots, and the variable that each slot between them shows."""
+    """Literals, and the variable that the slot between each two of them shows."""
 
     literals: tuple[bytes, ...]
     slots: tuple[int, ...] = ()
@@ -68,13 +68,13 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class TemplateTable:
-    """The templates of a column, in the order in which a writer tries them: the last one takes any value."""
+    """The templates of a column, in the order in which a writer tries them: the last one matches any value."""
 
     variables: tuple[Variable, ...]
     templates: tuple[Template, ...]
 
     def compiled(self) -> Templates:
-        """The same for the loops over rows. Raises CorruptSegmentError where the parts do not fit each other."""
+        """The templates compiled for the loops over rows. Raises CorruptSegmentError if the parts do not match."""
         values = [value for variable in self.variables for value in variable.values]
         literals = [literal for template in self.templates for literal in template.literals]
         try:
@@ -93,7 +93,7 @@ class TemplateTable:
             raise CorruptSegmentError(f"the templates of a column break the format: {error}") from None
 
     def encode(self, context: EncodeContext) -> bytes:
-        """Its bytes in a dictionary block."""
+        """Encode the table as it is stored in a dictionary block."""
         variables, plain = self.variables, context.plain
         numbers: list[list[int]] = [
             [variable.kind for variable in variables],
@@ -124,7 +124,7 @@ def _array(numbers: list[int]) -> I64:
 
 
 def table_of(templates: Templates) -> TemplateTable:
-    """Templates as plain objects, for whoever changes them."""
+    """Convert templates to plain objects, for callers that modify them."""
     literals, values, *numbers = templates.memory[:9]
     first, slots, literal, value_first, value, kinds, parameters = (np.frombuffer(each, np.int32) for each in numbers)
     of_kinds = zip(kinds.tolist(), parameters.tolist(), pairwise(value_first.tolist()), strict=False)
@@ -152,5 +152,5 @@ def end_of_templates(body: memoryview, at: int) -> int:
 
 
 def decode_templates(body: memoryview, templates: int, context: DecodeContext) -> Templates:
-    """Read so many templates, which take all of `body`. Raises CorruptSegmentError, UnsupportedVersionError."""
+    """Decode this many templates, which occupy all of `body`. Raises CorruptSegmentError, UnsupportedVersionError."""
     return read_templates(body, templates, context.plain)

@@ -1,8 +1,9 @@
-"""Unix time: numbers that count seconds, milliseconds, microseconds or nanoseconds from 1970. The one reader of them.
+"""Unix time: numbers of seconds, milliseconds, microseconds or nanoseconds since 1970. The only module that reads them.
 
-Where nobody says what a number counts, its size tells: below 10¹¹ it counts seconds, below 10¹⁴ milliseconds, below
-10¹⁷ microseconds, from there on nanoseconds. Each reaches from 1973 to the year 5138, or to 2262 for nanoseconds. A
-number that reads as a date, such as 20260301, is refused then, and so is a column that may be one of years.
+If the caller does not name the unit, the size of the number determines it: below 10¹¹ seconds, below 10¹⁴ milliseconds,
+below 10¹⁷ microseconds, otherwise nanoseconds. Each range covers the years 1973 to 5138, that of nanoseconds 1973 to
+2262. Without a named unit, numbers that read as a date, such as 20260301, are refused, and so are columns that may
+contain years.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ _ONE = re.compile(_DECIMAL, re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class UnixTimes:
-    """A column of times. Row i is one where `ok[i]`: `micros`, and `nanos` (0 to 999) below them.
+    """A column of times. Row i is a time if `ok[i]`: `micros`, plus `nanos` (0 to 999).
 
-    assumed: the units that sizes told, of rows that are ok; empty where the unit was given.
+    assumed: the units that were inferred from sizes, for rows that are ok; empty if the caller named the unit.
     """
 
     micros: I64
@@ -48,7 +49,7 @@ class UnixTimes:
 
 
 def unit_of(number: float | Decimal) -> str:
-    """The unit that the size of a number tells. Raises ValueError for one that reads as a date."""
+    """Infer the unit of a number from its size. Raises ValueError for a number that reads as a date or is too large."""
     if not -_TOO_LARGE < number < _TOO_LARGE:
         raise ValueError(f"{str(number)[:40]} is too large for a number of seconds to nanoseconds since 1970")
     if _reads_as_date(number):
@@ -60,10 +61,11 @@ def unit_of(number: float | Decimal) -> str:
 
 
 def to_nanos(number: float | str, unit: str | None = None, *, asked: bool = False) -> tuple[int, str]:
-    """Nanoseconds since 1970 of one number, or of its decimal text, and the unit that it was taken to count.
+    """Convert a number, or its decimal text, to nanoseconds since 1970; also return the unit that was assumed.
 
-    unit: of UNIX_UNITS; None: the size tells. Text is exact; a float is rounded to the microsecond. asked: in a
-    question, where 2026 is hardly meant as half an hour after 1970 began, and is refused. Raises ValueError.
+    unit: one of UNIX_UNITS; None: inferred from the size. Text is exact; a float is rounded to the microsecond. asked:
+    the number comes from a query, where 2026 hardly means half an hour after 1970 began, and is refused. Raises
+    ValueError.
     """
     exact: int | Decimal
     if isinstance(number, str):
@@ -86,28 +88,28 @@ def to_nanos(number: float | str, unit: str | None = None, *, asked: bool = Fals
 
 
 def may_be_year(number: float | Decimal) -> str:
-    """What to say of a number that reads as a year of 1900 to 2100; nothing of others."""
+    """The error text for a number that reads as a year from 1900 to 2100; empty for others."""
     if not _read_as_years(number):
         return ""
     return f"may be a year, or a number of s since 1970: write it as {int(number)}-01-01"
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a decimal number as `to_nanos` and `from_text` read it."""
+    """Whether a text is a decimal number that `to_nanos` and `from_text` can read."""
     return _ONE.match(text) is not None
 
 
 def from_integers(column: pa.Array, unit: str | None = None) -> UnixTimes:
-    """Read integers. What is null, or beyond the years 1 to 9999, is not ok."""
+    """Read integers. Nulls and times outside the years 1 to 9999 are not ok."""
     valid = _mask(column.is_valid())
     whole = np.asarray(column.cast(pa.int64(), safe=False).fill_null(0))
     if pa.types.is_uint64(column.type):
-        valid &= whole >= 0  # 2**63 and more came out negative
+        valid &= whole >= 0  # 2**63 and more turned negative
     return _by_unit(whole, np.zeros_like(whole), unit, valid)
 
 
 def from_floats(column: pa.Array, unit: str | None = None) -> UnixTimes:
-    """Read floats, rounded to the microsecond: they hold no more digits for times of today."""
+    """Read floats, rounded to the microsecond: they have no more digits for present-day times."""
     values = column.cast(pa.float64()).fill_null(float("nan")).to_numpy(zero_copy_only=False)
     ok = np.abs(values) < 1e30  # false for NaN
     codes, plausible = _codes(np.where(ok, values, 0), unit)
@@ -129,7 +131,7 @@ def from_text(column: pa.StringArray, unit: str | None = None) -> UnixTimes:
 
 
 def _by_unit(whole: I64, billionths: I64, unit: str | None, ok: Mask, negative: Mask | None = None) -> UnixTimes:
-    """Times of `whole` units and billionths of one more; where `negative`, of the number with a minus in front."""
+    """Times of `whole` units plus billionths of a unit; `negative` marks the numbers with a minus sign."""
     numbers = whole if negative is None else np.where(negative, -whole, whole)
     codes, plausible = _codes(numbers, unit)
     ok = ok & plausible
@@ -155,7 +157,7 @@ def _by_unit(whole: I64, billionths: I64, unit: str | None, ok: Mask, negative: 
 
 
 def _codes(numbers: npt.NDArray[np.int64] | npt.NDArray[np.float64], unit: str | None) -> tuple[I64, Mask]:
-    """What each number counts, as a place in _UNITS, and which of them do not read as dates."""
+    """The unit of each number, as a position in _UNITS, and a mask of those neither like dates nor too large."""
     if unit is not None:
         return np.full(len(numbers), _UNITS.index(unit)), np.ones(len(numbers), np.bool_)
     codes = np.zeros(len(numbers), np.int64)
@@ -169,8 +171,8 @@ def _by_size(number: Any) -> str:
 
 
 def _reads_as_date(numbers: Any) -> Any:
-    """Whether a number, or each of an array, is written like a date of 1900 to 2100, perhaps with a time of the day."""
-    found = numbers != numbers  # nothing, or nowhere
+    """Whether a number, or each of an array, is written like a date from 1900 to 2100, perhaps with a time of day."""
+    found = numbers != numbers  # False, or an array of False
     for scale in _DATES:
         near = (numbers >= 19_000_101 * scale) & (numbers < 21_010_000 * scale)
         if near is not False and np.any(near):
