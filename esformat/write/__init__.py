@@ -1,1 +1,1 @@
-"""Rows in any order into one segment, in bounded memory."""
+"""Write rows, added in any order, to one segment in bounded memory."""

@@ -1,4 +1,4 @@
-"""Gives memory that was freed back to the system, which allocators put off for long, and some for ever."""
+"""Return freed memory to the system: allocators do so late, and some never."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pyarrow as pa
 
 _trim = None
 if sys.platform == "linux":
-    _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, others do not keep as much
+    _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it; others do not keep as much
 
 
 def release_unused() -> None:
-    """Let Arrow's allocator and the C library's give back what they can. Takes some milliseconds."""
+    """Make Arrow's allocator and the C library's return what they can. Takes some milliseconds."""
     pa.default_memory_pool().release_unused()
     if _trim is not None:
         _trim(0)

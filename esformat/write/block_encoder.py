@@ -1,7 +1,7 @@
-"""Sorted rows to data blocks: cuts them, chooses how each column is stored, encodes many blocks at a time.
+"""Encode sorted rows as data blocks: cut them, choose how each column is stored, encode many blocks at a time.
 
 Choices are made once per file, on a sample of its own rows: whether text columns get a dictionary of values, whether
-frames get a zstd dictionary, how many byte planes stay raw. Everything here is a function of its input.
+frames get a zstd dictionary, how many byte planes stay raw. Everything here is a pure function of its input.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ MAX_DICTIONARY_VALUES = 4096
 MAX_DICTIONARY_VALUE_BYTES = 16 << 10
 
 TASK_BLOCKS = 24  # blocks that one thread encodes at a time: enough to keep NumPy busy, few enough to share out
-TASK_BYTES = 8 << 20  # … and no more bytes of rows than this, but for one block
-NULL, UNKNOWN = -1, -2  # codes that no value of a column's dictionary has
+TASK_BYTES = 8 << 20  # … and at most this many bytes of rows, unless one block has more
+NULL, UNKNOWN = -1, -2  # codes that no value in a column's dictionary has
 
 I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A column that is stored as codes: places in its dictionary's values, NULL, or UNKNOWN for any other value.
+    """A column that is stored as codes: positions in its dictionary's values, NULL, or UNKNOWN for any other value.
 
-    `values`: the same rows as values; None where none is UNKNOWN. Blocks with an UNKNOWN are stored as values.
+    `values`: the same rows as values; None if none is UNKNOWN. Blocks with an UNKNOWN are stored as values.
     """
 
     codes: I64
@@ -55,14 +55,14 @@ class Coded:
         return len(self.codes)
 
 
-Column: TypeAlias = Any  # pyarrow has no types: pa.Array | Coded
+Column: TypeAlias = Any  # pyarrow has no type stubs: pa.Array | Coded
 
 
 @dataclass(frozen=True, slots=True)
 class SortedRows:
-    """Consecutive rows of the segment in its order.
+    """Consecutive rows of the segment, in its order.
 
-    `run_starts`: rows at which a run begins, 0 always among them; `spaces`, `groupings`: binary keys of those runs;
+    `run_starts`: rows at which a run begins, including 0; `spaces`, `groupings`: binary keys of those runs;
     `continues`: whether the first run began before these rows.
     """
 
@@ -76,7 +76,7 @@ class SortedRows:
 
 @dataclass(frozen=True, slots=True)
 class EncodedBlock:
-    """A data block ready to be written, and what its leaf says of it."""
+    """An encoded data block, and what its leaf stores about it."""
 
     stored: bytes
     span: BlockSpan
@@ -86,27 +86,29 @@ class EncodedBlock:
 
 @dataclass(frozen=True, slots=True)
 class BlockFormat:
-    """How the blocks of one file are stored: decided once, the same for all of them."""
+    """How the blocks of one file are stored: decided once, the same for all blocks."""
 
     schema: EventSchema
     codec: Codec
     level: int | None
     dictionaries: dict[int, ColumnDictionary]
     raw: dict[int, int]
-    """Raw byte planes by column; -1 is the timestamps."""
+    """Raw byte planes by column; -1 stands for the timestamps."""
     frame_bytes: int | None = None
-    """About how many bytes a frame of text or binary holds; None: FRAME_TARGET_BYTES."""
+    """Approximate size of a frame of text or binary, in bytes; None: FRAME_TARGET_BYTES."""
     raws: dict[int, list[int]] = field(default_factory=dict)
-    """By column with templates, the raw byte planes of each variable."""
+    """By column with templates: the raw byte planes of each variable."""
 
     @property
     def dictionary_number(self) -> int:
-        """The number that data blocks give for their dictionary block."""
+        """The number by which data blocks refer to their dictionary block."""
         return 1 if self.dictionaries else 0
 
 
 def cut_blocks(row_bytes: I64 | None, row_count: int, block_rows: int = BLOCK_ROWS) -> list[int]:
-    """Edges of the blocks: at most `block_rows` rows each and, rows of at least that size apart, BLOCK_BYTES."""
+    """The edges of the blocks: at most `block_rows` rows each and BLOCK_BYTES, unless a single row has more. If
+    `row_bytes` is None, rows are small enough to count them alone.
+    """
     if row_bytes is None:
         return [*range(0, row_count, block_rows), row_count]
     ends = np.cumsum(row_bytes)
@@ -120,13 +122,13 @@ def cut_blocks(row_bytes: I64 | None, row_count: int, block_rows: int = BLOCK_RO
 
 
 def rows_are_small(longest_bytes: int) -> bool:
-    """Whether blocks and tasks of rows up to so long are cut by the number of rows alone."""
+    """Whether rows of at most this size are cut into blocks and tasks by their number alone."""
     block_bytes = longest_bytes * BLOCK_ROWS
     return block_bytes <= BLOCK_BYTES and block_bytes * TASK_BLOCKS <= TASK_BYTES
 
 
 def cut_tasks(edges: list[int], row_bytes: I64 | None) -> list[tuple[int, int]]:
-    """Blocks [first, last) that are encoded together, and so share the number of rows in a frame."""
+    """The blocks [first, last) of each task: they are encoded together, and so share the number of rows in a frame."""
     count = len(edges) - 1
     if row_bytes is None:
         return [(first, min(first + TASK_BLOCKS, count)) for first in range(0, count, TASK_BLOCKS)]
@@ -142,7 +144,7 @@ def cut_tasks(edges: list[int], row_bytes: I64 | None) -> list[tuple[int, int]]:
 
 
 def wants_codes(values: pa.Array, row_count: int) -> bool:
-    """Whether a text column with these distinct values is stored as codes: few, short and repeated."""
+    """Whether a text column with these distinct values is stored as codes: they are few, short and repeated."""
     return (
         0 < len(values) <= MAX_DICTIONARY_VALUES
         and 4 * len(values) <= row_count
@@ -157,7 +159,7 @@ def may_want_codes(kind: pa.DataType) -> bool:
 
 
 def choose_raw(rows: SortedRows, schema: EventSchema, codec: Codec, level: int | None) -> dict[int, int]:
-    """How many low byte planes of each column of numbers stay uncompressed, measured on the first rows."""
+    """Measure, on the first rows, how many low byte planes of each column of numbers should stay uncompressed."""
     compressor = make_compressor(codec, level)
     if codec is Codec.NONE:
         return {}
@@ -173,7 +175,7 @@ def choose_raw(rows: SortedRows, schema: EventSchema, codec: Codec, level: int |
 
 
 def choose_raws(rows: SortedRows, form: BlockFormat) -> dict[int, list[int]]:
-    """The same of the variables of columns that are stored by templates."""
+    """Like `choose_raw`, for the variables of columns that are stored as templates."""
     raws = {}
     for place, dictionary in form.dictionaries.items():
         if dictionary.templates is not None:
@@ -197,7 +199,7 @@ class BlockEncoder:
             self._columns.append(context)
 
     def encode(self, rows: SortedRows, bounds: list[int]) -> list[EncodedBlock]:
-        """Blocks of the rows between consecutive `bounds`."""
+        """Encode the rows between consecutive `bounds` as one block each."""
         edges = np.asarray(bounds[:-1])
         starts = np.union1d(rows.run_starts, edges)
         piece_rows = np.diff(starts, append=bounds[-1])
@@ -244,7 +246,7 @@ def _encode_column(column: Column, bounds: list[int], context: EncodeContext) ->
 
 
 def _encode_coded(column: Coded, bounds: list[int], context: EncodeContext) -> list[bytes]:
-    """Codes, but the values themselves in blocks where a value is not in the dictionary."""
+    """Encode as codes, but encode the values themselves in blocks with a value that is not in the dictionary."""
     nodes = encode_codes(np.maximum(column.codes, NULL) + 1, bounds, context)
     if column.values is not None:
         unknown = np.searchsorted(bounds, (column.codes == UNKNOWN).nonzero()[0], side="right") - 1
@@ -255,7 +257,7 @@ def _encode_coded(column: Coded, bounds: list[int], context: EncodeContext) -> l
 
 
 def row_bytes(columns: Sequence[Column], count: int) -> I64:
-    """Uncompressed bytes of each row, keys apart: a function of the row alone, whichever rows stand beside it."""
+    """Uncompressed bytes of each row without its keys. The size depends on the row alone, not on its neighbours."""
     total = np.full(count, 16, dtype=np.int64)
     for column in columns:
         if isinstance(column, Coded):
@@ -268,7 +270,7 @@ def row_bytes(columns: Sequence[Column], count: int) -> I64:
 
 
 def _value_bytes(array: pa.Array) -> I64 | int:
-    """Bytes of each value, or of every one; nested values have those of their parts."""
+    """Bytes of each value, or one size for all; a nested value has the bytes of its parts."""
     kind = array.type
     if is_bytes(kind):
         return np.diff(bytes_of(array)[0])
@@ -296,7 +298,7 @@ def _summed(sizes: I64 | int, edges: I64) -> I64:
 
 
 def slice_rows(rows: SortedRows, first: int, last: int) -> SortedRows:
-    """Rows [first, last) of some rows, not empty, whose columns hold values."""
+    """Rows [first, last) of these rows; at least one. Columns must contain values, not codes."""
     a = int(np.searchsorted(rows.run_starts, first, side="right")) - 1
     b = int(np.searchsorted(rows.run_starts, last, side="left"))
     return SortedRows(

@@ -1,9 +1,9 @@
-"""Lays out a segment: data blocks and directory leaves as they come, then indexes, filter, and what opening needs.
+"""Lay out a segment: data blocks and directory leaves in order, then indexes, filter, and what opening needs.
 
     header, metadata, dictionary | (data blocks, leaf)* | indexes, filter, directory pages |
     dictionary, roots, metadata, footer, trailer
 
-It writes to anything with `write` and knows nothing of files, threads or the order of arrival.
+It writes to anything with `write`, and knows nothing of files, threads or the order of arrival.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from esformat.write.index_builder import IndexBuilder, IndexRows, PostingList, l
 from esformat.write.space_hashes import SpaceHashes
 
 LEAF_KEY_BYTES = 16 << 20
-"""A leaf ends with the block with which its keys take so much: they may be 64 KiB each."""
+"""A leaf ends at the block that brings its keys above this size: a single key may have 64 KiB."""
 OPENING_ROOT_BYTES = 8 << 10
 """Larger index roots are read when the index is first used, not when the segment is opened."""
 
 
 class Sink(Protocol):
-    """Where the segment's bytes go, in order."""
+    """Takes the segment's bytes, in order."""
 
     def write(self, data: bytes | memoryview, /) -> object:
-        """Take the next bytes."""
+        """Append bytes."""
         ...
 
 
@@ -66,9 +66,9 @@ class SegmentBuilder:
         dictionaries: Sequence[Sequence[ColumnDictionary]] | None = None,
         hashes: SpaceHashes | None = None,
     ) -> None:
-        """`dictionaries`: those that the blocks name by the numbers from 1 on; by default the form's, if it has any.
+        """`dictionaries`: those to which the blocks refer, numbered from 1; by default those of `form`, if it has any.
 
-        `hashes`: where those of the spaces are kept; by default in memory.
+        `hashes`: stores the hashes of the spaces; by default in memory.
         """
         self._sink = sink
         self._offset = 0
@@ -81,7 +81,7 @@ class SegmentBuilder:
         self._table: dict[Key, BlockHandle] = {}
         self._leaves: list[LeafEntry] = []
         self._data_offset = 0
-        self._blocks: list[EncodedBlock] = []  # those of the leaf that is being filled
+        self._blocks: list[EncodedBlock] = []  # of the leaf that is being filled
         self._leaf_runs = 0
         self._leaf_key_bytes = 0
         self._runs = 0
@@ -101,11 +101,11 @@ class SegmentBuilder:
 
     @property
     def offset(self) -> int:
-        """Bytes written so far: where the next block begins."""
+        """Bytes written so far: the offset of the next block."""
         return self._offset
 
     def start(self) -> None:
-        """Write what stands before the events."""
+        """Write everything that precedes the events."""
         header = encode_header()
         self._sink.write(header)
         self._offset += len(header)
@@ -126,7 +126,7 @@ class SegmentBuilder:
         self._offset += len(block.stored)
         self._block_starts.append(self._rows)
         self._rows += block.span.rows
-        self._blocks.append(replace(block, stored=b""))  # a leaf's worth of blocks can be larger than memory
+        self._blocks.append(replace(block, stored=b""))  # without its bytes: a leaf's blocks can be larger than memory
         self._leaf_runs += len(block.runs.rows) - block.continues
         self._leaf_key_bytes += block.runs.spaces.nbytes + block.runs.groupings.nbytes
         full = leaf_is_full(self._leaf_runs, len(self._blocks))
@@ -154,10 +154,10 @@ class SegmentBuilder:
         *,
         continues: bool,
     ) -> None:
-        """Take over a leaf of another segment: `pieces` are its data blocks and itself, as they are stored there.
+        """Copy a leaf from another segment. `pieces` are its data blocks and the leaf itself, as stored there.
 
-        entry: what the other segment's root says of it. block_rows: rows of each block. spaces: the space of each run.
-        continues: whether its first run began before it.
+        entry: the leaf's entry in the other segment's root. block_rows: rows of each block. spaces: the space of each
+        run. continues: whether its first run began before it.
         """
         self._end_leaf()
         for piece in pieces:
@@ -179,20 +179,21 @@ class SegmentBuilder:
         self._last_space = distinct[-1]
 
     def add_index(self, column: int, ranked: Ranked) -> None:
-        """Write the index of a column; `ranked` holds its values in row order. Call after the last block."""
+        """Write the index of a column; `ranked` contains its values in row order. Call it after the last block."""
         counts = value_counts(ranked.ranks, len(ranked.values))
         lists = choose_postings(ranked.ranks, counts, self.block_starts())
         self.add_lists(column, [(ranked.values.take(pa.array(np.flatnonzero(counts))), lists)])
 
     def add_index_stream(self, column: int, chunks: Iterable[IndexRows]) -> None:
-        """Write the index of a column from chunks of its values and rows, values ascending; call after the last block.
+        """Write the index of a column from chunks of its values and rows, values ascending. Call it after the last
+        block.
 
-        The first value of a chunk may be the last of the one before. The bytes are those that `add_index` writes.
+        The first value of a chunk may be the last of the chunk before. Writes the same bytes as `add_index`.
         """
         self.add_lists(column, list_rows(chunks, self.block_starts()))
 
     def add_lists(self, column: int, parts: Iterable[tuple[pa.Array, Iterable[PostingList]]]) -> None:
-        """Write the index of a column from ascending values and their posting lists; call after the last block."""
+        """Write the index of a column from ascending values and their posting lists. Call it after the last block."""
         self._end_leaf()
         field = self._form.schema.fields[column]
         index = IndexBuilder(self._write, field.type, self._context)
@@ -206,7 +207,7 @@ class SegmentBuilder:
         return np.array(self._block_starts, dtype=np.int64)
 
     def finish(self) -> Statistics:
-        """Write what stands after the events. The sink then holds a whole segment."""
+        """Write everything that follows the events. The sink then contains a complete segment."""
         self._end_leaf()
         for page, body in enumerate(build_filter(self._hashes, self._hashes.count)):
             self._table[BlockKind.FILTER, page, 0] = self._write(encode_filter_page(body))
@@ -242,12 +243,12 @@ class SegmentBuilder:
 
 
 def encode_filter_page(body: bytes) -> bytes:
-    """One framed page of the space filter."""
+    """Encode one framed page of the space filter."""
     return encode_block(BlockKind.FILTER, body)
 
 
 def _join_runs(blocks: Iterable[EncodedBlock]) -> Runs:
-    """The runs of adjacent blocks as one list; a run that continues into the next block is one run."""
+    """Join the runs of adjacent blocks. A run that continues into the next block becomes one run."""
     spaces: list[pa.Array] = []
     groupings: list[pa.Array] = []
     rows: list[I64] = []

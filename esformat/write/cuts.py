@@ -1,4 +1,4 @@
-"""Texts cut at signs that all of them have equally often, until numbers or few values are left between."""
+"""Split texts at characters that all of them contain equally often, until numbers or few values remain in between."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from esformat.write.variables import affixed, as_numbers, few_values
 
 MOST_CUTS = 6
-"""How often the parts of a text are cut once more."""
+"""How many times parts are split into smaller parts."""
 MOST_PARTS = 32
 _SIGNS = [bytes([sign]) for sign in b'"[](){}<>|;,= ?&:/@#_-.']
-"""Where texts are cut, what parts most first."""
+"""Characters at which texts are split, those that separate most first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How the texts at one place are cut: literals, and the texts between them, by text."""
+    """A split of the texts at one place: literals, and for each text its parts between them."""
 
     literals: tuple[bytes, ...]
     parts: dict[bytes, tuple[bytes, ...]]
 
 
 def cut_texts(texts: Sequence[bytes]) -> Cut:
-    """Texts cut at signs that all of them have equally often, again and again, until numbers or few values are left."""
+    """Split texts at characters that all of them contain equally often, until numbers or few values remain."""
     counts = Counter(texts)
     return _cut_again(list(counts), counts, MOST_CUTS)
 
@@ -37,7 +37,7 @@ def _cut_again(texts: list[bytes], counts: Counter[bytes], depth: int) -> Cut:
         times = texts[0].count(sign)
         if 0 < times < MOST_PARTS and all(text.count(sign) == times for text in texts):
             return _put_together(sign, {text: text.split(sign) for text in texts}, times + 1, counts, depth)
-    for sign in _SIGNS:  # some have more often: numbers that stand before the first one
+    for sign in _SIGNS:  # if some contain it more often: split off numbers before its first occurrence
         if all(sign in text for text in texts) and as_numbers([text[: text.index(sign)] for text in texts]):
             return _put_together(sign, {text: text.split(sign, 1) for text in texts}, 2, counts, depth)
     return whole
@@ -59,6 +59,6 @@ def _put_together(sign: bytes, split: dict[bytes, list[bytes]], width: int, coun
 
 
 def is_typed(texts: Iterable[bytes]) -> bool:
-    """Whether texts are all the same, or numbers that need no cutting."""
+    """Whether texts are all the same, or numbers that need no splitting."""
     different = list(set(texts))
     return len(different) == 1 or bool(as_numbers(different) or affixed(different))

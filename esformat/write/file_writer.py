@@ -1,4 +1,4 @@
-"""`FileWriter`: what every writer of a file of events has in common, from its opening to its end."""
+"""`FileWriter`: what all writers of event files have in common, from opening to finishing."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from esformat.io.upload import Upload
 
 
 class FileWriter(ABC):
-    """A file that is being made. It appears when it is finished, complete, or not at all."""
+    """A file that is being written. It appears complete when it is finished, or not at all."""
 
     _shown: ClassVar[str]
-    """The class as users import it."""
+    """The class name under which users import it."""
 
     def __init__(self, publication: Publication | Upload) -> None:
         self._publication = publication
@@ -29,7 +29,7 @@ class FileWriter(ABC):
 
     @property
     def num_events(self) -> int:
-        """Events added so far."""
+        """The number of events added so far."""
         return self._events
 
     def finish(self) -> None:
@@ -47,7 +47,7 @@ class FileWriter(ABC):
         self._state = "finished"
 
     def abort(self) -> None:
-        """Throw everything away; nothing appears at the path. Does nothing after `finish`."""
+        """Discard everything; nothing appears at the path. Does nothing after `finish`."""
         if self._state == "open":
             self._state = "aborted"
             self._drop()
@@ -55,11 +55,11 @@ class FileWriter(ABC):
 
     @abstractmethod
     def _write(self) -> None:
-        """Write what is not in the file yet."""
+        """Write everything that is not in the file yet."""
 
     @abstractmethod
     def _drop(self) -> None:
-        """Let go of what is held."""
+        """Release all resources."""
 
     def _check_open(self) -> None:
         if self._state != "open":

@@ -1,9 +1,9 @@
-"""How the columns of a file are stored, decided on its events as they arrive.
+"""Decide how the columns of a file are stored, from its events as they arrive.
 
-The decision must not depend on how much memory there is, nor on how the events were handed over, or the same events
-would give other bytes. It depends on a sample of them by their number of arrival, and on the values of text columns.
-Events that arrive in order are written before the last of them is known: where the first ones (WINDOW_ROWS, or fewer
-that make WINDOW_BYTES) are in order, they alone decide.
+The decision must depend neither on the available memory nor on how the events were passed, or the same events would
+produce different bytes. It depends on a sample of the events, chosen by their number of arrival, and on the values of
+text columns. If events arrive in order, they are written before the last of them is known. So if the first events
+(WINDOW_ROWS, or fewer that fill WINDOW_BYTES) are in order, they alone decide.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from esformat.write.template_choice import choose_dictionary
 WINDOW_ROWS = 256 << 10
 WINDOW_BYTES = 32 << 20
 SAMPLE_BYTES = 2 << 20
-SAMPLE_RUN = 16  # events that arrive one after another are sampled together, as they are often stored together
+SAMPLE_RUN = 16  # sample consecutive arrivals together, as they are often stored together
 MAX_SAMPLED_BYTES = 32 << 10  # of an event: larger ones gain nothing from a small dictionary
 _SLICE_ROWS = 1 << 16
 _BARE_ROW_BYTES = 16
@@ -45,7 +45,7 @@ _MIX = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: spreads consecutive numbers
 
 
 class FormatChoice:
-    """Sees all events in order of arrival, and says in the end how to store them."""
+    """Observes all events in order of arrival, then decides how to store them."""
 
     def __init__(
         self,
@@ -65,14 +65,14 @@ class FormatChoice:
         self._values = {p: _Values() for p, field in self._fields.items() if may_want_codes(field.type)}
         self._window: _Window | None = _Window()
         self.in_order = False
-        """Whether the first events were in order, so that everything is decided."""
+        """Whether the first events were in order, so that the decision is final."""
 
     def copy(self) -> FormatChoice:
-        """What is known now, whatever comes."""
+        """Return a copy that later events do not affect."""
         return copy.deepcopy(self, {id(self._known): self._known})
 
     def see(self, table: pa.Table) -> None:
-        """Take notice of the next events, a checked table."""
+        """Observe the next events, a checked table."""
         if self.in_order:
             return
         while self._window is not None and len(table):
@@ -90,24 +90,24 @@ class FormatChoice:
         self._sample.see(table)
 
     def see_values(self, place: int, values: pa.ChunkedArray) -> None:
-        """Take notice of a text column's values; each of the file's must have been seen unless `in_order`."""
+        """Observe values of a text column. Unless `in_order`, every value of the file must have been observed."""
         if not self.in_order and place in self._values:
             self._values[place].see(values)
 
     def see_all_values(self, tables: Sequence[pa.Table]) -> None:
-        """Take notice of the values of every text column."""
+        """Observe the values of every text column."""
         for place in self._values:
             for table in tables:
                 self.see_values(place, table[self._fields[place].name])
 
     def see_all_columns(self, rows: OrderedRows) -> None:
-        """The same where all events are in memory."""
+        """Like `see_all_values`, if all events are in memory."""
         for place in () if self.in_order else self._values:
             column = rows.ranked(place).values if self._fields[place].indexed else rows.columns[place]
             self.see_values(place, pa.chunked_array([column]))
 
     def dictionaries(self) -> dict[int, ColumnDictionary]:
-        """By column, what its nodes refer to."""
+        """The dictionary of each column that gets one, by column."""
         chosen = {}
         ordered = self._sample.ordered()
         for place, field in self._fields.items():
@@ -134,14 +134,16 @@ class FormatChoice:
 
 
 class _Sample:
-    """Events chosen by their number of arrival alone: as few as possible of 1, 1/2, 1/4 … that fit SAMPLE_BYTES."""
+    """A sample that depends only on the number of arrival: the largest of 1, 1/2, 1/4 … of the events that fits into
+    SAMPLE_BYTES.
+    """
 
     def __init__(self, schema: EventSchema, names: list[str]) -> None:
         self._schema = schema
         self._names = names
         self._stride = 1
         self._tables: list[pa.Table] = []
-        self._runs: list[I64] = []  # of each sampled event: the number of its run of arrivals
+        self._runs: list[I64] = []  # of each sampled event: the number of its group of SAMPLE_RUN arrivals
         self._bytes: list[I64] = []
         self._total = 0
         self.rows = 0
@@ -184,7 +186,7 @@ class _Sample:
         return chosen
 
     def _thin(self) -> None:
-        """Let go of events that the stride passes over."""
+        """Remove events that the stride skips."""
         if self._tables:
             runs, sizes = np.concatenate(self._runs), np.concatenate(self._bytes)
             kept = self._chosen(runs)
@@ -193,7 +195,7 @@ class _Sample:
             self._total = int(sizes[kept].sum())
 
     def ordered(self) -> dict[str, pa.Array]:
-        """The columns of the sample in the order of a segment."""
+        """The columns of the sample, sorted in the order of a segment."""
         if not self._tables:
             return {}
         fields = tuple(field for field in self._schema.fields if field.name in self._names)
@@ -204,7 +206,7 @@ class _Sample:
 
 
 def _with_short_keys(table: pa.Table) -> pa.Table:
-    """A table with the beginnings of its keys: enough to tell what lies together."""
+    """A table with its keys cut to their first bytes: enough to know which events are stored together."""
     for place in range(2):
         keys = pc.binary_slice(table.column(place).cast(pa.binary()), 0, _KEY_BYTES)
         table = table.set_column(place, pa.field(table.column_names[place], pa.binary(), nullable=False), keys)
@@ -212,7 +214,7 @@ def _with_short_keys(table: pa.Table) -> pa.Table:
 
 
 def _sizes(table: pa.Table) -> I64:
-    """Bytes of each row of a table."""
+    """The size of each row of a table, in bytes."""
     if not table.num_columns:
         return np.full(len(table), _BARE_ROW_BYTES)
     sizes = [row_bytes(batch.columns, len(batch)) for batch in table.to_batches()]
@@ -220,7 +222,7 @@ def _sizes(table: pa.Table) -> I64:
 
 
 class _Values:
-    """The distinct values of a text column while they are few and short."""
+    """The distinct values of a text column, as long as they are few and short."""
 
     def __init__(self) -> None:
         self.few: pa.Array | None = pa.array([], pa.large_string())
@@ -253,7 +255,7 @@ class _Window:
         self.full = False
 
     def next_part(self, table: pa.Table) -> pa.Table:
-        """The first rows of a table that are next to look at: few at first, as most events do not come in order."""
+        """The rows of a table to examine next: few at first, because most events are not in order."""
         table = table.slice(0, min(max(1024, 3 * self._rows), WINDOW_ROWS - self._rows))
         ends = np.cumsum(_sizes(table.select(table.column_names[3:]))) + self._bytes
         part = table.slice(0, int(np.searchsorted(ends, WINDOW_BYTES)) + 1)
@@ -263,7 +265,7 @@ class _Window:
         return part
 
     def extend(self, table: pa.Table, schema: EventSchema) -> bool:
-        """Whether the window is still in order with some more events."""
+        """Add events. Return whether the window is still in order."""
         rows = OrderedRows.of_tables([table.select(table.column_names[:3])], EventSchema((), schema.binary_keys))
         if rows.order is not None or (self._last is not None and rows.key(0) < self._last):
             return False

@@ -1,6 +1,6 @@
-"""Writes one secondary index: values in ascending order with their posting lists, page by page, then the root.
+"""Write one secondary index: values in ascending order with their posting lists, page by page, then the root.
 
-Lists come whole, or as rows of values in many chunks (`list_rows`), for indexes that do not fit in memory.
+Posting lists are passed whole or, for indexes larger than memory, as chunks of rows by value (`list_rows`).
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from esformat.format.postings import (
 )
 
 PostingList = tuple[int, int, I64]
-"""Events of a value, form of its list, and the list: ascending row or block numbers."""
+"""The number of events of a value, the form of its list, and the list: ascending row or block numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRows:
     """A part of an index: distinct ascending `values` without null, and the rows that have them.
 
-    `counts`: rows of each value, at least 1; `rows`: those of the first value, ascending, then those of the second …
+    `counts`: the number of rows of each value, at least 1; `rows`: those of the first value, ascending, then those of
+    the second …
     """
 
     values: pa.Array
@@ -49,7 +50,7 @@ class IndexRows:
 
 
 class IndexBuilder:
-    """Takes the values of one index in ascending order; `write` stores a block and says where."""
+    """Takes the values of one index in ascending order. `write` stores a block and returns its handle."""
 
     def __init__(self, write: Callable[[bytes], BlockHandle], kind: pa.DataType, context: EncodeContext) -> None:
         self._write = write
@@ -64,7 +65,7 @@ class IndexBuilder:
         self.event_count = 0
 
     def add(self, values: pa.Array, lists: Iterable[PostingList]) -> None:
-        """Take the next values, each with its list."""
+        """Add the next values, each with its list."""
         value_bytes = pc.binary_length(values).to_pylist() if is_bytes(values.type) else [8] * len(values)
         first = 0
         for place, (count, form, numbers) in enumerate(lists):
@@ -94,18 +95,18 @@ class IndexBuilder:
             page = pa.concat_arrays(self._values)
             handle = self._write(encode_page(page, self._postings, self._context))
             self._entries.append(PageEntry(len(self._postings), handle))
-            self._firsts.append(pa.concat_arrays([page.slice(0, 1)]))  # a copy: a slice would keep the whole page
+            self._firsts.append(pa.concat_arrays([page.slice(0, 1)]))  # a copy: a slice would keep the whole page alive
         self._values, self._postings, self._page_bytes = [], [], 0
 
     def finish(self) -> bytes:
-        """Write the last page. Returns the framed root, which the caller writes where it belongs."""
+        """Write the last page. Returns the framed root, which the caller writes at its place."""
         self._end_page()
         firsts = pa.concat_arrays(self._firsts) if self._firsts else pa.array([], self._kind)
         return encode_index_root(firsts, self._entries, self._context)
 
 
 def encode_postings_block(body: bytes, count: int) -> bytes:
-    """One framed postings block."""
+    """Encode one framed postings block."""
     return encode_block(BlockKind.POSTINGS, body, count=count)
 
 
@@ -113,10 +114,10 @@ def encode_postings_block(body: bytes, count: int) -> bytes:
 
 
 def list_rows(chunks: Iterable[IndexRows], block_starts: I64) -> Iterator[tuple[pa.Array, Iterable[PostingList]]]:
-    """Values with their lists, ascending, from chunks whose values ascend from one to the next.
+    """Yield values with their lists, ascending, from chunks whose values ascend from one chunk to the next.
 
-    The first value of a chunk may be the last one of the chunk before: its rows then go on. What is held is one chunk
-    and, of the value that may go on, no more numbers than there are data blocks. `block_starts`: their first rows.
+    The first value of a chunk may be the last one of the chunk before and add more rows to it. Memory is bounded by one
+    chunk plus, for a value that may continue, one number per data block. `block_starts`: their first rows.
     """
     last = _OpenList(block_starts)
     for chunk in chunks:
@@ -150,7 +151,7 @@ def _choose(rows: I64, counts: I64, block_starts: I64) -> Iterator[PostingList]:
 
 
 def blocks_of(rows: I64, block_starts: I64) -> I64:
-    """Numbers of the data blocks that hold ascending rows, each once."""
+    """The numbers of the data blocks that contain the ascending rows, each once."""
     blocks: I64 = np.searchsorted(block_starts, rows, side="right") - 1
     fresh = np.append(True, blocks[1:] != blocks[:-1])
     distinct: I64 = blocks[fresh]
@@ -158,7 +159,7 @@ def blocks_of(rows: I64, block_starts: I64) -> I64:
 
 
 class _OpenList:
-    """The list of a value that may have more rows: rows first, blocks as soon as there are enough of them."""
+    """The list of a value that may get more rows: of rows at first, of blocks once there are enough rows."""
 
     def __init__(self, block_starts: I64) -> None:
         self._block_starts = block_starts
@@ -168,12 +169,12 @@ class _OpenList:
         self._names_blocks = False
 
     def extend(self, rows: I64) -> None:
-        """Take more rows of the value."""
+        """Add more rows of the value."""
         self._count += len(rows)
         if self._names_blocks:
             self._add_blocks(rows)
         else:
-            self._parts.append(rows.copy())  # a view would keep its chunk
+            self._parts.append(rows.copy())  # a copy, because a view would keep its chunk in memory
             if self._count >= len(self._block_starts):
                 self._names_blocks = True
                 rows = np.concatenate(self._parts)
@@ -188,7 +189,7 @@ class _OpenList:
             self._parts.append(blocks)
 
     def close(self) -> PostingList:
-        """The whole list; the next one begins."""
+        """Return the complete list and start the next one."""
         made = self._count, BLOCKS if self._names_blocks else ROWS, np.concatenate(self._parts)
         self.value, self._parts, self._count, self._names_blocks = None, [], 0, False
         return made

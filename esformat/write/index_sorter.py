@@ -1,7 +1,8 @@
-"""The rows of an index as they come in row order, put in order of values in bounded memory.
+"""Sort the rows of an index, which arrive in row order, by value in bounded memory.
 
-Rows of a step are grouped by value; when too many wait they are merged and spilled as a sorted run. In the end the
-runs are merged: each step takes the values up to which all runs are known. A value may go on in a run's next chunk.
+The rows of each step are grouped by value. When too many are in memory, they are merged and spilled as a sorted run.
+Finally the runs are merged: each step takes the values up to which all runs have been read. A value may continue in the
+next chunk of a run.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from esformat.write.index_builder import IndexRows
 
 CHUNK_ROWS = 16 << 10
 FAN_IN = 64
-_ROW_BYTES = 32  # about: a row number, and a short value with its count
+_ROW_BYTES = 32  # approximate: a row number, and a short value with its count
 _VALUES, _COUNTS, _ROWS = range(3)
 
 
 class IndexRuns:
-    """Collects the rows of one index; gives them by value when all are there."""
+    """Collects the rows of one index, then returns them by value."""
 
     def __init__(self, directory: Path, most_bytes: int) -> None:
-        """`most_bytes`: what may wait in memory before it is spilled to `directory`."""
+        """`most_bytes`: the memory to fill before rows are spilled to `directory`."""
         self._directory = directory
         self._most_bytes = most_bytes
         self._chunk_rows = max(1, min(most_bytes // (FAN_IN * _ROW_BYTES), CHUNK_ROWS))
         self._held: list[IndexRows] = []
         self._held_bytes = 0
-        self._runs: list[tuple[int, SpillFile]] = []  # with how many times it was merged
+        self._runs: list[tuple[int, SpillFile]] = []  # with the number of times it was merged
 
     def add(self, ranked: Ranked, first_row: int) -> None:
-        """Take the values of the next rows, in row order. Raises OSError."""
+        """Add the values of the next rows, in row order. Raises OSError."""
         part = group_rows(ranked, first_row)
         if not len(part.values):
             return
@@ -64,7 +65,7 @@ class IndexRuns:
                 run.append(*_encode(_slice(part, first, last)))
 
     def _compact(self, count: int) -> None:
-        """Merge the last runs into one."""
+        """Merge the last `count` runs into one."""
         last = self._runs[-count:]
         run = SpillFile(self._directory)
         try:
@@ -77,7 +78,7 @@ class IndexRuns:
         self._runs[-count:] = [(max(level for level, _ in last) + 1, run)]
 
     def chunks(self) -> Iterator[IndexRows]:
-        """All rows by value, ascending; a value may go on in the next chunk. Raises OSError."""
+        """All rows by value, ascending; a value may continue in the next chunk. Raises OSError."""
         while len(self._runs) > FAN_IN:
             self._compact(min(FAN_IN, len(self._runs) - FAN_IN + 1))
         held = [_merge(self._held)] if self._held else []
@@ -87,14 +88,14 @@ class IndexRuns:
         return _merge_runs([file for _, file in self._runs], held)
 
     def close(self) -> None:
-        """Give the space back."""
+        """Free the temporary files."""
         for _, file in self._runs:
             file.close()
         self._runs, self._held = [], []
 
 
 def group_rows(ranked: Ranked, first_row: int) -> IndexRows:
-    """The rows of each value that occurs; the first rank belongs to `first_row`."""
+    """The rows of each value that occurs; the first rank belongs to row `first_row`."""
     ranks, values = ranked.ranks, ranked.values
     order = _stable_order(ranks + 1, len(values) + 1)  # nulls first
     counts = np.bincount(ranks + 1, minlength=len(values) + 1)
@@ -104,17 +105,17 @@ def group_rows(ranked: Ranked, first_row: int) -> IndexRows:
 
 
 def _stable_order(numbers: I64, limit: int) -> I64:
-    """Places that sort numbers in 0…limit-1; NumPy sorts 16 bits by counting."""
+    """The order that sorts numbers in 0…limit-1; NumPy sorts 16-bit numbers by counting."""
     order: I64 = np.argsort(numbers.astype(np.uint16) if limit <= 1 << 16 else numbers, kind="stable")
     return order
 
 
 def _size(part: IndexRows) -> int:
-    return 4 * (8 * len(part.rows) + 8 * len(part.values) + int(part.values.nbytes))  # 4: merging them needs copies
+    return 4 * (8 * len(part.rows) + 8 * len(part.values) + int(part.values.nbytes))  # 4: merging needs copies
 
 
 def _merge(parts: Sequence[IndexRows]) -> IndexRows:
-    """Parts of ascending rows as one."""
+    """Merge parts, each with later rows than the one before."""
     if len(parts) == 1:
         return parts[0]
     ranked = rank(pa.chunked_array([pa.concat_arrays([part.values for part in parts])]))
@@ -126,7 +127,7 @@ def _merge(parts: Sequence[IndexRows]) -> IndexRows:
 
 
 def _slice(part: IndexRows, first: int, last: int) -> IndexRows:
-    """Rows [first, last) of a part, not empty."""
+    """Rows [first, last) of a part; at least one."""
     edges = np.cumsum(part.counts)
     a = int(np.searchsorted(edges, first, side="right"))
     b = int(np.searchsorted(edges, last, side="left")) + 1
@@ -148,7 +149,7 @@ def _encode(chunk: IndexRows) -> tuple[pa.Buffer, bytes, bytes]:
 
 
 def _cut(part: IndexRows, chunk_rows: int) -> Iterator[tuple[int, int]]:
-    """Rows [first, last) of chunks, each of so many or fewer, and of no more bytes than that many short values have."""
+    """The rows [first, last) of each chunk: at most `chunk_rows`, and at most the bytes of that many short values."""
     sizes = np.full(len(part.rows), 8, dtype=np.int64)
     if is_bytes(part.values.type):
         starts = np.cumsum(part.counts) - part.counts
@@ -170,7 +171,7 @@ def _stored(batch: pa.RecordBatch) -> pa.Buffer:
 
 
 class _Source:
-    """A run as it is read: the part of a chunk that was not taken, and its first and last values."""
+    """A run that is being read: the remainder of a chunk, and the first and last values of that remainder."""
 
     def __init__(self, run: SpillFile | None, number: int, part: IndexRows | None = None) -> None:
         self._run = run
@@ -182,11 +183,11 @@ class _Source:
 
     @property
     def has_more(self) -> bool:
-        """Whether there are chunks that were not read."""
+        """Whether there are chunks that have not been read."""
         return self._run is not None and self._next < len(self._run)
 
     def fill(self) -> None:
-        """Have a part, if there is one."""
+        """Read the next chunk if no rows are left, and if there is one."""
         if self.part is None and self._run is not None and self.has_more:
             stored, at = self._run, self._next
             values = pa.ipc.open_stream(stored.read(at, _VALUES)).read_next_batch().column(0)
@@ -201,7 +202,7 @@ class _Source:
         return decode_ints(body, read_pack(body, 0, count), self._decompressor)
 
     def take(self, value_count: int) -> IndexRows | None:
-        """The first values of the part with their rows."""
+        """Remove the first values of the part and return them with their rows."""
         part = self.part
         if part is None or not value_count:
             return None
@@ -219,13 +220,13 @@ def _ends(part: IndexRows) -> tuple[Any, Any]:
 
 
 def _comparable(value: pa.Scalar) -> Any:
-    """A value as Python compares it in the order of an index: text by its bytes."""
+    """A value as a Python object that compares in the order of an index: text by its bytes."""
     given = value.as_py()
     return given.encode() if isinstance(given, str) else given
 
 
 def _merge_runs(runs: Sequence[SpillFile], held: Sequence[IndexRows]) -> Iterator[IndexRows]:
-    """Runs, then parts in memory, each with later rows than the one before, by value."""
+    """Merge runs, then parts in memory, by value. Each must have later rows than the one before."""
     sources = [_Source(run, number) for number, run in enumerate(runs)]
     sources += [_Source(None, len(runs) + number, part) for number, part in enumerate(held)]
     while True:
@@ -235,7 +236,7 @@ def _merge_runs(runs: Sequence[SpillFile], held: Sequence[IndexRows]) -> Iterato
         if not sources:
             return
         first = min(sources, key=lambda source: (source.ends[0], source.number))
-        if first.part is not None and len(first.part.values) == 1:  # of a common value: nothing to compare it with
+        if first.part is not None and len(first.part.values) == 1:  # of a frequent value: nothing to compare
             yield first.part
             first.part = None
         else:
@@ -243,7 +244,7 @@ def _merge_runs(runs: Sequence[SpillFile], held: Sequence[IndexRows]) -> Iterato
 
 
 def _take_known(sources: Sequence[_Source]) -> list[IndexRows]:
-    """From each source what comes no later than the last value up to which all of them are known."""
+    """Take from each source everything up to the last value that all sources have read."""
     parts = [source.part for source in sources if source.part is not None]
     ranks = rank(pa.chunked_array([pa.concat_arrays([part.values for part in parts])])).ranks
     places = np.split(ranks, np.cumsum([len(part.values) for part in parts])[:-1])

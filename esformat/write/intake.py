@@ -1,4 +1,4 @@
-"""What callers hand to a writer, checked and brought to the segment's schema. Nothing is stored here."""
+"""Check what callers pass to a writer, and convert it to the segment's schema. Nothing is stored here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from esformat.write.plain_array import plain_column
 
 
 def to_arrow(table: Any) -> pa.Table:
-    """A pyarrow table of anything with the Arrow C stream or array interface. Raises InvalidEventError."""
+    """Convert anything with the Arrow C stream or array interface to a pyarrow table. Raises InvalidEventError."""
     if isinstance(table, pa.Table):
         return table
     if isinstance(table, pa.RecordBatch):
@@ -38,11 +38,11 @@ def to_arrow(table: Any) -> pa.Table:
 
 
 def stream_of(table: Any) -> pa.RecordBatchReader:
-    """The batches of anything with the Arrow C stream; of a frame of pandas its index, too, where that has a name.
+    """The batches of anything with the Arrow C stream; those of a pandas frame include its index if that has a name.
 
-    pandas hands an index over as a column, but for one that counts on by the same step: whether an index of integers is
-    such a one depends on its values. Raises InvalidEventError for what is no table, and for a name that the stream
-    would cut; reading it raises what it raises.
+    pandas exports an index as a column unless it counts in equal steps, and whether an index of integers does so
+    depends on its values. Raises InvalidEventError for anything that is not a table, and for a name that the stream
+    would cut. Reading the stream raises its own errors.
     """
     library = type(table).__module__.partition(".")[0].lstrip("_")
     if isinstance(table, pa.RecordBatch | pa.RecordBatchReader):
@@ -56,8 +56,8 @@ def stream_of(table: Any) -> pa.RecordBatchReader:
     elif library == "pandas" and hasattr(table, "columns"):
         _check_kinds(table.dtypes)
         with _told_as_table(table), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", r"(Series|DatetimeIndex)\.values ")  # of pyarrow; pandas does so, too
-            made = pa.Table.from_pandas(table)  # of which its stream is made, that would cut names
+            warnings.filterwarnings("ignore", r"(Series|DatetimeIndex)\.values ")  # of pyarrow; pandas ignores it too
+            made = pa.Table.from_pandas(table)  # pandas exports this table as its stream, but that cuts names
             name = table.index.name
             if name is not None and str(name) not in made.column_names:
                 made = pa.Table.from_pandas(table.assign(**{str(name): table.index}))
@@ -68,7 +68,7 @@ def stream_of(table: Any) -> pa.RecordBatchReader:
 
 
 def _names_in(kind: Any) -> pa.DataType:
-    """A type of Arrow with the names that are within one of Polars, which ends the process for one with NUL."""
+    """An Arrow type with the names within a Polars type. Polars itself ends the process for a name with NUL."""
     if hasattr(kind, "fields"):
         return pa.struct([pa.field(field.name, _names_in(field.dtype)) for field in kind.fields])
     return pa.list_(_names_in(kind.inner)) if hasattr(kind, "inner") else pa.null()
@@ -76,11 +76,11 @@ def _names_in(kind: Any) -> pa.DataType:
 
 @contextmanager
 def _told_as_table(table: Any) -> Iterator[None]:
-    """What a library raises that cannot hand its table over: columns of mixed values, two of one name, no columns."""
+    """Raise InvalidEventError for a library's errors on exporting a table: mixed types, duplicate names, no columns."""
     try:
         yield
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        reasons = ": ".join(map(str, reversed(error.args)))  # of pandas: what was wrong, and then in which column
+        reasons = ": ".join(map(str, reversed(error.args)))  # of pandas: what is wrong, then in which column
         mixed = len(error.args) > 1 or isinstance(error, OverflowError)
         raise InvalidEventError(
             f"{type(table).__name__} cannot be read as a table: {reasons}",
@@ -89,9 +89,9 @@ def _told_as_table(table: Any) -> Iterator[None]:
 
 
 def _check_kinds(kinds: Any) -> None:
-    """Refuse what Arrow has no type for, by columns' names and types: of an Object, as which Polars keeps UUIDs, the
-    stream has the address, of a period of pandas a number that counts months since 1970, or whatever it has, and of the
-    largest UHUGEINT of DuckDB -1.
+    """Refuse column types that Arrow does not have, because the stream would contain something else: the address of an
+    Object, as which Polars stores UUIDs; for a pandas period a count of months since 1970, or of another unit; -1 for
+    DuckDB's largest UHUGEINT.
     """
     for name, kind in kinds.items():
         said = str(kind)
@@ -102,10 +102,10 @@ def _check_kinds(kinds: Any) -> None:
 
 
 def check_table(table: pa.Table, schema: EventSchema) -> pa.Table:
-    """`table` with the columns of `schema`, in its order and types, keys and timestamps checked.
+    """`table` with the columns of `schema`, in its order and types, with keys and timestamps checked.
 
-    Missing grouping becomes "", missing nullable columns become null; anything else that does not fit raises
-    InvalidEventError and names the column and, where there is one, the first bad row.
+    A missing grouping becomes "", missing nullable columns become null. Anything else that does not fit raises
+    InvalidEventError, which names the column and, if there is one, the first bad row.
     """
     if len(set(table.column_names)) != len(table.column_names):
         raise InvalidEventError("column names must be unique", hint="rename one of the columns of the same name")
@@ -217,7 +217,7 @@ _FAMILIES = (
     pt.is_duration,
     pt.is_nested,
 )
-"""Types whose values are converted to one another where none is lost; a number never becomes text by itself."""
+"""Groups of types that are converted to each other if no value is lost; a number never becomes text implicitly."""
 
 
 def _is_binary(kind: pa.DataType) -> bool:
@@ -252,13 +252,13 @@ def _payload_column(table: pa.Table, place: int | None, field: Field) -> pa.Chun
 
 
 class EventRows:
-    """Events added one at a time, checked as they come and turned into tables many at a time."""
+    """Events added one at a time, checked when added and converted to tables many at a time."""
 
     FLUSH_EVENTS = 16384
     FLUSH_BYTES = 64 << 20
 
     def __init__(self, schema: EventSchema, most_bytes: int = FLUSH_BYTES) -> None:
-        """`most_bytes`: how much may wait, if that is less than FLUSH_BYTES."""
+        """`most_bytes`: the memory to fill before a flush, if less than FLUSH_BYTES."""
         self._schema = schema
         self._most_bytes = min(most_bytes, self.FLUSH_BYTES)
         self._others = [f for f in schema.fields if f.name != DATA_COLUMN and not f.indexed]
@@ -276,7 +276,7 @@ class EventRows:
 
     @property
     def full(self) -> bool:
-        """Whether it is time to take the table."""
+        """Whether it is time to call `take`."""
         return len(self) >= self.FLUSH_EVENTS or self._bytes >= self._most_bytes
 
     def add(
@@ -288,7 +288,7 @@ class EventRows:
         indexes: Mapping[str, Any] | None,
         columns: Mapping[str, Any] | None,
     ) -> None:
-        """Check one event and keep it. Raises InvalidEventError and keeps nothing of an event that does not fit."""
+        """Check and keep one event. Raises InvalidEventError for an event that does not fit, and keeps none of it."""
         row: dict[str, Any] = {
             "space": self._key(space, "space"),
             "grouping": self._key(grouping, "grouping"),
@@ -352,22 +352,22 @@ class EventRows:
             return None
         try:
             if type(value) is str and pt.is_string(field.type):
-                value.encode()  # refuses lone surrogates; much cheaper than asking Arrow
+                value.encode()  # raises for unpaired surrogates, much faster than Arrow does
                 return value
             made = array_of([value], field.type)[0] if pt.is_nested(field.type) else pa.scalar(value, field.type)
             if self._losing[field.name](value):
                 raise ValueError(f"of {value!r} only {made.as_py()!r} would be left")
-            # Python has no times of all years and no nanoseconds, and for the least pandas says NaT.
+            # Python's times have neither nanoseconds nor all years, and pandas returns NaT for the smallest value.
             return made.value if pt.is_timestamp(field.type) or pt.is_duration(field.type) else made.as_py()
         except (pa.ArrowException, OverflowError, UnicodeError, TypeError, ValueError) as error:
-            if pt.is_string(field.type) and not isinstance(value, str | bytes):  # of which Arrow says "Expected bytes"
+            if pt.is_string(field.type) and not isinstance(value, str | bytes):  # Arrow's error is "Expected bytes"
                 reason, hint = f", not {type(value).__name__}", "make text of it, or create the file with a schema"
             else:
                 reason, hint = f": {error}", None
             raise InvalidEventError(f"{what} {field.name!r} must be {field.type}{reason}", hint=hint) from None
 
     def take(self) -> pa.Table:
-        """The events so far as a table of the schema; none are left."""
+        """Return the events so far as a table of the schema, and remove them."""
         arrow = self._schema.arrow
         arrays = []
         for field in arrow:
@@ -381,7 +381,7 @@ class EventRows:
 
 
 def _held_bytes(value: Any) -> int:
-    """About how much memory a value takes."""
+    """Approximate memory of a value, in bytes."""
     if isinstance(value, bytes | str):
         return 50 + len(value)
     if isinstance(value, list | tuple):

@@ -1,6 +1,6 @@
-"""Skeletons of JSON objects: an object without its values, that is keys and punctuation.
+"""Skeletons of JSON objects: the keys and punctuation of an object, without its values.
 
-Values with the same path are the same in all skeletons that have it.
+Values with the same path are the same in all skeletons that have the path.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from esformat.write.template_tables import LEAST_ROWS, Path, Skeleton, covered
 
 MOST_SKELETONS = 64
 MANY_SKELETONS = 8
-"""More of them may come from lists of different lengths, which could be one value each."""
+"""More skeletons than this may be due to lists of different lengths, and storing each list as one value may help."""
 MOST_SKELETON_SLOTS = 256
 MOST_KNOWN = 4
 LEAST_SHARE = 256
-"""A skeleton has a template if at least one row in so many has it."""
+"""A skeleton gets a template if at least one row in this many has it."""
 
 _TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+|(?!))*+"'
 _VALUE = _TEXT + rb'|[^{}\[\],\s":]++'
@@ -27,7 +27,7 @@ _VALUE_OR_LIST = rb"\[(?:[^\[\]{}" + rb'"]++|' + _TEXT + rb"|(?!))*+\]|" + _VALU
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How a row is cut: keys and punctuation are the first group of `tokens`, values the second, as `value` has it."""
+    """How a row is split: the first group of `tokens` is keys and punctuation, the second a value (as in `value`)."""
 
     tokens: re.Pattern[bytes]
     value: bytes
@@ -40,12 +40,12 @@ def _form(structure: bytes, value: bytes) -> _Form:
 
 _SCALARS = _form(rb"[{}\[\],\s]++", _VALUE)
 _LISTS = _form(rb"(?:[{}\],\s]|\[(?=\s*[\[{])|(?!))++", _VALUE_OR_LIST)
-"""A list without objects and lists in it is one value."""
+"""Here a list without nested objects and lists is one value."""
 _STEPS = re.compile(rb'("(?:[^"\\]|\\.)*")\s*:|([{}\[\]])', re.DOTALL)
 
 
 def json_skeletons(rows: Sequence[bytes]) -> list[Skeleton]:
-    """The most frequent skeletons of objects, with their rows' values."""
+    """The most frequent skeletons of objects, with the values of their rows."""
     found = _skeletons(rows, _SCALARS)
     if 10 * covered(found) < 9 * len(rows) or len(found) > MANY_SKELETONS:
         others = _skeletons(rows, _LISTS)
@@ -56,18 +56,18 @@ def json_skeletons(rows: Sequence[bytes]) -> list[Skeleton]:
 
 
 def _skeletons(rows: Sequence[bytes], form: _Form) -> list[Skeleton]:
-    """The most frequent skeletons, with their rows' values."""
+    """The most frequent skeletons, with the values of their rows."""
     groups: defaultdict[tuple[bytes | None, ...], list[Sequence[bytes]]] = defaultdict(list)
     known: list[
         tuple[re.Pattern[bytes], list[Sequence[bytes]]]
-    ] = []  # of some skeletons, as that takes a third as long
+    ] = []  # patterns of frequent skeletons, which match in a third of the time
     for row in rows:
         for pattern, values in known:
             if (match := pattern.fullmatch(row)) is not None:
                 values.append(match.groups())
                 break
         else:
-            cut = form.tokens.split(row)  # in turns: what is no token, a literal, a value; these None for each other
+            cut = form.tokens.split(row)  # repeats: text that is no token, a literal, a value; one of these two is None
             if any(cut[::3]):
                 continue
             literals = tuple(cut[1::3])
@@ -85,13 +85,13 @@ def _skeletons(rows: Sequence[bytes], form: _Form) -> list[Skeleton]:
 
 
 def _pattern(literals: Sequence[bytes | None], value: bytes) -> re.Pattern[bytes]:
-    """What rows with these literals look like."""
+    """A pattern that matches rows with these literals."""
     parts = (rb"(" + value + rb")" if literal is None else re.escape(literal) for literal in literals)
     return re.compile(b"".join(parts), re.DOTALL)
 
 
 def _joined(literals: Sequence[bytes | None]) -> tuple[bytes, ...]:
-    """The literals around each value, one more than values; None stands for a value."""
+    """The literals around the values, one more than there are values; None stands for a value."""
     made = [b""]
     for literal in literals:
         if literal:
@@ -102,7 +102,7 @@ def _joined(literals: Sequence[bytes | None]) -> tuple[bytes, ...]:
 
 
 def _paths(literals: Sequence[bytes | None]) -> tuple[Path, ...]:
-    """Where each value stands in the object: keys, and of lists its number."""
+    """The path of each value in the object: its keys, and its number among values with the same keys."""
     paths: list[Path] = []
     stack: list[bytes] = []
     key = b""

@@ -1,7 +1,7 @@
-"""Templates that were found for one file and fit the next ones: to see that they do takes far less time than to look
-for templates.
+"""Templates that were found for one file, for reuse in the next ones: checking that they fit is much faster than a
+search for templates.
 
-Nothing of another file's events gets into a file by them: it takes over what its own sample uses.
+No event data of another file gets into a file this way: a file adopts only what its own sample uses.
 """
 
 from __future__ import annotations
@@ -15,34 +15,36 @@ from esformat.format.templates import Kind, Template, TemplateTable
 from esformat.write.templated import Matched
 
 MOST_FILES = 64
-"""After so many files new templates are looked for: later events may have other things in common."""
+"""After this many files templates are searched for again: later events may have other things in common."""
 MOST_WORSE = 1.15
-"""So many times the share that they left of the file they were found for, templates may leave of another one."""
+"""Templates fit another file if their `share` there is at most this many times the share in the file for which they
+were found.
+"""
 MOST_PAUSE = 32
-"""So many files at most are written without looking, after many for which looking found nothing."""
+"""Most files that are written without a search, after many searches that found nothing."""
 
 
 @dataclass(slots=True)
 class KnownColumn:
-    """What is known of one column. share: what `table` left of the bytes that are stored without it."""
+    """What is known of one column. share: stored bytes with `table`, relative to those without it."""
 
     least_bytes: int = 0
     table: TemplateTable | None = None
     share: float = 1.0
     files: int = 0
-    """Written since templates were looked for."""
+    """Files written since the last search."""
     pause: int = 0
 
     def fits(self, share: float) -> bool:
-        """Whether to take what is known, as it leaves such a share of the bytes."""
+        """Whether to use the known templates, which store a column in this share of the bytes."""
         if self.files >= MOST_FILES or share > MOST_WORSE * self.share:
             return False
         self.files += 1
         return True
 
     def may_look(self, byte_count: int) -> bool:
-        """Whether to look for templates of a column of that size; where not, what is known is forgotten, as it did not
-        fit.
+        """Whether to search for templates of a column of this size. If the column is too small, forgets the known
+        templates, because they did not fit.
         """
         if byte_count < self.least_bytes:
             self.table = None
@@ -53,18 +55,18 @@ class KnownColumn:
         return True
 
     def note(self, table: TemplateTable | None, share: float = 1.0) -> None:
-        """Remember what was found; None where nothing pays."""
+        """Remember the result of a search; None if no templates pay off."""
         self.pause = 0 if table is not None else min(2 * self.pause + 1, MOST_PAUSE)
         self.table, self.share, self.files = table, share, 0
 
 
 class KnownTemplates:
-    """Remembers the templates of files that are written one after another: see `create`. Threads may share it: then one
-    file may look for what another one is just finding.
+    """Remembers the templates of files that are written one after another: see `create`. Thread-safe, but one file may
+    search for what another is about to find.
     """
 
     def __init__(self, least_bytes: int = 0) -> None:
-        """least_bytes: of a column; of fewer no templates are looked for, as that takes as long as to write them."""
+        """least_bytes: smaller columns are not searched for templates, because that takes as long as writing them."""
         self._least_bytes = least_bytes
         self._columns: dict[str, KnownColumn] = {}
 
@@ -79,8 +81,8 @@ class KnownTemplates:
 
 
 def used_part(table: TemplateTable, matched: Matched) -> TemplateTable:
-    """What some values use of a table of templates: templates that took one of them, or say nothing that those do not;
-    of enumerations, the values that were there.
+    """The part of a template table that some values use: the templates that match one of them, those whose literals the
+    matching templates contain, and the enumeration values that occur.
     """
     took = set((np.unique(matched.codes[matched.codes > 0]) - 1).tolist()) | {len(table.templates) - 1}
     said = b"\0".join(literal for number in took for literal in table.templates[number].literals)

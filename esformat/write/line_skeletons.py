@@ -1,10 +1,10 @@
-"""Skeletons of lines of text, such as logs: what is the same in many of them, and the texts that differ between it.
+"""Skeletons of lines of text, such as logs: what many lines have in common, and the texts that differ.
 
-A line is cut into words, one of which may be a text in quotes. Lines with as many words, of which most are the same,
-are of one cluster, as Drain has it (He et al., "Drain: An Online Log Parsing Approach with Fixed Depth Tree", ICWS
-2017). Where words of a cluster differ, they are cut further, at signs that all of them have equally often. The first
-words of lines, up to one that is no number and has many values, are the same places in all clusters; a last skeleton
-has these and the rest of the line as one text, for lines that no cluster has.
+A line is split into words; a quoted text is one word. Lines with equally many words, most of them the same, form a
+cluster, as in Drain (He et al., "Drain: An Online Log Parsing Approach with Fixed Depth Tree", ICWS 2017). Words that
+differ within a cluster are split further, at characters that all of them contain equally often. The first words of
+lines, up to one that is not a number and has many values, are the same variables in all clusters; a last skeleton has
+these and the rest of the line as one text, for lines outside of all clusters.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from esformat.write.value_columns import column_of
 from esformat.write.variables import INTEGER, STRING, few_values
 
 FIRST_LINES = 1024
-"""Where less than half of so many are of clusters, no more are looked at."""
+"""If fewer than half of this many lines belong to clusters, no more lines are examined."""
 MOST_BYTES = 2 << 20
-"""Of lines that are looked at."""
+"""Most bytes of lines that are examined."""
 MOST_CLUSTERS = 128
 MOST_WORDS = 128
-"""Of a line in a cluster."""
+"""Most words of a line in a cluster."""
 LEAST_SHARE = 512
-"""A cluster has a skeleton if at least one line in so many is of it."""
+"""A cluster gets a skeleton if at least one line in this many belongs to it."""
 ALIKE = 0.6
-"""A line is of a cluster if such a part of its words is the same, or may be any."""
+"""A line belongs to a cluster if at least this share of its words is the same, or may be anything."""
 ALL = 1.0  # of the values that matter are in the sample
 FEW_OTHERS = 3
-"""So many texts where else numbers stand make clusters of their own, as a `-` for none does."""
+"""Up to this many texts at a place of numbers get clusters of their own, such as `-` for no number."""
 
 _WORD = re.compile(rb'"(?:[^"\\]|\\.|(?!))*+"|[^\s"]+"?|"', re.DOTALL)
 _DIGIT = re.compile(rb"\d")
@@ -42,7 +42,7 @@ Words = tuple[bytes, ...]
 
 @dataclass(slots=True)
 class _Cluster:
-    """Lines alike: `common` words, None where they differ; what stands between the words; the words of each line."""
+    """Similar lines: their `common` words, None where they differ; text between the words; the words of each line."""
 
     common: list[bytes | None]
     between: Words
@@ -50,7 +50,7 @@ class _Cluster:
 
 
 def line_skeletons(lines: Sequence[bytes]) -> tuple[list[Skeleton], list[Skeleton]]:
-    """The most frequent skeletons of a sample in no order, and those for the lines that have none of them."""
+    """The most frequent skeletons of an unordered sample, and those for lines that have none of them."""
     few = lines[:FIRST_LINES]
     if 2 * sum(len(cluster.lines) for cluster in _clusters(few) if len(cluster.lines) >= LEAST_ROWS) < len(few):
         return [], []
@@ -66,11 +66,11 @@ def line_skeletons(lines: Sequence[bytes]) -> tuple[list[Skeleton], list[Skeleto
     return [each for each in found if not rest or _says_more(each)], rest
 
 
-# ------------------------------------------------------------ which lines are alike
+# ------------------------------------------------------------ which lines are similar
 
 
 def _clusters(lines: Iterable[bytes]) -> list[_Cluster]:
-    """Lines by what they have in common."""
+    """Group lines by what they have in common."""
     found: defaultdict[Words, list[_Cluster]] = defaultdict(list)
     known: dict[tuple[Words, tuple[bytes | None, ...]], _Cluster] = {}
     for line in lines:
@@ -86,7 +86,7 @@ def _clusters(lines: Iterable[bytes]) -> list[_Cluster]:
 
 
 def _words(line: bytes) -> tuple[Words, Words]:
-    """The words of a line, and what stands before, between and after them."""
+    """The words of a line, and the text before, between and after them."""
     words, between, at = [], [], 0
     for match in _WORD.finditer(line):
         between.append(line[at : match.start()])
@@ -96,7 +96,7 @@ def _words(line: bytes) -> tuple[Words, Words]:
 
 
 def _joined(shape: Sequence[bytes | None], between: Words, clusters: list[_Cluster]) -> _Cluster | None:
-    """The cluster that a line of some shape is most alike, or one more; None where there are too many by now."""
+    """The cluster most similar to a line of this shape, or a new one; None if there are too many already."""
     best, most = None, ALIKE * len(shape)
     for cluster in clusters:
         alike = sum(mine == other for mine, other in zip(cluster.common, shape, strict=True))
@@ -112,7 +112,7 @@ def _joined(shape: Sequence[bytes | None], between: Words, clusters: list[_Clust
 
 
 def _parted(cluster: _Cluster) -> list[_Cluster]:
-    """The cluster in parts where a word is a number in most lines, and one of a few texts in the others."""
+    """Split a cluster at a word that is a number in most lines, and one of a few texts in the others."""
     for place, words in enumerate(zip(*cluster.lines, strict=True)):
         counts = Counter(words)
         others = [word for word in counts if not INTEGER.fullmatch(word)]
@@ -126,11 +126,11 @@ def _parted(cluster: _Cluster) -> list[_Cluster]:
     return [cluster]
 
 
-# ------------------------------------------------------------ what differs in them
+# ------------------------------------------------------------ what differs between them
 
 
 def _head(clusters: Sequence[_Cluster]) -> list[Cut]:
-    """The first words that all clusters have, as long as they are numbers or have few values: how they are cut."""
+    """How the first words of all clusters are split, as long as they are numbers or have few values."""
     head: list[Cut] = []
     for place in range(min((len(cluster.common) for cluster in clusters), default=0) - 1):
         texts = [line[place] for cluster in clusters for line in cluster.lines]
@@ -143,7 +143,7 @@ def _head(clusters: Sequence[_Cluster]) -> list[Cut]:
 
 
 def _skeleton(number: int, cluster: _Cluster, head: Sequence[Cut]) -> Skeleton:
-    """What the lines of a cluster have in common, words cut into parts."""
+    """The skeleton of a cluster, with its words split into parts."""
     cuts = list(head)
     for place in range(len(head), len(cluster.common)):
         word = cluster.common[place]
@@ -154,7 +154,7 @@ def _skeleton(number: int, cluster: _Cluster, head: Sequence[Cut]) -> Skeleton:
 
 
 def _laid_out(cuts: Sequence[Cut], names: Sequence[bytes], between: Words) -> tuple[list[bytes], list[Path]]:
-    """Literals around the parts of words, and the paths of these: those of the same name are the same variables."""
+    """The literals around the parts of words, and the paths of the parts: equal names make them the same variables."""
     paths: list[Path] = []
     literals = [between[0]]
     for place, (cut, name) in enumerate(zip(cuts, names, strict=True)):
@@ -170,7 +170,7 @@ def _parts_of(words: Words, cuts: Sequence[Cut]) -> list[bytes]:
 
 
 def _says_more(skeleton: Skeleton) -> bool:
-    """Whether less than half of the lines is plain text, so that a skeleton is more than a head and a rest."""
+    """Whether less than half of the text is plain strings, so that the skeleton is better than a head and a rest."""
     total = plain = 0
     for texts in zip(*skeleton.rows, strict=True):
         size = sum(map(len, texts))
@@ -180,7 +180,7 @@ def _says_more(skeleton: Skeleton) -> bool:
 
 
 def _rest(clusters: Sequence[_Cluster], head: Sequence[Cut]) -> Skeleton:
-    """The head of lines, and the rest of them as one text."""
+    """The skeleton of lines outside of all clusters: the head, and the rest of the line as one text."""
     between = Counter(cluster.between[: len(head) + 1] for cluster in clusters).most_common(1)[0][0]
     literals, paths = _laid_out(head, [b""] * len(head), between)
     rows = []

@@ -1,4 +1,4 @@
-"""Python values that a column of some type would hold in part only: what Arrow rounds, cuts short or leaves out."""
+"""Detect Python values that a column of some type would store only partly: what Arrow rounds, truncates or omits."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ import pyarrow.types as pt
 
 Test: TypeAlias = Callable[[Any], bool]
 _BOOLS = (bool, np.bool_)
-_WHOLE = (int, str, bytes, type(None), pa.Scalar)  # are taken as they are, or not at all
+_WHOLE = (int, str, bytes, type(None), pa.Scalar)  # stored completely or not at all
 _ALL_WHOLE = {int, str, bytes, type(None)}
 _FLOATS = (float, Decimal, np.floating)
 _STEP_US = {"s": 1_000_000, "ms": 1_000}
 _TIMES = ((pt.is_timestamp, dt.datetime), (pt.is_date, dt.date), (pt.is_time, dt.time), (pt.is_duration, dt.timedelta))
 _ANY_TIME = (type(None), pa.Scalar, np.datetime64, np.timedelta64)
 _MISREAD = ("double", "float", "struct", "date", "time", "duration")
-"""In the names of nested types that Arrow may take values for which they are not."""
+"""Names of types in which Arrow may misread values, as they appear in the names of nested types."""
 
 
 def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """As `pa.array` makes it, but for a list of pairs with null among them, of a map: there it ends the process.
+    """Like `pa.array`, except for a map from a list of pairs that contains null, which ends the process there.
 
-    Raises what `pa.array` raises, of which that is ArrowInvalid.
+    Raises what `pa.array` raises, and ArrowInvalid for such a list.
     """
     if "map<" in str(kind) and any(_has_null_pair(value, kind) for value in values):
         raise pa.ArrowInvalid("a map has pairs of a key and a value, not null")
@@ -47,24 +47,24 @@ def _has_null_pair(value: Any, kind: pa.DataType) -> bool:
 
 
 def first_cut(values: Sequence[Any], kind: pa.DataType) -> Any:
-    """The first of some values that loses something in a type, as `losing` tells; None where none does."""
+    """The first of some values that loses something in a type, as tested by `losing`; None if none does."""
     if not pt.is_nested(kind) and _ALL_WHOLE.issuperset(map(type, values)):
         return None
     return next(filter(losing(kind), values), None)
 
 
 def losing(kind: pa.DataType) -> Test:
-    """What tells whether Arrow takes a Python value as one of a type, but leaves part of it out: half of 1.5 among
-    whole numbers.
+    """A test of whether Arrow accepts a Python value for a type but drops part of it, such as half of 1.5 for an
+    integer.
 
-    It is asked of values that `pa.scalar` makes scalars of that type of. Floats may be rounded to narrower ones.
+    It must be called with values that `pa.scalar` accepts for that type. Floats may be rounded to narrower ones.
     """
     return _test_of(kind, strict=False)
 
 
 def are_misread(values: Sequence[Any], kind: pa.DataType) -> bool:
-    """Whether Arrow takes some of the values for what they are not: truth values for numbers, numbers for times, a
-    moment for its day, pairs for an object; or leaves part of one out. Times without a zone are UTC.
+    """Whether Arrow misreads some of the values: truth values as numbers, numbers as times, a moment as its day, pairs
+    as an object; or drops part of one. Times without a zone are UTC.
     """
     if pt.is_floating(kind):
         return not set(_BOOLS).isdisjoint(map(type, values))
@@ -79,7 +79,7 @@ def are_misread(values: Sequence[Any], kind: pa.DataType) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def _test_of(kind: pa.DataType, *, strict: bool) -> Test:
-    """What is true of values of which part is left out in a type; strict: of those that are taken for others, too."""
+    """A test for values of which a type drops a part; strict: or that it misreads."""
     if pt.is_struct(kind):
         return _test_of_structs({field.name: _test_of(field.type, strict=strict) for field in kind}, strict=strict)
     if pt.is_map(kind):
@@ -94,7 +94,7 @@ def _test_of(kind: pa.DataType, *, strict: bool) -> Test:
 
 
 def _is_truth(value: Any) -> bool:
-    return isinstance(value, _BOOLS)  # true is no 1
+    return isinstance(value, _BOOLS)  # true is not 1
 
 
 def _is_no_integer(value: Any) -> bool:
@@ -129,7 +129,7 @@ def _test_of_maps(of_keys: Test, of_items: Test) -> Test:
 
 
 def _test_of_lists(of_items: Test) -> Test:
-    """Lists of all sorts; a text is not one of letters."""
+    """A test for lists of all kinds; a text is not a list of letters."""
 
     def test(value: Any) -> bool:
         if value is None or isinstance(value, pa.Scalar):
@@ -166,12 +166,12 @@ _MOST_DIGITS = 1_000
 
 
 def is_number_of(number: float, text: str) -> bool:
-    """Whether a float, written with as many digits as a text has, is the number of that text."""
+    """Whether a float, written with as many digits as a text, is the number of that text."""
     try:
         written = Decimal(text)
     except ArithmeticError:  # an exponent beyond all decimals
         return False
-    if len(text) > _MOST_DIGITS:  # of which all count: no float needs as many
+    if len(text) > _MOST_DIGITS:  # all digits count: no float needs as many
         return Decimal(number) == written
     digits = len("".join(map(str, written.as_tuple().digits)).strip("0")) or 1
     return Decimal(f"{number:.{digits - 1}e}") == written

@@ -1,4 +1,4 @@
-"""How much memory a writer may take, and how it is shared out among what it does."""
+"""The memory budget of a writer, and how it is divided."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ DEFAULT_MEMORY = 1 << 30
 MIN_MEMORY = 1 << 20
 MIN_CHUNK = 8 << 10
 ROW_OVERHEAD = 100
-"""Bytes that sorting takes for each event, whatever it holds: ranks of its keys, its time, its place."""
+"""Memory in bytes that sorting takes for each event, whatever it contains: ranks of its keys, time, position."""
 COLUMN_OVERHEAD = 500
-"""Bytes that each column of a table takes, however few its rows."""
+"""Memory that each column of a table takes, however few its rows, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Memory of one writer, in bytes, and its shares. They add up to less: allocators keep some of what was freed."""
+    """The memory of one writer, in bytes, and its shares. The shares add up to less, because allocators keep some freed
+    memory.
+    """
 
     memory: int
 
     @classmethod
     def of(cls, memory: int | str | None) -> Budget:
-        """The budget for an option; None is DEFAULT_MEMORY. Raises UsageError for one that is too small to work in."""
+        """The budget for an option; None means DEFAULT_MEMORY. Raises UsageError if it is too small to work with."""
         try:
             size = DEFAULT_MEMORY if memory is None else parse_size(memory)
         except ValueError as error:
@@ -35,30 +37,30 @@ class Budget:
 
     @property
     def held(self) -> int:
-        """Events that wait in memory, and what sorting them takes."""
+        """For events that are held in memory, and for sorting them."""
         return self.memory * 3 // 4
 
     @property
     def piece(self) -> int:
-        """A part of a table that is checked and taken at once: as little of it as is copied then."""
+        """For a part of a table that is checked and added at a time, because that copies it."""
         return self.memory // 4
 
     @property
     def step(self) -> int:
-        """Events that are merged at once: three times that is alive while the next ones are read."""
+        """For events that are merged at a time: three times as many are in memory while the next ones are read."""
         return self.memory // 8
 
     @property
     def chunk(self) -> int:
-        """A part of a sorted run that is read at once; there can be one for each run."""
+        """For a part of a sorted run that is read at a time; there can be one for each run."""
         return max(MIN_CHUNK, min(self.memory // 1024, 512 << 10))
 
     @property
     def flight(self) -> int:
-        """Events that are being encoded."""
+        """For events that are being encoded."""
         return self.memory // 8
 
     @property
     def postings(self) -> int:
-        """Row numbers that wait for one of the indexes to be written; shared by all of them."""
+        """For row numbers of indexes that are not yet written; shared by all indexes."""
         return self.memory // 8

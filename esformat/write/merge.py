@@ -1,7 +1,8 @@
-"""Merges sorted runs: many rows at a time, in bounded memory, events of equal keys and times in order of the runs.
+"""Merge sorted runs, many rows at a time, in bounded memory. Events with equal keys and times keep the order of the
+runs.
 
-Each step reads a few chunks of every run, finds the last event up to which all runs are known, takes what lies before
-it from each of them, and leaves the sorting of those pieces to NumPy.
+Each step reads a few chunks of every run, finds the last event up to which all runs have been read, takes everything up
+to it from each run, and has NumPy sort those parts.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from esformat.write.spill import Run
 
 
 class _Bound(NamedTuple):
-    """The last event that a step takes: its sort key, and the run that it is from."""
+    """The last event that a step takes: its sort key, and the number of its run."""
 
     key: SortKey
     run: int
 
 
 class _Source:
-    """A run as far as it is read: chunks of which some rows are left."""
+    """A run that is being read: its chunks that have rows left."""
 
     def __init__(self, run: Run, number: int) -> None:
         self._run = run
@@ -39,11 +40,11 @@ class _Source:
 
     @property
     def has_more(self) -> bool:
-        """Whether there are chunks that were not read."""
+        """Whether there are chunks that have not been read."""
         return self._next < len(self._run)
 
     def fill(self, wanted_bytes: int) -> None:
-        """Read heads of chunks that take so many bytes when their columns are read, too; one at least."""
+        """Read the heads of chunks until the chunks, with their columns, take `wanted_bytes`; at least one."""
         while self.has_more and (not self.chunks or self._bytes < wanted_bytes):
             chunk = _Chunk(self._run, self._next)
             self._next += 1
@@ -51,7 +52,7 @@ class _Source:
             self._bytes += chunk.size_bytes
 
     def take(self, bound: _Bound | None) -> list[SortedRows]:
-        """The rows up to a bound, all that were read if there is none."""
+        """Remove and return the rows up to a bound, or all that were read if it is None."""
         parts = []
         while self.chunks:
             chunk = self.chunks[0]
@@ -66,7 +67,7 @@ class _Source:
 
 
 class _Chunk:
-    """A chunk and those of its rows that were not taken. Columns are read when the first row is."""
+    """A chunk and its remaining rows. Its columns are read when the first row is taken."""
 
     def __init__(self, run: Run, number: int) -> None:
         self._run, self._number = run, number
@@ -78,7 +79,7 @@ class _Chunk:
 
     @property
     def row_count(self) -> int:
-        """Rows that are left."""
+        """Number of rows left."""
         return len(self._rows.timestamps)
 
     def _key(self, run: int, row: int) -> SortKey:
@@ -86,13 +87,13 @@ class _Chunk:
         return rows.spaces[run].as_py(), rows.groupings[run].as_py(), int(rows.timestamps[row])
 
     def rows_up_to(self, key: SortKey, *, ties: bool) -> int:
-        """How many of the rows come before a sort key, or are equal to it if `ties`."""
+        """The number of rows before a sort key, including equal ones if `ties`."""
         if self.last < key or (ties and self.last == key):
             return self.row_count
         rows = self._rows
         runs = range(len(rows.run_starts))
         at = bisect_left(runs, key[:2], key=lambda run: (rows.spaces[run].as_py(), rows.groupings[run].as_py()))
-        first = int(rows.run_starts[at])  # there is such a run: the last one is not before the key
+        first = int(rows.run_starts[at])  # there is one: the last run is not before the key
         last = int(rows.run_starts[at + 1]) if at + 1 < len(rows.run_starts) else self.row_count
         if (rows.spaces[at].as_py(), rows.groupings[at].as_py()) != key[:2]:
             return first
@@ -100,7 +101,7 @@ class _Chunk:
         return first + int(times.searchsorted(key[2], side="right" if ties else "left"))
 
     def take(self, count: int) -> SortedRows:
-        """The next rows, with their columns."""
+        """Remove and return the next rows, with their columns."""
         if self._columns is None:
             self._columns = self._run.columns(self._number)
         columns = [column.slice(self._taken, count) for column in self._columns]
@@ -112,21 +113,21 @@ class _Chunk:
 
 
 class RunMerge:
-    """Merges runs of one schema; those that are given first come first among equals."""
+    """Merges runs of one schema; among equal events, those of earlier runs come first."""
 
     def __init__(self, runs: Sequence[Run], schema: EventSchema, step_bytes: int) -> None:
-        """`step_bytes`: about how much is read and merged at once."""
+        """`step_bytes`: approximate size of what is read and merged at a time."""
         self._sources = [_Source(run, number) for number, run in enumerate(runs) if len(run)]
         self._schema = schema
         self._share = step_bytes // max(1, len(runs))
 
     @property
     def done(self) -> bool:
-        """Whether all events were given."""
+        """Whether all events were returned."""
         return not self._sources
 
     def step(self, before: SortedRows | None = None) -> OrderedRows:
-        """The next events, at least one; `before` are earlier ones, with their columns, to be put in front of them."""
+        """Return the next events, at least one. `before`: earlier ones, with their columns, to prepend."""
         for source in self._sources:
             source.fill(self._share)
         ends = (_Bound(source.chunks[-1].last, source.number) for source in self._sources if source.has_more)

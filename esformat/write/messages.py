@@ -1,7 +1,7 @@
 """Batches of one set of columns as Arrow IPC messages of a schema.
 
-Which columns those are, and what all messages of a schema have in common, is found out here; the core's `messages`
-writes them. `pyarrow.ipc.read_record_batch` reads them.
+This module determines the columns, and what all messages of a schema have in common; the core's `messages` writes them.
+`pyarrow.ipc.read_record_batch` reads them.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import pyarrow.types as pt
 from esformat.core.messages import BITS, FIXED_LISTS, LISTS, STRUCTS, TEXTS, VALUES, Column, MessageWriter
 from esformat.format.schema import KEY_COLUMNS
 
-_LENGTH, _BODY_LENGTH = 0, 3  # fields of the tables of a message
+_LENGTH, _BODY_LENGTH = 0, 3  # field numbers in the tables of a message
 _HEADER, _NODES, _BUFFERS = 2, 1, 2
 
 
 def message_writer(
     given: pa.Schema, target: pa.Schema, sources: Mapping[str, int], longest_key: int
 ) -> MessageWriter | None:
-    """What writes batches of the columns `given` as messages of `target`; None for types that it does not know.
+    """A writer of batches of the columns `given` as messages of `target`; None if `target` has unsupported types.
 
-    sources: where in `given` a column lies that has the same type, or one of the same bytes; others are null, or "".
-    longest_key: how many bytes a space or grouping may have; where one has more, nothing is written.
+    sources: for each column its position in `given`, where it has the same type or one with the same bytes; other
+    columns are null, or "". longest_key: most bytes of a space or grouping; batches with a longer one are not written.
     """
     columns: list[Column] = []
     for field in target:
@@ -41,8 +41,8 @@ def message_writer(
 
 
 def _columns_of(kind: pa.DataType) -> list[tuple[int, int, int]]:
-    """A column of that type and, behind it, its parts, as `MessageWriter` takes them: of which kind each is, the number
-    that goes with it, and how many parts it has. Empty for a type that it does not know.
+    """A column of the type followed by its parts, as `MessageWriter` takes them: the kind of each, the number that goes
+    with it, and how many parts it has. Empty for an unsupported type.
     """
     if pt.is_boolean(kind):
         return [(BITS, 0, 0)]
@@ -67,9 +67,10 @@ def _columns_of(kind: pa.DataType) -> list[tuple[int, int, int]]:
 
 
 def _head(schema: pa.Schema) -> tuple[bytes, tuple[int, int, int, int]]:
-    """The metadata of a message, and where in it are: the number of rows, the nodes, the buffers, the body's length.
+    """The metadata of a message, and where it contains: the number of rows, the nodes, the buffers, the body's length.
 
-    Arrow writes those of one row: what depends on the rows are numbers of 64 bits, of which only zeros are left out.
+    Taken from a message of one row that Arrow writes. All that depends on the rows is 64-bit numbers, of which only
+    zeros are omitted.
     """
     message = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema).serialize()
     stored = message.to_pybytes()
@@ -81,11 +82,11 @@ def _head(schema: pa.Schema) -> tuple[bytes, tuple[int, int, int, int]]:
 
 
 def _followed(head: bytes, at: int) -> int:
-    """Where an offset leads."""
+    """The position to which an offset points."""
     return at + int(struct.unpack_from("<I", head, at)[0])
 
 
 def _field(head: bytes, table: int, number: int) -> int:
-    """Where a field of a table lies, which must be there."""
+    """The position of a field of a table, which must have that field."""
     places = table - int(struct.unpack_from("<i", head, table)[0])
     return table + int(struct.unpack_from("<H", head, places + 4 + 2 * number)[0])

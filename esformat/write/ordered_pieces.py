@@ -1,4 +1,4 @@
-"""Rows of several batches in a given order, a bounded piece at a time: the batches are never copied as a whole."""
+"""Return the rows of several batches in an order, one bounded piece at a time, without copying whole batches."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from esformat.format.arrays import slices_mislead
 
 PIECE_ROWS = 1 << 16
 PIECE_BYTES = 8 << 20
-"""What a piece has at most, one row apart."""
+"""Most rows and bytes of a piece, except for a single larger row."""
 
 I64 = npt.NDArray[np.int64]
 
 
 def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch in pieces, without copying it."""
+    """Cut a batch into pieces without copying it."""
     if len(batch) <= PIECE_ROWS and batch.nbytes <= PIECE_BYTES:
         yield batch
         return
     rows = _piece_rows(len(batch), batch.nbytes)
     for at in range(0, len(batch), rows):
         part = batch.slice(at, rows)
-        if len(part) > 1 and part.nbytes > 2 * PIECE_BYTES:  # its rows are larger than others
+        if len(part) > 1 and part.nbytes > 2 * PIECE_BYTES:  # its rows are larger than average
             yield from pieces_of(part)
         else:
             yield part
 
 
 def ordered_pieces(batches: Sequence[pa.RecordBatch], order: I64) -> Iterator[pa.RecordBatch]:
-    """Rows of batches, numbered over all of them, in an order that is about that of each: a union of sorted ones.
+    """The rows of batches, numbered across all of them, in an order close to that of each batch: a union of sorted
+    ones.
 
-    Of each batch a piece copies the span between the first and the last of its rows there.
+    For each batch, a piece copies the span from the first to the last of its rows there.
     """
     rows, size = sum(map(len, batches)), sum(batch.nbytes for batch in batches)
     starts = np.cumsum([0, *map(len, batches)])
@@ -51,12 +52,12 @@ def ordered_pieces(batches: Sequence[pa.RecordBatch], order: I64) -> Iterator[pa
 
 
 def _piece_rows(rows: int, size: int) -> int:
-    """Rows that make a piece, as large as rows are on average."""
+    """The number of average rows in a piece."""
     return max(1, min(PIECE_ROWS, rows * PIECE_BYTES // max(1, size)))
 
 
 def _spans(batches: Sequence[pa.RecordBatch], starts: I64, wanted: I64) -> tuple[list[pa.RecordBatch], I64]:
-    """The part of each batch that holds rows, and where the rows are in the parts put together."""
+    """The part of each batch that contains wanted rows, and the positions of these rows in the concatenated parts."""
     ascending = np.sort(wanted)
     edges = np.searchsorted(ascending, starts)
     held = np.flatnonzero(np.diff(edges))

@@ -1,7 +1,7 @@
-"""Arrow arrays of any layout as arrays of a stored type, in one layout that is built here.
+"""Convert Arrow arrays of any layout to arrays of a stored type, in one layout that is built here.
 
-Views, dictionaries, run ends, slices and extension types become plain values; nested values are put together from
-their parts. Arrow's casts are asked about values without parts only: those of nested ones are wrong for some layouts.
+Views, dictionaries, run ends, slices and extension types become plain values; nested values are rebuilt from their
+parts. Arrow's casts are used only for values without parts: those of nested values are wrong for some layouts.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ Bools = npt.NDArray[np.bool_]
 
 
 def plain_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The values of an array that Arrow finds valid as one of `kind`.
+    """The values of an array, which must be valid for Arrow, as an array of `kind`.
 
-    Raises pa.ArrowException where a value is lost, or part of one. What becomes a float is the nearest one.
+    Raises pa.ArrowException if a value, or part of one, would be lost. A value that becomes a float becomes the nearest
+    one.
     """
     array = unfolded(array)
     given = array.type
@@ -41,7 +42,7 @@ def plain_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def unfolded(array: pa.Array) -> pa.Array:
-    """The array without extension type, dictionary or run ends around its values. Raises pa.ArrowException."""
+    """Remove extension type, dictionary or run ends around the values of an array. Raises pa.ArrowException."""
     while True:
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
@@ -56,22 +57,22 @@ def unfolded(array: pa.Array) -> pa.Array:
 
 
 def _taken(values: pa.Array, places: pa.Array) -> pa.Array:
-    """Values by place, in their stored type. Bounded: a few bytes can stand for very many."""
+    """The values at `places` in their stored type. Bounded, because a few bytes can represent very many."""
     values = plain_array(values, normalise_type(values.type))
     if pt.is_null(values.type):
         return pa.nulls(len(places))
-    may_be_large = values.nbytes * len(places) > MAX_FRAME_BYTES  # one large value may stand for all of it
+    may_be_large = values.nbytes * len(places) > MAX_FRAME_BYTES  # one large value may be repeated
     if may_be_large and int(_value_bytes(values)[np.asarray(places.drop_null())].sum()) > MAX_FRAME_BYTES:
         raise pa.ArrowInvalid(f"its values take more than {MAX_FRAME_BYTES} bytes; give smaller batches")
     return values.take(places)
 
 
 def _value_bytes(values: pa.Array) -> I64:
-    """About how many bytes each value takes."""
+    """Approximate size of each value, in bytes."""
     if is_bytes(values.type):
         return np.asarray(pc.fill_null(pc.binary_length(values), 0)).astype(np.int64)
     if not pt.is_nested(values.type):
-        return np.full(len(values), 32, np.int64)  # the widest of them
+        return np.full(len(values), 32, np.int64)  # the widest of these types
     return np.fromiter((values.slice(row, 1).nbytes for row in range(len(values))), np.int64, len(values))
 
 
@@ -81,7 +82,7 @@ def _value_bytes(values: pa.Array) -> I64:
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if array.null_count and (pt.is_string_view(array.type) or pt.is_binary_view(array.type)):
         array = _with_empty_nulls(array)
-    if pt.is_float16(array.type) and kind != pa.float64():  # of these Arrow has few casts, and odd ones
+    if pt.is_float16(array.type) and kind != pa.float64():  # Arrow has few casts of float16, and odd ones
         array = array.cast(pa.float64())
     found = array.cast(kind)
     given = array.type
@@ -94,7 +95,7 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _with_empty_nulls(array: pa.Array) -> pa.Array:
-    """Views of which those beneath nulls lead nowhere: they may hold anything, and Arrow's casts follow them."""
+    """Clear the views beneath nulls: they may contain anything, and Arrow's casts follow them."""
     valid = np.asarray(array.is_valid())
     views = np.frombuffer(array.buffers()[1], np.int32, 4 * (array.offset + len(array)))[4 * array.offset :]
     views = np.where(valid[:, None], views.reshape(-1, 4), 0).astype(np.int32)
@@ -102,12 +103,12 @@ def _with_empty_nulls(array: pa.Array) -> pa.Array:
 
 
 def _may_lose(given: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether Arrow's cast leaves something out silently."""
+    """Whether Arrow's cast may drop something silently."""
     return bool((pt.is_floating(given) and pt.is_decimal(kind)) or (pt.is_date(given) and pt.is_date(kind)))
 
 
 def _infinite(array: pa.Array) -> int:
-    """How many values are infinite."""
+    """The number of infinite values."""
     return int(pc.sum(pc.is_inf(array)).as_py() or 0) if pt.is_floating(array.type) else 0
 
 
@@ -135,7 +136,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _valid(array: pa.Array) -> Bools | None:
-    """Which values are there; None where all are."""
+    """A mask of the values that are not null; None if all are."""
     return np.asarray(array.is_valid()) if array.null_count else None
 
 
@@ -144,7 +145,9 @@ def _bits(valid: Bools | None) -> pa.Buffer | None:
 
 
 def _checked(field: pa.Field, child: pa.Array, present: Bools | None = None) -> pa.Array:
-    """A child in its field's type; `present`: where its parent is. Raises pa.ArrowException for a null too many."""
+    """A child in the type of its field; `present`: a mask of the parents that are not null. Raises pa.ArrowException
+    for a forbidden null.
+    """
     child = plain_array(child, field.type)
     if not field.nullable and child.null_count and not pt.is_null(field.type):
         missing = ~np.asarray(child.is_valid())
@@ -176,7 +179,7 @@ def _struct(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _parts(array: pa.Array) -> tuple[I64, I64, Bools | None]:
-    """Where the values of each list begin among those of all, and how many there are: none of a null."""
+    """Where each list begins among the values of all lists, and its length: 0 for null. Also the validity."""
     valid, kind = _valid(array), array.type
     if pt.is_fixed_size_list(kind):
         starts = (array.offset + np.arange(len(array), dtype=np.int64)) * kind.list_size
@@ -224,7 +227,7 @@ def _fixed(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if not bool((lengths == (width if valid is None else np.where(valid, width, 0))).all()):
         raise pa.ArrowInvalid(f"a list has another length than {width}")
     child = _checked(kind.value_field, _gather(array.values, starts, lengths))
-    if valid is not None:  # what lies beneath a null is null
+    if valid is not None:  # the values of a null list must be null
         places = np.cumsum(np.repeat(valid, width)) - 1
         child = child.take(pa.array(places, mask=~np.repeat(valid, width)))
     return pa.Array.from_buffers(kind, len(array), [_bits(valid)], children=[child])
@@ -240,7 +243,7 @@ def _map(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def plain_column(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> Any:
-    """A column, chunked or not, as `plain_array` gives it."""
+    """A column, chunked or not, converted by `plain_array`."""
     if isinstance(column, pa.Array):
         return plain_array(column, kind)
     return pa.chunked_array([plain_array(chunk, kind) for chunk in column.chunks], kind)

@@ -1,4 +1,4 @@
-"""Events in memory in any order, and the way to take any of their rows in the order of a segment."""
+"""Events in memory in any order, and access to their rows in the order of a segment."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ SortKey = tuple[bytes, bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Pairs of space and grouping as numbers that ascend as the pairs do: key // groupings is the space's place."""
+    """Pairs of space and grouping as numbers that sort like the pairs: key // len(groupings) is the space's place."""
 
     spaces: pa.Array
     groupings: pa.Array
 
     @classmethod
     def number(cls, spaces: pa.ChunkedArray, groupings: pa.ChunkedArray) -> tuple[Keys, I64]:
-        """The numbers of some pairs, and what they stand for."""
+        """Number the pairs; return the keys and the number of each pair."""
         space, grouping = rank(spaces), rank(groupings)
         keys = cls(space.values.cast(pa.binary()), grouping.values.cast(pa.binary()))
         return keys, space.ranks * max(1, len(grouping.values)) + grouping.ranks
 
     def spaces_of(self, numbers: I64) -> pa.Array:
-        """The spaces of some pairs."""
+        """The spaces of numbered pairs."""
         return self.spaces.take(pa.array(numbers // max(1, len(self.groupings))))
 
     def groupings_of(self, numbers: I64) -> pa.Array:
-        """The groupings of some pairs."""
+        """The groupings of numbered pairs."""
         return self.groupings.take(pa.array(numbers % max(1, len(self.groupings))))
 
     def lengths(self, numbers: I64) -> I64:
-        """Bytes of space and grouping of some pairs."""
+        """The total bytes of space and grouping of numbered pairs."""
         spaces, groupings = (
             np.asarray(pc.binary_length(keys)).astype(np.int64) for keys in (self.spaces, self.groupings)
         )
@@ -50,13 +50,13 @@ class Keys:
 
 
 class OrderedRows:
-    """Rows in order of arrival with the permutation that sorts them; `order` is None where they are sorted."""
+    """Rows in order of arrival with the permutation `order` that sorts them, None if they are sorted."""
 
     def __init__(
         self, schema: EventSchema, keys: Keys, numbers: I64, timestamps: I64, columns: list[pa.Array],
         order: I64 | None, *, continues: bool = False,
     ) -> None:  # fmt: skip
-        """`numbers`: each row's key; `continues`: whether the first row's run began before these rows."""
+        """`numbers`: the key of each row; `continues`: whether the first row's run began before these rows."""
         self.count = len(timestamps)
         self.schema = schema
         self.order = order
@@ -72,7 +72,7 @@ class OrderedRows:
 
     @classmethod
     def of_tables(cls, tables: list[pa.Table], schema: EventSchema) -> OrderedRows:
-        """The events of checked tables. The list is emptied: each column is let go as soon as it is one array."""
+        """The events of checked tables. Empties the list: each column is released as soon as it is one array."""
         chunks = [[chunk for table in tables for chunk in table[name].chunks] for name in schema.arrow.names]
         tables.clear()
         kinds = schema.arrow.types
@@ -87,9 +87,10 @@ class OrderedRows:
 
     @classmethod
     def of_parts(cls, parts: Sequence[SortedRows], schema: EventSchema) -> OrderedRows:
-        """Sorted parts, one after another; of equal keys and times the earlier part's come first.
+        """The rows of sorted parts, one after another; among equal keys and times, those of the earlier part come
+        first.
 
-        Their columns hold values.
+        Columns of the parts must contain values, not codes.
         """
         spaces = pa.concat_arrays([part.spaces for part in parts])
         groupings = pa.concat_arrays([part.groupings for part in parts])
@@ -116,12 +117,12 @@ class OrderedRows:
         return self._ranked[place]
 
     def sorted_ranks(self, place: int) -> Ranked:
-        """The ranks of a column's values in row order."""
+        """The ranks of a column's values, in sorted order."""
         ranked = self.ranked(place)
         return Ranked(self._take(ranked.ranks), ranked.values)
 
     def store_as_codes(self, place: int, values: pa.Array) -> None:
-        """From now on `rows` gives a column as its places in `values`."""
+        """Make `rows` return a column as codes, its positions in `values`, from now on."""
         ranked = self.ranked(place)
         known = pc.index_in(ranked.values, value_set=values).fill_null(UNKNOWN)
         code_of = np.append(np.asarray(known).astype(np.int64), NULL)  # rank -1 is null
@@ -132,7 +133,7 @@ class OrderedRows:
     # ------------------------------------------------------------ rows in order
 
     def rows(self, first: int, last: int, *, plain: bool = False) -> SortedRows:
-        """Rows [first, last) in order, at least one; `plain`: no column as codes."""
+        """Rows [first, last) in sorted order, at least one; `plain`: return no column as codes."""
         a = int(np.searchsorted(self._run_starts, first, side="right")) - 1
         b = int(np.searchsorted(self._run_starts, last, side="left"))
         keys = self._numbers[self._run_starts[a:b]]
@@ -160,7 +161,7 @@ class OrderedRows:
         return column.take(pa.array(self.order[first:last]))
 
     def row_bytes(self) -> I64 | None:
-        """Bytes of each row in order, keys counted where a run begins; None where all are small."""
+        """The size of each row in sorted order, including keys at the start of a run; None if all rows are small."""
         stored = [self._codes.get(place, column) for place, column in enumerate(self.columns)]
         sizes = row_bytes(stored, self.count)
         longest = sum(int(pc.max(pc.binary_length(k)).as_py() or 0) for k in (self._keys.spaces, self._keys.groupings))
@@ -172,7 +173,7 @@ class OrderedRows:
         return sizes
 
     def key(self, row: int) -> SortKey:
-        """The sort key of a row, in order."""
+        """The sort key of a row, in sorted order."""
         number = self._numbers[row : row + 1] if row >= 0 else self._numbers[row:][:1]
         (space,), (grouping,) = key_bytes(self._keys.spaces_of(number)), key_bytes(self._keys.groupings_of(number))
         return space, grouping, int(self._timestamps[row])
@@ -183,7 +184,7 @@ def _numbers(column: pa.ChunkedArray) -> I64:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array; strings and binary beyond 2 GiB with 64-bit offsets."""
+    """A column as one array; strings and binary of 2 GiB or more get 64-bit offsets."""
     if column.num_chunks == 1:
         return column.chunk(0)
     if is_bytes(column.type) and column.nbytes >= 1 << 31:

@@ -1,7 +1,7 @@
-"""Rows in order into a segment: cut into blocks, encoded by several threads, laid out, indexed.
+"""Write sorted rows to a segment: cut into blocks, encoded by several threads, laid out, indexed.
 
-The rows come in steps, each in memory. What does not fill a task at the end of a step is handed back, to be put in
-front of the next one, so that the blocks are the same however the rows were divided into steps.
+The rows are added in steps, each in memory. Rows that do not fill a task at the end of a step are returned to the
+caller, who prepends them to the next step. So the blocks do not depend on how the rows were divided into steps.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from esformat.write.tasks import InFlight
 
 
 class SegmentWriting:
-    """Writes one segment to a sink: `add` steps of rows, then `finish` with the last ones."""
+    """Writes one segment to a sink: `add` for each step of rows, then `finish` with the last one."""
 
     def __init__(
         self, sink: Any, metadata: Metadata, codec: Codec, dictionaries: dict[int, ColumnDictionary],
         *, budget: Budget, pool: Executor, threads: int, temp_dir: Path,
     ) -> None:  # fmt: skip
-        """`temp_dir`: where rows of indexes go that do not fit in memory."""
+        """`temp_dir`: for rows of indexes that do not fit into memory."""
         self._form = BlockFormat(metadata.schema, codec, metadata.level, dictionaries, {}, metadata.frame_bytes)
         self._hashes = SpaceHashes(temp_dir)
         self._builder = SegmentBuilder(sink, metadata, self._form, hashes=self._hashes)
@@ -59,21 +59,23 @@ class SegmentWriting:
         share = budget.postings // max(1, len(places))
         self._indexes = {place: IndexRuns(temp_dir, share) for place in places}
         self.carry: SortedRows | None = None
-        """The rows that were added and not written: the first ones of the next step."""
+        """The rows that were added but not written: they come first in the next step."""
 
     @property
     def rows(self) -> int:
-        """Rows written, without the carry."""
+        """Number of rows written, without the carry."""
         return self._rows
 
     def add(self, ordered: OrderedRows) -> None:
-        """Write the next rows, at least one, with the carry in front, but for the new carry. Raises OSError."""
+        """Write the next rows, at least one, which begin with the carry, except for those of the new carry. Raises
+        OSError.
+        """
         written = self._write(ordered, last=False)
         self._collect(ordered, written)
         self.carry = ordered.rows(written, ordered.count, plain=True)
 
     def finish(self, ordered: OrderedRows) -> Statistics:
-        """Write the last rows, with the carry in front, and what stands after the events."""
+        """Write the last rows, which begin with the carry, and everything that follows the events."""
         alone = self._rows == 0
         self._write(ordered, last=True)
         self._add_blocks(self._flight.drain())
@@ -90,15 +92,15 @@ class SegmentWriting:
 
     @property
     def dictionaries(self) -> dict[int, ColumnDictionary]:
-        """What the blocks' columns refer to."""
+        """The dictionaries of the blocks' columns."""
         return self._form.dictionaries
 
     def settle(self) -> None:
-        """Have everything in the sink but the carry."""
+        """Write everything but the carry to the sink."""
         self._add_blocks(self._flight.drain())
 
     def close(self) -> None:
-        """Stop, and give temporary space back."""
+        """Stop, and free temporary space."""
         self._flight.cancel()
         self._hashes.close()
         for index in self._indexes.values():
@@ -107,7 +109,7 @@ class SegmentWriting:
     # ------------------------------------------------------------ blocks
 
     def _write(self, ordered: OrderedRows, *, last: bool) -> int:
-        """Have the tasks encoded that are complete. Returns the rows in them."""
+        """Submit the complete tasks for encoding. Returns the number of rows in them."""
         for place, dictionary in self._form.dictionaries.items():
             if dictionary.values is not None:
                 ordered.store_as_codes(place, dictionary.values)
@@ -127,7 +129,7 @@ class SegmentWriting:
         return edges[tasks[-1][1]] if tasks else 0
 
     def _encode(self, ordered: OrderedRows, bounds: list[int]) -> list[EncodedBlock]:
-        """One task, in a thread."""
+        """Encode one task, in a thread."""
         if not hasattr(self._mine, "encoder"):
             self._mine.encoder = BlockEncoder(self._form)
         encoder: BlockEncoder = self._mine.encoder
@@ -140,7 +142,7 @@ class SegmentWriting:
                 self._builder.add_block(block)
 
     def _collect(self, ordered: OrderedRows, count: int) -> None:
-        """Keep the index values of the first rows."""
+        """Add the first `count` rows to the indexes."""
         for place, index in self._indexes.items():
             ranked = ordered.sorted_ranks(place)
             index.add(Ranked(ranked.ranks[:count], ranked.values), self._rows)

@@ -1,4 +1,4 @@
-"""Templates found in a sample of a column: of JSON objects, or of lines of text that look alike."""
+"""Find templates in a sample of a column, for JSON objects or for lines of similar text."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from esformat.write.line_skeletons import line_skeletons
 from esformat.write.template_tables import Skeleton, Tables, covered
 
 MOST_ROWS = 8192
-"""Rows of a sample that are looked at, spread over it."""
+"""Most rows of a sample that are examined, spread over it."""
 MOST_ROW_BYTES = 8 << 10
 ONE_OF_MANY = 1000.0
 _PRIME = 2_654_435_761
 
 
 def find_templates(rows: Sequence[bytes], scale: float = ONE_OF_MANY) -> TemplateTable | None:
-    """The templates of a sample; None where most rows share no skeletons.
+    """The templates of a sample; None if most rows have no skeleton in common.
 
-    scale: how many times as many rows the file has, about: what the sample has once, a large file has often.
+    scale: approximately how many times as many rows the file has; what occurs once in the sample is frequent in a large
+    file.
     """
     looked_at = _spread(rows)
     sample = [row for row in looked_at if len(row) <= MOST_ROW_BYTES]
@@ -35,7 +36,7 @@ def find_templates(rows: Sequence[bytes], scale: float = ONE_OF_MANY) -> Templat
 
 
 def _spread(rows: Sequence[bytes]) -> Sequence[bytes]:
-    """So many rows, from all over the sample, in no rhythm that its rows could have, too; the same ones each time."""
+    """At most MOST_ROWS rows from all over the sample, without a rhythm that its rows could have too; deterministic."""
     step = -(-len(rows) // MOST_ROWS)
     if step < 2:
         return rows

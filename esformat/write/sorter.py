@@ -1,10 +1,10 @@
-"""Checked events in any order into a segment, in bounded memory.
+"""Write checked events, added in any order, to a segment in bounded memory.
 
-    few        all of them are held, sorted and written at the end
-    many       what is held is sorted and spilled as a run whenever it is as much as the budget allows; runs are merged
-    in order   once the first ones decided the format, what is held is written at once, and nothing is spilled
+    few        all events are held in memory, sorted and written at the end
+    many       whenever events in memory reach the budget, they are sorted and spilled as a run; runs are merged
+    in order   once the first events have decided the format, events are written directly, and nothing is spilled
 
-Which of these happened does not show in the bytes. Where a late event ends the third, the blocks that were written are
+The bytes do not depend on which of these happened. If a late event ends the third mode, the blocks already written are
 read back as a run.
 """
 
@@ -32,12 +32,12 @@ from esformat.write.spill import Run, SpilledRun
 from esformat.write.stored_run import StoredRun
 
 FAN_IN = 128
-"""Runs that are merged at once."""
+"""Most runs that are merged at a time."""
 
 
 @dataclass(slots=True)
 class _Mark:
-    """A moment to go back to: what was known and held then. Nothing of later events is mixed with what was held."""
+    """A state to which `undo` returns. Events added later are never mixed with those that were in memory."""
 
     choice: FormatChoice
     events: int
@@ -56,7 +56,7 @@ class _Levelled:
 
 
 class EventSorter:
-    """Takes checked tables of one schema; `finish` writes the segment. Raises OSError for what disks refuse."""
+    """Takes checked tables of one schema; `finish` writes the segment. Raises OSError if a disk fails or is full."""
 
     def __init__(
         self,
@@ -68,8 +68,8 @@ class EventSorter:
         temp_dir: Path,
         known: KnownTemplates | None = None,
     ) -> None:
-        """`sink`: an empty file. Events are written to it before all are there only if it can be read and cut, too.
-        known: of files that were written before.
+        """`sink`: an empty file. Events are written to it early only if it can also be read and truncated. known:
+        templates of earlier files.
         """
         self._sink = sink
         self._metadata, self._codec = metadata, codec
@@ -84,7 +84,7 @@ class EventSorter:
         self._runs: list[_Levelled] = []
         self._writing: SegmentWriting | None = None
         self._events = 0
-        self._last: SortKey | None = None  # of what was spilled or written
+        self._last: SortKey | None = None  # of the events that were spilled or written
         self._ascending = True
         self._mark: _Mark | None = None
         self._can_stream = sink.readable() and sink.seekable()
@@ -92,7 +92,7 @@ class EventSorter:
     # ------------------------------------------------------------ taking events
 
     def add(self, table: pa.Table) -> None:
-        """Take the next events."""
+        """Add the next events."""
         if not len(table):
             return
         self._choice.see(table)
@@ -103,22 +103,22 @@ class EventSorter:
             self._let_go()
 
     def _cost(self, table: pa.Table) -> int:
-        """About how much memory a table takes until it is sorted."""
-        size = int(table.nbytes) * 7 // 4  # tables are put together, one column after another
+        """Approximate memory that a table takes until it is sorted, in bytes."""
+        size = int(table.nbytes) * 7 // 4  # tables are concatenated one column after another
         return size + ROW_OVERHEAD * len(table) + COLUMN_OVERHEAD * int(table.num_columns)
 
     def mark(self) -> None:
-        """Remember this moment until `keep` or `undo`: of what comes now, all or nothing is taken."""
+        """Remember this state until `keep` or `undo`, so that all or none of the events added in between are taken."""
         self._mark = _Mark(
             self._choice.copy(), self._events, len(self._tables), len(self._runs), self._last, self._ascending
         )
 
     def keep(self) -> None:
-        """Take what came since the mark."""
+        """Keep the events added since the mark."""
         self._mark = None
 
     def undo(self) -> None:
-        """Go back to the mark."""
+        """Return to the mark."""
         mark, self._mark = self._mark, None
         assert mark is not None
         if self._writing is not None and self._streamed > mark.events:
@@ -130,7 +130,7 @@ class EventSorter:
         self._choice, self._events, self._last, self._ascending = mark.choice, mark.events, mark.last, mark.ascending
 
     def _let_go(self) -> None:
-        """Write or spill what is held; what was held at the mark apart from what came later."""
+        """Write or spill the events in memory; those from before the mark separately from later ones."""
         if self._mark is not None and self._mark.table_count:
             count, self._mark.table_count = self._mark.table_count, 0
             before, self._tables = self._tables[:count], self._tables[count:]
@@ -146,7 +146,7 @@ class EventSorter:
         return tables
 
     def _hand_over(self, tables: list[pa.Table]) -> None:
-        """Write or spill tables; the list is emptied, so that their columns can go one after another."""
+        """Write or spill tables. Empties the list, so that their columns are released one after another."""
         held = sum(table.nbytes for table in tables)
         self._choice.see_all_values(tables)
         ordered = OrderedRows.of_tables(tables, self._schema)
@@ -172,7 +172,7 @@ class EventSorter:
             self._compact(FAN_IN)
 
     def _compact(self, count: int) -> None:
-        """Merge the last runs into one."""
+        """Merge the last `count` runs into one."""
         last = self._runs[-count:]
         run = SpilledRun(self._temp_dir)
         self._runs.append(_Levelled(run, max(each.level for each in last) + 1))
@@ -194,11 +194,11 @@ class EventSorter:
             self._compact(min(FAN_IN, len(self._runs) - FAN_IN + 1))
         return RunMerge([each.run for each in self._runs], self._schema, self._budget.step)
 
-    # ------------------------------------------------------------ writing before all are there
+    # ------------------------------------------------------------ writing before all events are known
 
     @property
     def _streamed(self) -> int:
-        """Events that were written, or wait for the next ones to make a task."""
+        """The number of events that were written, or wait for more events to complete a task."""
         if self._writing is None:
             return 0
         carry = self._writing.carry
@@ -219,7 +219,7 @@ class EventSorter:
             release_unused()
 
     def _stop_streaming(self, count: int) -> None:
-        """Make runs of the first events that were written, those before a mark apart, and begin the segment anew."""
+        """Turn the first `count` written events into runs, those before a mark apart, and restart the segment."""
         writing, self._writing = self._writing, None
         assert writing is not None
         writing.settle()
@@ -236,7 +236,7 @@ class EventSorter:
         writing.close()
 
     def _read_back(self, writing: SegmentWriting, first: int, last: int) -> None:
-        """Make runs of events [first, last) of those that were written or wait to be."""
+        """Turn events [first, last) of those written or waiting in the carry into runs."""
         if first < min(last, writing.rows):
             blocks = SpillFile(self._temp_dir)
             run = StoredRun(blocks, self._schema, writing.dictionaries)
@@ -264,7 +264,7 @@ class EventSorter:
             temp_dir=self._temp_dir,
         )
 
-    # ------------------------------------------------------------ the end
+    # ------------------------------------------------------------ finishing
 
     def finish(self) -> Statistics:
         """Write the segment."""
@@ -292,7 +292,7 @@ class EventSorter:
         return self._writing.finish(ordered)
 
     def close(self) -> None:
-        """End the threads and give temporary space back."""
+        """Stop the threads and free temporary space."""
         self._pool.shutdown(cancel_futures=True)
         if self._writing is not None:
             self._writing.close()

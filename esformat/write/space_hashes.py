@@ -1,4 +1,4 @@
-"""The hashes of a file's distinct spaces, kept until their number is known: in memory, and from some on in a file."""
+"""The hashes of a file's distinct spaces, kept until their number is known: in memory, or in a file if many."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MOST_HELD = 1 << 21  # 16 MiB
 
 
 class SpaceHashes:
-    """Adds hashes; then gives them as often as asked."""
+    """Collects hashes, then yields them any number of times."""
 
     def __init__(self, temp_dir: Path | None = None) -> None:
-        """`temp_dir`: where more than MOST_HELD go; None keeps all in memory."""
+        """`temp_dir`: for the hashes beyond MOST_HELD; None keeps all in memory."""
         self._temp_dir = temp_dir
         self._held: list[U64] = []
         self._held_count = 0
@@ -25,7 +25,7 @@ class SpaceHashes:
         self.count = 0
 
     def add(self, hashes: U64) -> None:
-        """Take some more. Raises OSError."""
+        """Add hashes. Raises OSError."""
         self._held.append(hashes)
         self._held_count += len(hashes)
         self.count += len(hashes)
@@ -36,7 +36,7 @@ class SpaceHashes:
             self._held, self._held_count = [], 0
 
     def __iter__(self) -> Iterator[U64]:
-        """All of them, many at a time. Raises OSError."""
+        """Yield all hashes, many at a time. Raises OSError."""
         if self._file is not None:
             for frame in range(len(self._file)):
                 yield np.frombuffer(self._file.read(frame, 0), np.uint64)
@@ -44,7 +44,7 @@ class SpaceHashes:
             yield np.concatenate(self._held)
 
     def close(self) -> None:
-        """Give the space back."""
+        """Free the temporary file."""
         self._held = []
         if self._file is not None:
             self._file.close()

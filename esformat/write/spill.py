@@ -1,7 +1,7 @@
 """Sorted runs in temporary files: events in the order of a segment, cut into chunks that are read one at a time.
 
-A chunk's keys and timestamps are read apart from its columns, so that a merge decides what comes next before it
-holds any payload.
+A chunk's keys and timestamps are read separately from its columns, so that a merge decides what comes next before it
+reads any payload.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LZ4 = "lz4" if pa.Codec.is_available("lz4") else None  # 2.8 times smaller: hal
 
 
 class Run(Protocol):
-    """Events in order, in chunks. Chunks are never empty."""
+    """Sorted events in chunks. Chunks are never empty."""
 
     def __len__(self) -> int:
         """Number of chunks."""
@@ -41,16 +41,16 @@ class Run(Protocol):
         ...
 
     def chunk_bytes(self, chunk: int) -> int:
-        """About how much memory a chunk takes."""
+        """Approximate memory of a chunk, in bytes."""
         ...
 
     def close(self) -> None:
-        """Give its space back."""
+        """Free its space."""
         ...
 
 
 class SpilledRun:
-    """A run in a temporary file: first added to, then read."""
+    """A run in a temporary file: rows are added first, then read."""
 
     def __init__(self, directory: Path) -> None:
         """Raises OSError."""
@@ -74,7 +74,7 @@ class SpilledRun:
         return len(self._file)
 
     def chunk_bytes(self, chunk: int) -> int:
-        """About how much memory a chunk takes."""
+        """Approximate memory of a chunk, in bytes."""
         return self._sizes[chunk]
 
     def head(self, chunk: int) -> SortedRows:
@@ -90,12 +90,12 @@ class SpilledRun:
         return _batch(stored).columns if len(stored) else ()
 
     def close(self) -> None:
-        """Give its space back."""
+        """Free the temporary file."""
         self._file.close()
 
 
 def _cut(ordered: OrderedRows, chunk_bytes: int) -> Iterator[tuple[int, int]]:
-    """Rows [first, last) of chunks of about so many bytes, one row at least."""
+    """The rows [first, last) of each chunk: about `chunk_bytes` bytes, at least one row."""
     sizes = ordered.row_bytes()
     if sizes is None:
         step = max(1, chunk_bytes // _SMALL_ROW_BYTES)
@@ -110,13 +110,13 @@ def _cut(ordered: OrderedRows, chunk_bytes: int) -> Iterator[tuple[int, int]]:
 
 
 def _encode(ordered: OrderedRows, first: int, last: int) -> tuple[int, list[Any]]:
-    """The parts of a chunk, and about how much memory it takes when it is read."""
+    """The parts of a chunk, and the approximate memory that it takes when it is read."""
     rows = ordered.rows(first, last, plain=True)
     keys = pa.record_batch([rows.spaces, rows.groupings, pa.array(rows.run_starts)], ["space", "grouping", "start"])
     parts: list[Any] = [_stream(keys), rows.timestamps.tobytes(), b""]
     size = keys.nbytes + 8 * len(rows.timestamps)
     if rows.columns:
-        fields = ordered.schema.fields  # 64-bit offsets were needed for all rows together only
+        fields = ordered.schema.fields  # only all rows together needed 64-bit offsets
         arrays = [a if a.type == f.type else a.cast(f.type) for a, f in zip(rows.columns, fields, strict=True)]
         columns = pa.record_batch(arrays, [str(place) for place in range(len(arrays))])
         parts[_COLUMNS] = _stream(columns)

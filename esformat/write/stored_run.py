@@ -1,6 +1,7 @@
-"""Data blocks of a segment that was begun, read back as a sorted run.
+"""Data blocks of an unfinished segment, read back as a sorted run.
 
-Events that arrive in order are written at once. When a late one comes, what was written is a run like any other.
+Events that arrive in order are written immediately. When a late one arrives, the written blocks become a run like any
+other.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from esformat.format.schema import EventSchema
 from esformat.io.temp_file import SpillFile
 from esformat.write.block_encoder import SortedRows, slice_rows
 
-_ROW_BYTES = 64  # about what keys and timestamp of a row take besides what is stored of them
+_ROW_BYTES = 64  # approximate memory of a row's keys and timestamp beyond their stored size
 
 
 class StoredRun:
-    """Rows of data blocks, which are added in order and then read."""
+    """Rows of data blocks: the blocks are added in order, then read."""
 
     def __init__(self, blocks: SpillFile, schema: EventSchema, dictionaries: Mapping[int, ColumnDictionary]) -> None:
-        """`blocks`: an empty file, which the run closes; `dictionaries`: what the columns of the blocks refer to."""
+        """`blocks`: an empty file, which the run closes; `dictionaries`: those of the blocks' columns."""
         self._blocks = blocks
         self._schema = schema
         plain = Decompressor()
@@ -36,7 +37,7 @@ class StoredRun:
             context_of(dictionaries[place], plain) if place in dictionaries else self._context
             for place in range(len(schema.fields))
         ]
-        self._rows: list[tuple[int, int]] = []  # of each block, those that belong to the run
+        self._rows: list[tuple[int, int]] = []  # of each block, the rows [first, last) that belong to the run
         self._last: tuple[int, DataBlock] | None = None
 
     def add(self, stored: bytes, first: int, last: int) -> None:
@@ -55,7 +56,9 @@ class StoredRun:
         return len(self._rows)
 
     def chunk_bytes(self, chunk: int) -> int:
-        """About how much memory a chunk takes: what is stored is a third of what it was, or less."""
+        """Approximate memory of a chunk, in bytes: four times its stored size, which usually is a third of its size or
+        less.
+        """
         first, last = self._rows[chunk]
         return 4 * self._blocks.part_bytes(chunk, 0) + _ROW_BYTES * (last - first)
 
@@ -78,5 +81,5 @@ class StoredRun:
         return [column.slice(first, last - first) for column in columns]
 
     def close(self) -> None:
-        """Give its space back."""
+        """Free the temporary file."""
         self._blocks.close()

@@ -1,4 +1,4 @@
-"""Tables of any kind as Arrow tables of bounded size, in order; a stream is read only as far as it is asked for."""
+"""Tables of any kind as Arrow tables of bounded size, in order; a stream is read only as far as needed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import pyarrow as pa
 
 from esformat.write.intake import stream_of, to_arrow
 
-GROUP_ROWS = 64 << 10  # small batches are put together: checking a table costs the same for few rows
+GROUP_ROWS = 64 << 10  # small batches are combined, because checking a table costs the same for few rows
 
 
 def pieces_of(table: Any, piece_bytes: int) -> Iterator[pa.Table]:
-    """The rows of anything with the Arrow C stream or array interface, in pieces of about so many bytes, at least one.
+    """Yield the rows of anything with the Arrow C stream or array interface in pieces of about `piece_bytes`; at least
+    one.
 
-    Raises InvalidEventError for anything else, and what reading the stream raises.
+    Raises InvalidEventError for anything else, and any error of reading the stream.
     """
     if hasattr(table, "__arrow_c_stream__") and not isinstance(table, pa.Table):
         for group in _groups(stream_of(table), piece_bytes):
@@ -25,7 +26,7 @@ def pieces_of(table: Any, piece_bytes: int) -> Iterator[pa.Table]:
 
 
 def _split(table: pa.Table, piece_bytes: int) -> Iterator[pa.Table]:
-    """Halve a table until its parts are small enough; not where halves share what they take, as dictionaries."""
+    """Halve a table until its parts are small enough, unless the halves share their memory, as dictionaries do."""
     size = table.nbytes
     if size > piece_bytes and len(table) > 1:
         left, right = table.slice(0, len(table) // 2), table.slice(len(table) // 2)
@@ -37,7 +38,7 @@ def _split(table: pa.Table, piece_bytes: int) -> Iterator[pa.Table]:
 
 
 def _groups(reader: pa.RecordBatchReader, piece_bytes: int) -> Iterator[pa.Table]:
-    """The batches of a stream, small ones together; an empty table where there is none."""
+    """Combine the small batches of a stream; yields an empty table if it has no batches."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     some = False

@@ -1,4 +1,4 @@
-"""Tasks under way in threads: their results come in order, and what they hold together is bounded."""
+"""Run tasks in threads, with results in order and bounded memory."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ Result = TypeVar("Result")
 
 
 class InFlight(Generic[Result]):
-    """A queue of tasks. Its results must be taken as they come: `submit` gives those that have to make room."""
+    """A queue of tasks. Consume the results as they come: `submit` yields those that must finish to make room."""
 
     def __init__(self, pool: Executor, most_tasks: int, most_bytes: int) -> None:
-        """`most_bytes`: what the tasks may hold together; a single one may hold more."""
+        """`most_bytes`: what all tasks may hold together; a single task may hold more."""
         self._pool = pool
         self._most_tasks, self._most_bytes = most_tasks, most_bytes
         self._pending: deque[tuple[Future[Result], int]] = deque()
         self._bytes = 0
 
     def submit(self, work: Callable[[], Result], held_bytes: int) -> Iterator[Result]:
-        """Give the results that make room for a task which holds so many bytes, then start it."""
+        """Yield results until there is room for a task that holds `held_bytes`, then start it."""
         while self._pending and (len(self._pending) >= self._most_tasks or self._bytes + held_bytes > self._most_bytes):
             yield self._take()
         self._pending.append((self._pool.submit(work), held_bytes))
         self._bytes += held_bytes
 
     def drain(self) -> Iterator[Result]:
-        """Give the results of all that is under way."""
+        """Yield the results of all tasks."""
         while self._pending:
             yield self._take()
 
@@ -38,7 +38,7 @@ class InFlight(Generic[Result]):
         return future.result()
 
     def cancel(self) -> None:
-        """Forget every task; those that have begun end by themselves."""
+        """Drop all tasks. Running ones finish, but their results are lost."""
         for future, _ in self._pending:
             future.cancel()
         self._pending.clear()

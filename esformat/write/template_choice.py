@@ -1,4 +1,4 @@
-"""Whether a column of text or binary is stored by templates: measured on a sample of it, both ways."""
+"""Decide whether a column of text or binary is stored as templates, by measuring both ways on a sample of it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from esformat.write.zstd_dictionary import MIN_SAMPLED_BYTES, train_on
 
 SAMPLED_BLOCK_ROWS = 2048
 LEAST_SAVED = 10
-"""Templates are taken where they save one byte in so many."""
+"""Templates are used if they save at least one byte in this many …"""
 MOST_TABLE_SHARE = 6
-"""… and where the table of them, which a file has twice, is no more than one byte in so many of what is stored."""
+"""… and if their table, which a file stores twice, takes at most one byte in this many of the size without them."""
 
 
 def choose_dictionary(
@@ -38,9 +38,10 @@ def choose_dictionary(
     templates: bool = False,
     known: KnownColumn | None = None,
 ) -> ColumnDictionary | None:
-    """What nodes of a column of `byte_count` bytes in all refer to; None where nothing pays for itself.
+    """The dictionary of a column of `byte_count` bytes in total; None if nothing pays off.
 
-    `sample`: rows of the column in segment order, many short runs of them. known: of earlier files; it learns of this.
+    `sample`: rows of the column in segment order, many short groups of them. known: templates of earlier files; it is
+    updated.
     """
     zstd = train_on(sample, byte_count, codec, level, frame_bytes)
     without = ColumnDictionary(place, zstd)
@@ -53,12 +54,12 @@ def choose_dictionary(
 
 
 def may_have_templates(kind: pa.DataType) -> bool:
-    """Whether columns of this type can be stored by templates."""
+    """Whether columns of this type can be stored as templates."""
     return bool(pt.is_binary(kind) or pt.is_string(kind))
 
 
 class _Trial:
-    """Templates of one column, tried on a sample beside storing it without."""
+    """Tries templates of one column on a sample, compared with storing it without them."""
 
     def __init__(
         self,
@@ -74,12 +75,12 @@ class _Trial:
         self._bounds = [*range(0, len(sample), SAMPLED_BLOCK_ROWS), len(sample)]
 
     def looked_for(self) -> ColumnDictionary | None:
-        """Those that are found; None where they save too little."""
+        """The templates that a search finds; None if they save too little."""
         found = self._found()
         return None if found is None else found[0]
 
     def known(self, known: KnownColumn) -> ColumnDictionary | None:
-        """Those of an earlier file where they do as well here as there, else those that are found."""
+        """Those of an earlier file if they do as well here as there, else those that a search finds."""
         fitting = None if known.table is None else self._tried(self._used_part(known.table))
         if fitting is not None and known.fits(fitting[1]):
             return fitting[0]
@@ -100,7 +101,7 @@ class _Trial:
 
     def _used_part(self, table: TemplateTable) -> TemplateTable | None:
         used = used_part(table, _matched(self._sample, self._context(b"", table)))
-        return used if len(used.templates) > 1 else None  # the last one takes anything
+        return used if len(used.templates) > 1 else None  # the last template matches anything
 
     def _context(self, zstd: bytes, table: TemplateTable | None, raws: list[int] | None = None) -> EncodeContext:
         dictionary = ColumnDictionary(self._without.column, zstd, None, table)
@@ -108,11 +109,11 @@ class _Trial:
 
     @cached_property
     def _plain_bytes(self) -> int:
-        """What the sample takes without templates."""
+        """Stored size of the sample without templates."""
         return sum(map(len, encode_runs(self._sample, self._bounds, self._context(self._without.zstd, None))))
 
     def _tried(self, table: TemplateTable | None) -> tuple[ColumnDictionary, float] | None:
-        """The column with these templates, and what share of the bytes they leave; None where they save too little."""
+        """The column with these templates, and its share of the bytes without them; None if they save too little."""
         if table is None:
             return None
         first = self._context(b"", table)
@@ -133,7 +134,7 @@ class _Trial:
 
 
 def _leftover(sample: pa.Array, context: EncodeContext) -> pa.Array:
-    """The strings that are left of a sample."""
+    """The strings of the sample that remain as values of variables."""
     matched = _matched(sample, context)
     assert context.templates is not None
     parts = [
@@ -150,7 +151,7 @@ def _matched(sample: pa.Array, context: EncodeContext) -> Matched:
 
 
 def variable_raws(sample: pa.Array, context: EncodeContext) -> list[int]:
-    """Of each variable, how many low byte planes stay uncompressed, measured on some rows."""
+    """For each variable, the number of low byte planes that stay uncompressed, measured on some rows."""
     assert context.templates is not None
     matched = _matched(sample.slice(0, SAMPLED_BLOCK_ROWS), context)
     return [
@@ -170,7 +171,7 @@ def column_context(
     raw: int = 0,
     raws: list[int] | None = None,
 ) -> EncodeContext:
-    """What a column is encoded with. Belongs to one thread."""
+    """The context that encodes a column. Belongs to one thread."""
     plain = make_compressor(codec, level)
     zstd = b"" if dictionary is None else dictionary.zstd
     framed = make_compressor(codec, level, load_dictionary(zstd)) if zstd else plain

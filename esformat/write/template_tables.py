@@ -1,4 +1,4 @@
-"""Templates put together from skeletons: what many values have in common, and how what differs is stored."""
+"""Build templates from skeletons: what many values have in common, and how the differing parts are stored."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from esformat.write.variables import STRING, Part, as_numbers
 
 LEAST_ROWS = 8
 LEAST_PART = 16
-"""A skeleton that one row in so many has, at least, has templates for each few enumerations that lack a value."""
+"""A skeleton of at least one row in this many gets a template for each combination of up to MOST_LACKING enumerations
+that may lack a value.
+"""
 MOST_LACKING = 3
 Path = tuple[bytes, ...]
 PartsOf = Callable[[Path, Column], tuple[Part, ...]]
-"""How a template stores the values at a path."""
+"""Returns how a template stores the values at a path."""
 
 
 @dataclass(slots=True)
 class Skeleton:
-    """What some rows have in common: `literals` between values at `paths`."""
+    """What some rows have in common: the `literals` between values at `paths`."""
 
     literals: tuple[bytes, ...]
     paths: tuple[Path, ...]
@@ -30,15 +32,15 @@ class Skeleton:
 
 
 def covered(skeletons: Sequence[Skeleton]) -> int:
-    """How many rows have one of these skeletons."""
+    """The number of rows that have one of these skeletons."""
     return sum(len(each.rows) for each in skeletons)
 
 
 class Tables:
-    """Puts templates together from skeletons."""
+    """Builds templates from skeletons."""
 
     def __init__(self, skeletons: Sequence[Skeleton], rest: Sequence[Skeleton], scale: float) -> None:
-        """rest: skeletons for values that none of the others takes. scale: how many times as many the file has."""
+        """rest: skeletons for values that match no other. scale: how many times as many values the file has."""
         self._skeletons = [*skeletons, *rest]
         self._rest = len(rest)
         self._constants = [_constants(skeleton) for skeleton in self._skeletons]
@@ -52,7 +54,7 @@ class Tables:
         self._numbers: dict[tuple[Path, int, Variable], int] = {}
 
     def table(self) -> TemplateTable | None:
-        """All templates, the strictest first; the last takes any row. None where that is the only one."""
+        """All templates, the strictest first; the last one matches any row. None if that would be the only one."""
         first = len(self._skeletons) - self._rest
         made = [*self._templates(range(first)), *self._templates(range(first, len(self._skeletons)))]
         clear = filter(self._is_clear, made)
@@ -61,17 +63,17 @@ class Tables:
         return TemplateTable((*self._variables, STRING), (*useful, whole)) if useful else None
 
     def _is_clear(self, template: Template) -> bool:
-        """Whether something tells where each text ends: words of a line may touch, as `" "x` does."""
+        """Whether the end of each text can be found: words of a line may touch, as in `" "x`."""
         texts = (self._variables[slot].kind in (Kind.STRING, Kind.ENUM) for slot in template.slots[:-1])
         return all(literal or not text for text, literal in zip(texts, template.literals[1:], strict=False))
 
     def _is_text(self, template: Template) -> bool:
-        """Whether a template has nothing but strings."""
+        """Whether a template consists only of strings."""
         return all(self._variables[slot] is STRING for slot in template.slots)
 
     def _templates(self, numbers: Sequence[int]) -> Iterator[Template]:
-        """Those of some skeletons: as they are; without the enumerations that likely lack values; without any; of
-        strings alone.
+        """The templates of some skeletons: unchanged; without the enumerations that are likely incomplete; without any
+        enumerations; with strings only.
         """
         for number in numbers:
             yield from (self._template(number, _without(lacking)) for lacking in self._lacking(number))
@@ -79,7 +81,9 @@ class Tables:
             yield from (self._template(number, parts_of) for number in numbers)
 
     def _lacking(self, number: int) -> list[frozenset[Path]]:
-        """Which enumerations may lack a value of a row together, the fewest first: of those with the longest values."""
+        """Sets of enumerations that may lack a row's values at the same time, smallest first: of those with the longest
+        values.
+        """
         skeleton = self._skeletons[number]
         if LEAST_PART * len(skeleton.rows) < covered(self._skeletons):
             return [frozenset()]
@@ -92,7 +96,7 @@ class Tables:
         return [frozenset(some) for count in range(len(longest) + 1) for some in combinations(longest, count)]
 
     def _template(self, number: int, parts_of: PartsOf) -> Template:
-        """The template of a skeleton. parts_of: how the values at a path are stored."""
+        """The template of a skeleton. parts_of: returns how the values at a path are stored."""
         skeleton = self._skeletons[number]
         literals, slots = [b""], []
         for place, path in enumerate(skeleton.paths):
@@ -122,7 +126,7 @@ class Tables:
 
 
 def _constants(skeleton: Skeleton) -> list[bytes | None]:
-    """At each place, the text that all rows have there; None where they differ, and for numbers, as others may come."""
+    """For each place, the text that all rows have there; None if they differ, and for numbers, as others may follow."""
     if len(skeleton.rows) < 4 * LEAST_ROWS:
         return [None] * len(skeleton.paths)
     different = [set(texts) for texts in zip(*skeleton.rows, strict=True)]

@@ -1,4 +1,4 @@
-"""Values taken apart by the templates of their column, and stored as the templates and the values of variables."""
+"""Split values by the templates of their column, and store them as templates and values of variables."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ from esformat.format.template_node import MAX_NODE_BYTES, MAX_NODE_SLOTS
 from esformat.format.templates import Kind
 
 BITS_COST = 1.3
-"""What bits of variables may cost: with them any value is read at once, without its neighbours."""
+"""Store variables as bits if that takes at most this many times the size of planes: bits allow reading a single value
+without its neighbours.
+"""
 
 I64 = npt.NDArray[np.int64]
 
 
 def encode_templated(array: pa.Array, bounds: list[int], context: EncodeContext) -> list[bytes]:
-    """Encode array[bounds[i]:bounds[i+1]] for each i as one node each, by the context's templates where they fit."""
+    """Encode array[bounds[i]:bounds[i+1]] for each i as one node, with the context's templates if they fit."""
     assert context.templates is not None
     offsets, text = bytes_of(array)
-    data = text.cast("B")  # Arrow calls its bytes signed
+    data = text.cast("B")  # Arrow's buffers have signed bytes
     valid = validity_of(array)
     nodes = []
     for a, b in pairwise(bounds):
@@ -37,7 +39,7 @@ def encode_templated(array: pa.Array, bounds: list[int], context: EncodeContext)
 
 
 class Matched:
-    """Values taken apart: the template of each row, from 1 on, 0 for null, and the values of each variable."""
+    """Values split by templates: the template of each row, from 1, 0 for null, and the values of each variable."""
 
     def __init__(
         self, data: memoryview, offsets: I64, valid: npt.NDArray[np.uint8] | None, context: EncodeContext
@@ -53,12 +55,12 @@ class Matched:
         context.matcher.match(data, offsets, validity, self.codes, self._numbers, self._lengths, self.counts)
 
     def numbers(self, variable: int) -> I64:
-        """The values of a variable of numbers or of an enumeration."""
+        """The values of a variable that is a number or an enumeration."""
         first = variable * self._rows
         return self._numbers[first : first + int(self.counts[variable])]
 
     def strings(self, variable: int) -> pa.Array:
-        """The values of a variable of strings."""
+        """The values of a variable that is a string."""
         first = variable * self._rows
         count = int(self.counts[variable])
         lengths = self._lengths[first : first + count]
@@ -69,14 +71,14 @@ class Matched:
 
     @property
     def escaped(self) -> int:
-        """Rows that only the last template takes."""
+        """The number of rows that only the last template matches."""
         return int((self.codes == self._templates.count).sum())
 
 
 def _encode(
     data: memoryview, offsets: I64, valid: npt.NDArray[np.uint8] | None, context: EncodeContext
 ) -> bytes | None:
-    """One node; None where most values have no template but the last, or show too many slots."""
+    """Encode one node; None if most values match only the last template, or show too many slots."""
     templates = context.templates
     assert templates is not None
     matched = Matched(data, offsets, valid, context)

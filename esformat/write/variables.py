@@ -1,4 +1,4 @@
-"""How texts that stand at one place of many values are stored: as numbers, from a list, or as they are."""
+"""How texts at one place of many values are stored: as numbers, as an enumeration, or as strings."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from esformat.format.templates import Kind, Variable
 
 FEW_VALUES = 255
-"""So many make an enumeration of numbers, too; each must occur often."""
+"""At most this many distinct numbers may become an enumeration too; each must occur often."""
 
 FEW_TEXTS = 16
-"""What so many are not, all of them are not."""
+"""The number of texts to test first: if these do not match, the test of all texts fails."""
 
 INTEGER = re.compile(rb"0|-?[1-9]\d{0,17}")
 _DECIMAL = re.compile(rb"(?!-0\.0*$)-?(?:0|[1-9]\d*)\.(\d+)")
@@ -34,20 +34,20 @@ _DATES = [
         _DAY_OF_LOG + _MINUTE + rb":[0-5]\d",
     )
 ]
-"""How the forms of dates look, by number. A day that its month does not have is found out when the row is matched."""
+"""Patterns of the date forms, by number. Matching a row detects days that a month does not have."""
 
 Part = bytes | Variable
 STRING = Variable(Kind.STRING)
 
 
 def few_values(texts: Sequence[bytes]) -> bool:
-    """Whether texts are the same few again and again."""
+    """Whether texts are the same few, repeated often."""
     different = len(set(texts))
     return 32 * different <= len(texts) and different <= FEW_VALUES
 
 
 def affixed(texts: Sequence[bytes]) -> tuple[Part, ...] | None:
-    """Variables of numbers between what all of the texts begin and end with; None where there are none."""
+    """Variables of numbers between the common prefix and suffix of the texts; None if there are no such variables."""
     prefix = beginning(texts)
     suffix = ending([text[len(prefix) :] for text in texts]).lstrip(b"0123456789")
     for before, after in ((b"", suffix), (prefix.rstrip(b"0123456789"), suffix)):
@@ -59,19 +59,19 @@ def affixed(texts: Sequence[bytes]) -> tuple[Part, ...] | None:
 
 
 def _between(before: bytes, after: bytes, texts: Sequence[bytes]) -> list[bytes]:
-    """Texts without what all of them begin and end with."""
+    """Texts without their common prefix and suffix."""
     return [text[len(before) : len(text) - len(after)] for text in texts]
 
 
 def beginning(texts: Sequence[bytes]) -> bytes:
-    """What all texts begin with."""
+    """The common prefix of all texts."""
     first, last = min(texts), max(texts)
     size = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
     return first[:size]
 
 
 def ending(texts: Sequence[bytes]) -> bytes:
-    """What all texts end with."""
+    """The common suffix of all texts."""
     end = texts[0]
     for text in texts:
         while not text.endswith(end):
@@ -82,7 +82,7 @@ def ending(texts: Sequence[bytes]) -> bytes:
 
 
 def as_numbers(texts: Sequence[bytes]) -> tuple[Part, ...] | None:
-    """Variables of numbers that give all of the texts; None where there are none."""
+    """Variables of numbers that represent all of the texts; None if there are none."""
     if not texts or not all(texts):
         return None
     shortest, longest = min(map(len, texts)), max(map(len, texts))

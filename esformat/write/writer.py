@@ -1,4 +1,4 @@
-"""`create` and `Writer`: events in any order into one segment, which appears complete or not at all."""
+"""`create` and `Writer`: write events, added in any order, to one segment that appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from esformat.write.table_pieces import pieces_of
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How a segment is stored."""
+    """How a segment is stored and written."""
 
     codec: Codec
     level: int | None
@@ -62,29 +62,28 @@ def create(
 
     path: of a file; or a URI (`s3://bucket/key` …), or a pair of a filesystem and a path in it: see `open`.
     indexes: columns that get a secondary index (string, integer or boolean).
-    schema: payload and index columns; None takes them from the first table, or, where events are added one by
-        one, `data` (binary) and a nullable string column for each index.
+    schema: payload and index columns. None takes them from the first table or, if events are added one by one, uses
+        `data` (binary) and a nullable string column for each index.
     keys: "text" (space and grouping are `str`) or "binary".
     codec, level: "zstd" (level 1 by default), "lz4" (needs the extra of that name) or "none".
-    frame_bytes: how many bytes of text or binary values are compressed together, about; 4 KiB by default, which suits
-        lookups of single events. Searches through all payloads want 32 KiB or 64 KiB.
-    templates: whether JSON objects and log lines may be stored as templates and variables: a third to a half smaller;
-        lookups of a few events take a quarter longer. By default with codec "zstd", and only with it. `KnownTemplates`
-        that are given to several writers in turn: those of an earlier file are taken where they fit, as looking for
-        them is much of the work for small files. The bytes then depend on the files before.
-    properties: text by name, kept in the file.
-    overwrite: replace an existing file, atomically; otherwise it is an error.
-    threads: how many encode at a time; by default one per processor. The bytes are the same for any number.
-    memory: what the writer may hold, in bytes or as text like "256MiB"; 1 GiB by default. Events beyond that wait in
-        temporary files, unless they come in order; an event larger than that still works. The bytes are the same
-        for any number. The interpreter and its libraries take some 100 MiB besides, and so do tables of yours.
-    temp_dir: where temporary files go; by default beside the file, or for an object where the system keeps them. They
-        take less space than the events and are gone when the writer is, whatever ends it.
+    frame_bytes: approximate number of bytes of text or binary values that are compressed together. The default, 4 KiB,
+        suits lookups of single events; 32 KiB or 64 KiB suit searches through all payloads.
+    templates: whether JSON objects and log lines may be stored as templates and variables: a third to a half smaller,
+        but lookups of a few events take a quarter longer. Allowed only with codec "zstd", where it is the default. Pass
+        the same `KnownTemplates` to several writers in turn to reuse the templates of earlier files that fit, because
+        the search for templates is much of the work for small files. The bytes then depend on the earlier files.
+    properties: text by name, stored in the file.
+    overwrite: replace an existing file, atomically; otherwise an existing file is an error.
+    threads: number of encoding threads; by default one per processor, at most 8. It does not affect the bytes.
+    memory: the writer's memory limit, in bytes or as text such as "256MiB"; 1 GiB by default. Events beyond it wait in
+        temporary files, unless they are added in order; a single larger event still works. The limit does not affect
+        the bytes. The interpreter and its libraries take some 100 MiB in addition, and so do your own tables.
+    temp_dir: directory for temporary files; by default next to the file, or the system's for an object. They take less
+        space than the events and are gone when the writer is, whatever ends it.
     storage_options: how to connect to the store of a URI, as for `open`.
 
-    Use it as a context manager: leaving the block finishes the file, an exception leaves nothing.
-    Raises UsageError, InvalidEventError (a schema that cannot be stored), UnsupportedVersionError (no such codec
-    installed), OSError.
+    Use it as a context manager: leaving the block finishes the file, an exception leaves nothing. Raises UsageError,
+    InvalidEventError (a schema that cannot be stored), UnsupportedVersionError (no such codec installed), OSError.
     """
     (path,) = located(storage_options, path)
     if keys not in ("text", "binary"):
@@ -116,7 +115,9 @@ def _directory(temp_dir: str | bytes | os.PathLike[str] | os.PathLike[bytes] | N
 
 
 def may_use_templates(codec: str, asked: bool | None) -> bool:
-    """Whether columns may be stored by templates: else their strings would not be compressed. Raises UsageError."""
+    """Whether columns may be stored as templates; with other codecs, their strings would not be compressed. Raises
+    UsageError.
+    """
     if asked and codec != "zstd":
         raise UsageError(f'templates go with codec "zstd", not {codec!r}')
     return codec == "zstd" if asked is None else asked
@@ -146,10 +147,10 @@ def _check_indexes(indexes: tuple[str, ...]) -> None:
 
 
 class Writer(FileWriter):
-    """Takes events in any order and, when finished, publishes them as one segment. Made by `create`.
+    """Takes events in any order and, when finished, publishes them as one segment. Created by `create`.
 
-    Not safe to share between threads. What was added is held in memory as far as the budget allows, else in
-    temporary files, until `finish`; events that come in order are written as they come.
+    Not thread-safe. Events are held in memory as far as the budget allows, then in temporary files, until `finish`;
+    events that are added in order are written immediately.
     """
 
     _shown = "esformat.Writer"
@@ -184,9 +185,10 @@ class Writer(FileWriter):
         indexes: Mapping[str, Any] | None = None,
         columns: Mapping[str, Any] | None = None,
     ) -> None:
-        """Add one event. `timestamp`: int µs since the epoch or an aware datetime; `columns`: payload besides `data`.
+        """Add one event.
 
-        Raises InvalidEventError, and then keeps nothing of the event; ClosedError after `finish` or `abort`.
+        timestamp: int µs since the epoch or an aware datetime. columns: payload other than `data`. Raises
+        InvalidEventError, and then keeps nothing of the event; ClosedError after `finish` or `abort`.
         """
         self._check_open()
         if self._rows is None:
@@ -201,9 +203,9 @@ class Writer(FileWriter):
     def add_table(self, table: Any) -> None:
         """Add the events of a table: a pyarrow table or batch, or anything with `__arrow_c_stream__`.
 
-        Columns: space, timestamp (int64 µs or a timestamp with a zone), optional grouping, and those of the schema.
-        A stream is read batch by batch. All or nothing: raises InvalidEventError for a table that does not fit;
-        ClosedError after `finish` or `abort`; OSError, and then the writer is aborted, if temporary files cannot be
+        Columns: space, timestamp (int64 µs or a timestamp with a zone), optional grouping, and those of the schema. A
+        stream is read batch by batch. Adds all events or none: raises InvalidEventError for a table that does not fit;
+        ClosedError after `finish` or `abort`; OSError, which also aborts the writer, if temporary files cannot be
         written.
         """
         self._check_open()
@@ -213,15 +215,15 @@ class Writer(FileWriter):
                 self._events += self._take_pieces(pieces_of(table, self._options.budget.piece))
         except BaseException:
             self._schema, sorter = before
-            if self._state == "open" and self._sorter is not sorter:  # made for a schema that nobody wants
+            if self._state == "open" and self._sorter is not sorter:  # it has the schema of the refused table
                 self._close_sorter()
             raise
 
     def _take_pieces(self, pieces: Iterator[pa.Table]) -> int:
-        """All of a table or nothing; the number of its events."""
+        """Add all of a table or nothing. Return the number of its events."""
         count = 0
         waiting = self._check(next(pieces), 0)
-        self._take_rows()  # events keep their order of arrival
+        self._take_rows()  # so that events keep their order of arrival
         sorter = None
         try:
             for piece in pieces:
@@ -242,7 +244,7 @@ class Writer(FileWriter):
         return count + len(waiting)
 
     def _take(self, checked: pa.Table) -> None:
-        """Hand events over; if that fails, part of them may be lost, and the writer with them."""
+        """Pass events to the sorter. If that fails, some may be lost, so the writer is aborted."""
         try:
             self._make_sorter().add(checked)
         except BaseException:
@@ -282,7 +284,9 @@ class Writer(FileWriter):
             self._sorter = None
 
     def _check(self, piece: pa.Table, first: int) -> pa.Table:
-        """A piece of a table that begins with row `first` of it, brought to the schema, which it decides if none is."""
+        """Convert a piece of a table, which begins at row `first` of it, to the schema. Sets the schema if there is
+        none yet.
+        """
         schema = self._schema
         if schema is None:
             schema = make_schema(piece.schema, self._indexes, binary_keys=self._binary_keys)

@@ -1,4 +1,4 @@
-"""The zstd dictionary of a column, trained on a part of a sample, and whether it pays for itself on another part."""
+"""Train the zstd dictionary of a column on part of a sample, and test on another part whether it pays off."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from esformat.format.encoding import frame_rows
 ZSTD_DICTIONARY_BYTES = 4 << 10
 MIN_SAMPLED_BYTES = 64 << 10
 TRAINED_BYTES, TRIED_BYTES = 1 << 20, 256 << 10
-"""More of a sample makes no better dictionary of that size, and no better guess at what it saves; both take longer."""
+"""Most bytes to train on and to try. More would neither improve a dictionary of that size nor the estimate of its
+savings, and take longer.
+"""
 LARGE_BYTES = 16 << 20
-"""Of a column that is smaller as much less is trained on and tried, down to a quarter: it has less to save."""
+"""Training and trial use proportionally less for smaller columns, down to a quarter: there is less to save."""
 TRIED = 4
-"""One frame in so many is not trained on, and tried afterwards."""
+"""One frame in this many is excluded from training, for the trial."""
 LEAST_SAVED = 20
-"""A dictionary is taken where it saves one byte in so many: compressing with it takes a third more time."""
+"""A dictionary is used if it saves at least one byte in this many: compressing with it takes a third longer."""
 
 
 def train_on(
     sample: pa.Array, byte_count: int, codec: Codec, level: int | None, frame_bytes: int | None = None
 ) -> bytes:
-    """A zstd dictionary for a column of `byte_count` bytes in all, or b"" where it does not pay for itself.
+    """A zstd dictionary for a column of `byte_count` bytes in total, or b"" if it does not pay off.
 
-    `sample`: rows of the column in segment order, many short runs of them. `frame_bytes`: as `frame_rows` takes it.
+    `sample`: rows of the column in segment order, many short groups of them. `frame_bytes`: as in `frame_rows`.
     """
     offsets, data = bytes_of(sample)
     if codec is not Codec.ZSTD or byte_count < MIN_SAMPLED_BYTES or not len(data):
@@ -50,17 +52,17 @@ def train_on(
 
 
 def _share(byte_count: int, most_bytes: int) -> int:
-    """So much of a sample of a column of that size."""
+    """The part of `most_bytes` to use for a column of this size."""
     return max(most_bytes // 4, most_bytes * min(byte_count, LARGE_BYTES) // LARGE_BYTES)
 
 
 def _spread(frames: list[bytes], most_bytes: int) -> list[bytes]:
-    """Frames of about so many bytes together, at least one, evenly spread over those given."""
+    """Frames of about `most_bytes` in total, at least one, evenly spread over `frames`."""
     share = most_bytes / max(most_bytes, sum(map(len, frames)))
     return [frame for place, frame in enumerate(frames) if int((place + 1) * share) > int(place * share)] or frames[:1]
 
 
 def _stored_bytes(frames: list[bytes], compressor: Compressor) -> int:
-    """What frames take when they are compressed."""
+    """The compressed size of frames, in bytes."""
     edges = np.cumsum([0, *map(len, frames)])
     return sum(map(len, compressor.compress_many(memoryview(b"".join(frames)), edges)))
