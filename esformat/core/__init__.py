@@ -1,5 +1,5 @@
-"""The compiled core: bytes and arrays in, arrays and events out. No files, no sockets, no threads;
-`commits` alone writes to descriptors that it is given.
+"""The compiled core: converts between bytes, arrays and events. No files, sockets or threads; only `commits` writes, to
+descriptors that it receives.
 
 Python with Cython's types, compiled when the package is installed. CONTRIBUTING.md says how to build and debug it.
 """

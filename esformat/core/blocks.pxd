@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Data blocks as the modules of the core see them in C."""
+"""C declarations of data blocks for the modules of the core."""
 
 from cpython cimport array
 

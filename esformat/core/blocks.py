@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Blocks, opened: what stands between the frame of each, and of data blocks where each chunk lies.
+"""Open blocks: the body within the frame of a block and, for data blocks, where each chunk is.
 
 A block is: magic, u8 kind, u8 zero, u16 dictionary, u32 bytes of the body, u32 count; the body; the checksum as u64.
 `esformat/format/frame.py` writes them. A data block's body is: i64 base, u32 runs, u32 chunks; the length of each chunk
@@ -22,18 +22,18 @@ from esformat.errors import ChecksumMismatchError, CorruptSegmentError
 
 LEAST_BLOCK_BYTES = 24
 MOST_BLOCK_BYTES = 1 << 30
-"""Stored bytes of one block, with its frame."""
+"""Most stored bytes of one block, including its frame."""
 MOST_ROWS = 1 << 16
-"""Of a data block."""
+"""Most rows of a data block."""
 LIGHT_BYTES = 16 << 10
-"""What a column of a block takes at most, stored, that events may hold on to."""
+"""Most stored bytes of a column chunk that events may keep alive."""
 NODE_BYTES = 4
 FIRST_COLUMN_CHUNK = 2
 
 _MAGIC = cython.declare(cython.p_const_char, b"ESBK")
 _NO_NUMBERS = cython.declare(
     cython.p_const_char, b"\0\0\0\0\0\0\0\0"
-)  # the head of a pack of zeros, which is all of it
+)  # the head of a pack of zeros, which is the whole pack
 _FRAME = cython.declare(cython.Py_ssize_t, 16)
 _CHECK = cython.declare(cython.Py_ssize_t, 8)
 _SHORT = cython.declare(cython.ulonglong, 0xFFFF_FFFF)
@@ -62,20 +62,20 @@ class Block:
     """Rows of a data block, entries of any other."""
     body = cython.declare(object, visibility="readonly")  # type: memoryview
     offset = cython.declare(cython.longlong, visibility="readonly")  # type: int
-    """The block's place in the file, for messages."""
+    """The block's offset in the file, for messages."""
 
 
 def check_block_length(length: Any, offset: Any, path: Any = None) -> None:
-    """Refuse a block length that no writer makes. path: of the file, for the error. Raises CorruptSegmentError."""
+    """Refuse a block length that no writer produces. path: of the file, for the error. Raises CorruptSegmentError."""
     if not LEAST_BLOCK_BYTES <= length <= MOST_BLOCK_BYTES:
         raise CorruptSegmentError(f"block length {length} is out of bounds", offset=offset, path=path)
 
 
 def open_block(stored: Any, checksum: Any, kind: cython.int, check: Any, offset: cython.longlong) -> Block:
-    """The block whose stored bytes are exactly `stored`.
+    """Open the block whose stored bytes are exactly `stored`.
 
-    checksum: of bytes. kind: the one that is expected. check: the low 32 bits of the checksum, as a handle has them;
-    None without a handle. Raises ChecksumMismatchError or CorruptSegmentError.
+    checksum: computes the checksum of bytes. kind: the expected one. check: the low 32 bits of the checksum from a
+    handle; None without a handle. Raises ChecksumMismatchError or CorruptSegmentError.
     """
     whole = PyMemoryView_FromObject(stored)
     view: cython.const[cython.uchar][::1] = whole
@@ -108,34 +108,34 @@ def open_block(stored: Any, checksum: Any, kind: cython.int, check: Any, offset:
 
 @cython.cclass
 class Chunks:
-    """Where the chunks of a data block lie within its body: chunk i has the bytes chunks[i] to chunks[i + 1]."""
+    """Where the chunks of a data block are in its body: chunk i has the bytes chunks[i] to chunks[i + 1]."""
 
     body: memoryview
     chunks: Any
     row_count: int
     run_count: int
-    """Runs that the first chunk names."""
+    """Number of runs in the first chunk."""
     base: int
     """The smallest timestamp, µs."""
     dictionary: int
     offset: int
-    """The block's place in the file, for messages."""
-    _heads: bytes  # of the node of each column, its shape and its flags; unknown flags where it is cut short
+    """The block's offset in the file, for messages."""
+    _heads: bytes  # shape and flags of the node of each column; unknown flags if it is cut short
     size_bytes: int
-    """What it takes in memory, with what is kept of each row once it was asked for."""
+    """Memory used, including the data that is cached per row once it was read."""
     kept_nodes: dict[int, Any]
-    """Kept for the next question: columns of text by number, and what follows here."""
+    """Caches: nodes of text columns by column number here, other data below."""
     kept_codes: dict[int, tuple[int, bytes] | None]
     kept_heads: dict[int, Any]
-    _kept_steps: array.array  # what each row adds to the timestamp of the row before
-    _asked: cython.bint  # whether a question needed timestamps
+    _kept_steps: array.array  # difference between the timestamp of each row and the row before
+    _asked: cython.bint  # whether timestamps were read before
     times: Any
-    """Timestamps of all rows, µs, where somebody who knows the runs left them."""
+    """Timestamps of all rows, µs, if a caller that knows the runs stored them here."""
     kept_pieces: list[bytes] | None
     kept_light_pieces: list[bytes | None] | None
 
     def __init__(self, block: Block, column_count: cython.Py_ssize_t) -> None:
-        """column_count: as many as the schema has. Raises CorruptSegmentError where the head breaks the format."""
+        """column_count: that of the schema. Raises CorruptSegmentError if the head breaks the format."""
         chunk_count: cython.Py_ssize_t = column_count + _FIRST_COLUMN
         offset: cython.longlong = block.offset
         view: cython.const[cython.uchar][::1] = block.body
@@ -157,7 +157,7 @@ class Chunks:
         edges: cython.p_longlong = self.chunks.data.as_longlongs
         at: cython.longlong = _HEAD + 4 * chunk_count
         i: cython.Py_ssize_t
-        # No sum overflows: a length is less than 2^32, and there are fewer of them than the body has bytes.
+        # No sum overflows: a length is below 2^32, and there are fewer lengths than bytes in the body.
         for i in range(chunk_count):
             edges[i] = at
             at += cython.cast(cython.longlong, _number(data + _HEAD + 4 * i, 4))
@@ -173,12 +173,12 @@ class Chunks:
             raise CorruptSegmentError("the head of a data block does not fit its body", offset=offset)
 
     def detach(self) -> None:
-        """Take a copy of the body, where that is part of other bytes, which can be forgotten then."""
+        """Replace the body by a copy, so that the bytes of which it is a part can be freed."""
         self.body = memoryview(bytes(self.body))
 
     def light_pieces(self, chunks: list[int]) -> list[bytes | None]:
-        """Copies of the same few chunks every time, made once; but None for text and for what is long: events shall not
-        hold on to much of a block. Raises CorruptSegmentError.
+        """Copies of the chunks `chunks`, created once: every call must ask for the same ones. None for text and for
+        long chunks, so that events do not keep much of a block alive. Raises CorruptSegmentError.
         """
         if self.kept_light_pieces is not None:
             return self.kept_light_pieces
@@ -205,9 +205,9 @@ class Chunks:
     def run_times(
         self, start: cython.Py_ssize_t, low: cython.Py_ssize_t, high: cython.Py_ssize_t, decompressor: Any
     ) -> Any:
-        """Timestamps of rows [low, high) of the one run that begins at row `start` of this block, µs: int64.
+        """Timestamps of rows [low, high), all of the run that begins at row `start` of this block, µs: int64.
 
-        Raises CorruptSegmentError, and ValueError where the block has other rows.
+        Raises CorruptSegmentError, and ValueError for rows that the block does not have.
         """
         if not 0 <= start <= low <= high <= self.row_count:
             raise ValueError("the block does not have the rows that are asked for")
@@ -235,7 +235,9 @@ class Chunks:
 
     @cython.cfunc
     def _steps(self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, decompressor: object) -> array.array:
-        """What rows [low, high) add to the timestamp of the row before, or the first of a run to the block's base."""
+        """The steps of rows [low, high): the difference to the timestamp before or, for the first row of a run, to the
+        base.
+        """
         head = cython.declare(PackHead)
         view: cython.const[cython.uchar][::1] = self.body
         at: cython.Py_ssize_t = _start(self, _TIMESTAMPS)
@@ -260,7 +262,7 @@ class Chunks:
 @cython.inline
 @cython.exceptval(check=False)
 def _number(data: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.ulonglong:
-    """A little-endian number."""
+    """Read a little-endian number."""
     number: cython.ulonglong = 0
     i: cython.Py_ssize_t
     for i in range(size):
@@ -269,7 +271,7 @@ def _number(data: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.ulong
 
 
 def packs_of(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t, skipped: cython.Py_ssize_t) -> list[tuple[Any, Pack]]:
-    """The pack behind the first `skipped` bytes of a chunk, for each block, with the body that it lies in.
+    """For each block, its body and the pack that follows the first `skipped` bytes of a chunk.
 
     Raises CorruptSegmentError.
     """
@@ -282,7 +284,7 @@ def packs_of(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t, skipped: cython
 
 
 def shapes_of(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t) -> tuple[set[int], bool]:
-    """The shapes of the nodes with which a chunk of each block begins, and whether values are missing in any of them.
+    """The shapes of the nodes at the start of a chunk of each block, and whether any of them has nulls.
 
     Raises CorruptSegmentError.
     """
@@ -308,8 +310,8 @@ def shapes_of(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t) -> tuple[set[i
 
 
 def without_values(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t) -> bytes:
-    """One byte for each block: 1 where a chunk is the node of a column whose every value is missing, told by its
-    validity, which is packed as zeros of no width. A node of which that is not plain has 0.
+    """One byte for each block: 1 if a chunk is the node of a column of which all values are null, which its validity
+    shows, packed as zeros of no width; 0 if this is not evident.
     """
     block: Chunks
     head: cython.p_uchar

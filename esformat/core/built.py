@@ -1,4 +1,4 @@
-"""Refuses a core that was not compiled: a checkout that nobody installed."""
+"""Refuse to import a core that is not compiled, as in a checkout that was never installed."""
 
 from __future__ import annotations
 

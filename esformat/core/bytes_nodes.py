@@ -2,9 +2,9 @@
 """Nodes of strings and binary that are read as a whole: keys, and the texts of templates.
 
 A node is: u8 shape, u8 flags, u16 values of a frame; the packed lengths of all values; u8 codec of the frames, u8 bytes
-of an entry of the frame table; the table, which has the stored bytes of each frame; the frames. One that is front-coded
-is: u8 shape, u8 and u16 zero; a pack of how many bytes each value shares with the one before it; the node of what
-follows in each. Blocks' columns, of which questions need a part, are opened by `esformat/format/bytes_node.py`.
+of an entry of the frame table; the table, which has the stored bytes of each frame; the frames. A front-coded node is:
+u8 shape, u8 and u16 zero; a pack of how many bytes each value shares with the one before it; the node of the
+remainders. `esformat/format/bytes_node.py` opens the columns of blocks, which are read in part.
 """
 
 import array as arrays
@@ -27,20 +27,20 @@ _SHAPE = 4  # of strings and binary
 _FRONT_CODED = cython.declare(cython.int, 9)
 _VALIDITY, _DICTIONARY = 1, 2  # flags
 _UNCOMPRESSED = cython.declare(cython.int, 0)  # codec
-_FEW_FRAMES = cython.declare(cython.Py_ssize_t, 4)  # up to here a call for each is quicker than one for all
+_FEW_FRAMES = cython.declare(cython.Py_ssize_t, 4)  # up to this many frames, one call for each is faster
 _LONGS = cython.declare(array.array, arrays.array("q"))
 _BYTES = cython.declare(array.array, arrays.array("B"))
 
 
 def end_of_values(body: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, count: cython.Py_ssize_t) -> int:
-    """The byte after the node of `count` values at a byte of a body, none of them null; -1 where there is no such."""
+    """The byte after the node of `count` values, none of them null, at byte `at` of a body; -1 if there is none."""
     if not body.shape[0] or at < 0:
         return -1
     return end_of_strings(cython.address(body[0]), body.shape[0], at, count)
 
 
 def end_of_front_coded(body: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, count: cython.Py_ssize_t) -> int:
-    """The same for a node whose values may begin like the ones before them."""
+    """Like `end_of_values`, for a node that may be front-coded."""
     if not body.shape[0] or at < 0:
         return -1
     return end_of_texts(cython.address(body[0]), body.shape[0], at, count)
@@ -49,10 +49,10 @@ def end_of_front_coded(body: cython.const[cython.uchar][::1], at: cython.Py_ssiz
 def read_values(
     body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, plain: Any, framed: Any, slack: cython.Py_ssize_t = 0
 ) -> tuple[Any, bytes, int]:
-    """The node of `count` values at a byte of a body, none of which may be null.
+    """Read the node of `count` values, none of which may be null, at a byte of a body.
 
-    plain, framed: decompressors without and with the dictionary. Gives the edges of the values, an array of int64,
-    their bytes, of which value i has edges[i] to edges[i + 1], and the byte after the node; `slack` zeros follow the
+    plain, framed: decompressors without and with the dictionary. Returns the edges of the values, an array of int64;
+    their bytes, of which value i has edges[i] to edges[i + 1]; and the byte after the node. `slack` zeros follow the
     bytes. The caller bounds `count`. Raises CorruptSegmentError, UnsupportedVersionError.
     """
     view: cython.const[cython.uchar][::1] = body
@@ -77,15 +77,16 @@ def read_values(
 
 @cython.cfunc
 def _with_beginnings(shared: cython.p_longlong, made: array.array, rest: bytes, slack: cython.Py_ssize_t) -> bytes:
-    """Texts with what they share with the one before; `made`, the edges in `rest` of what follows in each, become
-    theirs. _SLACK bytes follow what `rest` holds, and `slack` zeros what is made.
+    """Restore the texts, with the beginnings that they share with the text before. `made`, the edges of the remainders
+    in `rest`, become the edges of the texts. _SLACK bytes follow the remainders in `rest`, `slack` zeros follow the
+    result.
     """
     edges: cython.p_longlong = made.data.as_longlongs
     count: cython.Py_ssize_t = len(made) - 1
     i: cython.Py_ssize_t
     total: cython.longlong = 0
     most: cython.longlong = 0
-    for i in range(count):  # no sum overflows: one of numbers that are out of bounds is not used
+    for i in range(count):  # no sum overflows: if numbers are out of bounds, it is not used
         most |= shared[i]
         total += shared[i]
     if not 0 <= most <= _MOST:
@@ -98,12 +99,12 @@ def _with_beginnings(shared: cython.p_longlong, made: array.array, rest: bytes, 
     begin: cython.p_char = PyBytes_AS_STRING(texts)
     out: cython.p_char = begin
     before: cython.p_char = begin
-    like: cython.p_char = begin  # a text whose first `alike` bytes are those of the one before: what was written long
-    alike: cython.longlong = 0  # ago is read sooner than what was written just now
+    like: cython.p_char = begin  # a text that begins with the same `alike` bytes as the one before;
+    alike: cython.longlong = 0  # memory written long ago is read sooner than memory written just now
     size: cython.longlong = 0
     follows: cython.longlong
-    at: cython.longlong = 0  # of what follows in the next text: its edge is overwritten after it was read
-    for i in range(count):  # all of them end within `total`, whatever the sizes in between
+    at: cython.longlong = 0  # of the next text's remainder: its edge is overwritten after it was read
+    for i in range(count):  # all texts end within `total`, whatever the sizes in between
         if shared[i] > size:
             raise CorruptSegmentError("a text shares more than the one before has")
         follows = edges[i + 1] - at
@@ -127,8 +128,8 @@ def _with_beginnings(shared: cython.p_longlong, made: array.array, rest: bytes, 
 @cython.inline
 @cython.exceptval(check=False)
 def _copy(out: cython.p_char, source: cython.p_char, size: cython.longlong) -> cython.void:
-    """Copy short texts quicker than a call does: _SLACK bytes are read and written even where there are fewer."""
-    memmove(out, source, 16)  # they may overlap, behind what is meant
+    """Copy short texts faster than a call does: reads and writes at least _SLACK bytes."""
+    memmove(out, source, 16)  # they may overlap beyond `size`
     if size > 16:
         memcpy(out + 16, source + 16, size - 16)
 
@@ -143,7 +144,7 @@ def _read_whole(
     framed: object,
     slack: cython.Py_ssize_t,
 ) -> tuple[Any, bytes, int]:
-    """The same of a node whose values do not share beginnings. At least four bytes of it are there."""
+    """Like `read_values`, for a node that is not front-coded. At least four bytes of it must exist."""
     size: cython.Py_ssize_t = view.shape[0]
     data: cython.p_const_uchar = cython.address(view[0])
     flags: cython.int = data[at + 1]
@@ -177,7 +178,7 @@ def _read_whole(
     at += width * frames
     end: cython.Py_ssize_t = at
     i: cython.Py_ssize_t
-    plainly: cython.bint = codec == _UNCOMPRESSED or not edges[count]  # nothing is never compressed
+    plainly: cython.bint = codec == _UNCOMPRESSED or not edges[count]  # empty frames are never compressed
     for i in range(frames):
         stored: cython.Py_ssize_t = _entry(table, width, i)
         plainly &= stored == edges[min((i + 1) * rows, count)] - edges[i * rows]
@@ -201,7 +202,7 @@ def _read_whole(
 @cython.inline
 @cython.exceptval(check=False)
 def _entry(table: cython.p_const_uchar, width: cython.Py_ssize_t, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """A number of a frame table, whose entries take 2 or 4 bytes."""
+    """An entry of a frame table, whose entries have 2 or 4 bytes."""
     at: cython.p_const_uchar = table + width * i
     if width == 2:
         return at[0] | at[1] << 8
@@ -211,9 +212,9 @@ def _entry(table: cython.p_const_uchar, width: cython.Py_ssize_t, i: cython.Py_s
 def front_coded(
     edges: cython.const[cython.longlong][::1], data: cython.const[cython.uchar][::1]
 ) -> tuple[Any, Any, bytes]:
-    """How many bytes each text shares with the one before, the edges of what follows in each, and those bytes.
+    """Front-code texts: how many bytes each shares with the one before, the edges of the remainders, and their bytes.
 
-    edges: of the texts in `data`. Raises ValueError where they do not ascend from 0 to the end of it.
+    edges: of the texts in `data`. Raises ValueError unless they ascend from 0 to its end.
     """
     count: cython.Py_ssize_t = edges.shape[0] - 1
     i: cython.Py_ssize_t
@@ -253,7 +254,7 @@ def _read_edges(
     plain: object,
     edges: cython.p_longlong,
 ) -> cython.int:
-    """Where each value begins, and the last ends, from their packed lengths."""
+    """Compute the edges of the values from their packed lengths."""
     i: cython.Py_ssize_t
     total: cython.longlong = 0
     most: cython.longlong = 0
@@ -273,9 +274,9 @@ def _read_edges(
 
 @cython.cfunc
 def _frames(decompressor: object, codec: cython.int, stored: Any, table: list[int], sizes: list[int]) -> bytes:
-    """The bytes of all frames. Raises CorruptSegmentError."""
+    """Decompress all frames. Raises CorruptSegmentError."""
     if len(table) > _FEW_FRAMES:
-        whole: array.array = array.clone(_BYTES, sum(sizes), False)  # not zeroed: lengths may only claim so much
+        whole: array.array = array.clone(_BYTES, sum(sizes), False)  # not zeroed: lengths may claim memory never used
         decompressor.decompress_run(codec, stored, table, sizes, memoryview(whole))
         return whole.tobytes()
     pieces: list[bytes] = []

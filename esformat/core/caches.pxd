@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Shelves of caches as the modules of the core see them in C."""
+"""C declarations of cache shelves for the modules of the core."""
 
 
 cdef class Shelf:

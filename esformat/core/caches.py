@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, nonecheck=True
-"""Bounded caches of decoded things, shared by the threads that read a segment, and by segments where they choose to.
+"""Bounded caches of decoded data, shared by the threads that read a segment, and optionally by segments.
 
-Every open segment has several, and every block that a question reads is put into one.
+Every open segment has several of them, and every block that is read is cached in one.
 """
 
 from collections import deque
@@ -16,15 +16,15 @@ from cython.cimports.cpython.ref import PyObject
 from esformat.base.forked import unlock_in_forks
 
 OVERHEAD_BYTES = 200
-"""Of an entry: key, places in the dictionaries."""
+"""Memory of an entry beyond its value: the key, places in the dictionaries."""
 MANY_DEAD = 1000
-"""Entries of closed caches that a budget remembers at least before it tidies up."""
+"""Entries of closed caches that a budget's queue may contain before it is cleaned up."""
 _MOST = 1 << 62
 _OVERHEAD = cython.declare(cython.longlong, OVERHEAD_BYTES)
 
 
 class Sized(Protocol):
-    """Something that knows about how much memory it takes."""
+    """An object that knows its approximate size in memory."""
 
     size_bytes: int
 
@@ -35,13 +35,13 @@ T = TypeVar("T", bound=Sized)
 @cython.final
 @cython.cclass
 class Shelf:
-    """What one cache holds: it outlives the cache in its budget's queue, empty."""
+    """The content of one cache. It outlives the cache, empty, in the queue of its budget."""
 
     values: dict[Any, Any]
     used: set[Any]
-    """What was found since it was looked at for being forgotten."""
+    """Keys that were found since eviction last examined them."""
     held: int
-    """Bytes."""
+    """Size of the values in bytes."""
     count: int
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Shelf:
         found: cython.pointer(PyObject) = PyDict_GetItem(self.values, key)
         if found == cython.NULL:
             return None
-        value: object = cython.cast(object, found)  # held from here on: a key's own hash may run, and other threads
+        value: object = cython.cast(object, found)  # own a reference: hashing a key may run Python or other threads
         self.used.add(key)
         return value
 
@@ -64,7 +64,7 @@ class Shelf:
 @cython.final
 @cython.cclass
 class Guard:
-    """The lock of budgets, a context manager."""
+    """The lock of budgets, as a context manager."""
 
     __weakref__: object
     _lock = cython.declare(object, visibility="public")  # type: Any
@@ -83,8 +83,9 @@ class Guard:
 @cython.final
 @cython.cclass
 class Budget:
-    """Bytes that any number of caches share. Whatever cache it is in, what was not used for longest is forgotten first:
-    in a queue by age, what was used since it was at its head last goes to its end once more (the "clock" algorithm).
+    """A number of bytes that any number of caches share. Across all caches, the value that was unused for longest is
+    evicted first: a value at the head of the queue that was used since it was last there moves to the end ("clock"
+    algorithm).
     """
 
     _guard = cython.declare(Guard, visibility="readonly")  # type: Guard
@@ -102,13 +103,13 @@ class Budget:
 
     @property
     def held_bytes(self) -> int:
-        """About how much is held now."""
+        """Approximate number of bytes that are cached now."""
         with self._guard:
             self._settle()
         return self._held
 
     def resize(self, limit_bytes: int) -> None:
-        """Hold no more than so many bytes from now on."""
+        """Set the limit, and evict values beyond it."""
         with self._guard:
             self._limit = min(limit_bytes, _MOST)
             self._settle()
@@ -116,17 +117,17 @@ class Budget:
 
     @property
     def has_any(self) -> bool:
-        """Whether anything can be kept."""
+        """Whether any value can be cached."""
         return self._limit > _OVERHEAD
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether a value of so many bytes can be kept, and none is forgotten for it."""
+        """Whether a value of `size_bytes` can be cached without evicting another."""
         held = self.held_bytes if self._abandoned else self._held
         return held + size_bytes + _OVERHEAD <= self._limit
 
     @cython.ccall
     def keep(self, shelf: Shelf, key: Hashable, value: object, size_bytes: cython.longlong) -> object:
-        """Put a value on a shelf; one that would fill a quarter of the budget is not kept."""
+        """Store a value on a shelf, unless it would fill a quarter of the budget."""
         size: cython.longlong = size_bytes + _OVERHEAD
         if size > self._limit // 4:
             return None
@@ -135,7 +136,7 @@ class Budget:
                 self._settle()
             if key in shelf.values:
                 return None
-            self._shrink(size)  # first: what was not found yet would go before all that was
+            self._shrink(size)  # before storing: the new value is not marked as used, and would be evicted first
             shelf.values[key] = value
             shelf.held += size
             shelf.count += 1
@@ -145,7 +146,7 @@ class Budget:
 
     @cython.ccall
     def abandon(self, shelf: Shelf) -> object:
-        """Forget all that is on a shelf. It is counted later: destructors may run while this thread holds the lock."""
+        """Clear a shelf. Its bytes are subtracted later: a destructor may run this while its thread holds the lock."""
         shelf.values.clear()
         shelf.used.clear()
         if shelf.count:
@@ -187,9 +188,9 @@ class Budget:
 
 @cython.cclass
 class Cache:
-    """Keeps what was used last, as far as its budget goes.
+    """Caches values within its budget, and evicts those that were unused for longest.
 
-    A hit takes no lock. Two threads that miss at once may both make a value; either is good.
+    A hit takes no lock. Two threads that miss at the same time may both compute the value; either is good.
     """
 
     shelf = cython.declare(Shelf, visibility="readonly")  # type: Shelf
@@ -199,9 +200,9 @@ class Cache:
     _open: cython.bint
 
     def __init__(self, budget: Any, *, holds_last: bool = False) -> None:
-        """`budget`: shared with other caches, or bytes for this one alone.
+        """`budget`: shared with other caches, or a number of bytes for this one alone.
 
-        holds_last: what `get` made last is at hand until it makes another, even where there is no room for it.
+        holds_last: keep the last value that `get` computed until it computes another, even if there is no room for it.
         """
         self._holds_last = holds_last
         self._budget = budget if isinstance(budget, Budget) else Budget(budget)
@@ -213,7 +214,7 @@ class Cache:
         return self.shelf._find(key)
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The value of a key, made now if need be."""
+        """The value of a key, computed by `make` if it is not cached."""
         value: T | None = self.shelf._find(key)
         if value is not None:
             return value
@@ -228,21 +229,21 @@ class Cache:
         return made
 
     def keep(self, key: Hashable, value: object, size_bytes: int) -> None:
-        """Keep a value of about so many bytes; one that would fill a quarter of the budget is not kept."""
+        """Cache a value of about `size_bytes`, unless it would fill a quarter of the budget."""
         if self._open:
             self._budget.keep(self.shelf, key, value, size_bytes)
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether a value of so many bytes can be kept without any other being forgotten for it."""
+        """Whether a value of `size_bytes` can be cached without evicting another."""
         return self._open and self._budget.has_room(size_bytes)
 
     @property
     def keeps(self) -> bool:
-        """Whether there is any budget at all."""
+        """Whether the budget allows any value."""
         return self._budget.has_any
 
     def close(self) -> None:
-        """Forget everything, and keep nothing from now on."""
+        """Remove everything, and cache nothing from now on."""
         self._open = False
         self._last = None
         self._budget.abandon(self.shelf)
@@ -253,31 +254,31 @@ class Cache:
 
 
 class Budgets(NamedTuple):
-    """How much open segments keep of what questions decoded, by kind."""
+    """The budgets for data that open segments decode, by kind."""
 
     tables: Budget
-    """Directory leaves and index pages: small, and dear to make."""
+    """Directory leaves and index pages: small, and expensive to decode."""
     blocks: Budget
     """Data blocks."""
     frames: Budget
     """Decompressed frames of strings and binary."""
     pages: Budget
-    """Rows that were read as a page, decoded."""
+    """Decoded rows that were read as a page."""
 
     @classmethod
     def of(cls, total_bytes: int) -> "Budgets":
-        """Budgets that come to `total_bytes` together."""
+        """Create budgets that sum up to `total_bytes`."""
         guard = Guard()
         return cls(*[Budget(part, guard) for part in _parts(total_bytes)])
 
     def resize(self, total_bytes: int) -> None:
-        """Hold no more than `total_bytes` together from now on."""
+        """Change the sum of the budgets to `total_bytes`."""
         for budget, part in zip(self, _parts(total_bytes), strict=True):
             budget.resize(part)
 
     @property
     def held_bytes(self) -> int:
-        """About how much they hold now."""
+        """Approximate number of bytes that are cached now."""
         return sum(budget.held_bytes for budget in self)
 
 

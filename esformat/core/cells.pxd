@@ -1,15 +1,15 @@
 # cython: language_level=3
-"""Cells that hold values of variables, and how rows are put together of them."""
+"""Cells for the values of variables, and the assembly of rows from them."""
 
 from libc.string cimport memcpy
 
 from esformat.core.template_columns cimport Column
 
 cdef enum:
-    MISSING = -1  # a row names a value that is not there
+    MISSING = -1  # a row refers to a value that does not exist
 
 
-cdef struct Piece:  # a literal, and the cells of the slot behind it
+cdef struct Piece:  # a literal, and the cells of the slot after it
     char* literal
     Py_ssize_t bytes
     unsigned char** texts
@@ -17,11 +17,11 @@ cdef struct Piece:  # a literal, and the cells of the slot behind it
 
 
 cdef struct Work:  # memory of one call
-    long long* seen  # by code, rows that are not in `place` yet
-    long long* place  # of each variable, its next value
+    long long* seen  # by code, rows that are not counted in `place` yet
+    long long* place  # for each variable, its next value
     int* touched  # codes with rows in `seen`
-    int* cell  # of each variable, the first cell of its values
-    int* slot  # the same of each slot
+    int* cell  # for each variable, the first cell of its values
+    int* slot  # the same for each slot
     int* sizes  # of each cell
     long long* numbers
     unsigned char** texts  # of each cell
@@ -30,7 +30,7 @@ cdef struct Work:  # memory of one call
 
 
 cdef inline void copy_some(unsigned char* to, const char* source, Py_ssize_t size) noexcept nogil:
-    """Copy `size` bytes; up to 32 bytes behind both places may be read and written."""
+    """Copy `size` bytes; up to 32 bytes from both places may be read and written."""
     if size <= 16:
         memcpy(to, source, 16)
     elif size <= 32:

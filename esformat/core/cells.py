@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""The values of variables in cells, and rows put together of literals and cells."""
+"""Write the values of variables to cells, and assemble rows from literals and cells."""
 
 import cython
 from cython.cimports.esformat.core.cells import MISSING, Piece, Work, copy_some
@@ -20,7 +20,7 @@ def write_enum(
     sizes: cython.p_int,
     texts: cython.pointer(cython.p_uchar),
 ) -> cython.Py_ssize_t:
-    """Cells of n values of an enumeration of `count`, of which each begins and ends at an edge of `values`."""
+    """Write cells of n values of an enumeration with `count` values, whose edges in `values` are `edges`."""
     i: cython.Py_ssize_t
     for i in range(n):
         if not _put_enum(cython.cast(cython.ulonglong, numbers[i]), count, edges, values, sizes + i, texts + i):
@@ -41,8 +41,8 @@ def write_enum_bits(
     sizes: cython.p_int,
     texts: cython.pointer(cython.p_uchar),
 ) -> cython.Py_ssize_t:
-    """The same of numbers of up to 32 bits without a base, which is most of them."""
-    # Stores to cells may change what `column` points to, for all that the compiler knows: hence copies.
+    """Like `write_enum`, for the most frequent case: numbers of up to 32 bits without a base."""
+    # Copies, because the compiler must assume that stores to cells change what `column` points to.
     stored: cython.pointer(cython.const[cython.uchar]) = column.stored
     bits: cython.Py_ssize_t = column.bits
     whole: cython.Py_ssize_t = column.whole
@@ -81,7 +81,7 @@ def _put_enum(
     size: cython.p_int,
     text: cython.pointer(cython.p_uchar),
 ) -> cython.bint:
-    """The cell of one value of an enumeration of `count`; False where it has no such value."""
+    """Write the cell of one value of an enumeration with `count` values; False if it has no such value."""
     begin: cython.int
     if number >= cython.cast(cython.ulonglong, count):
         return False
@@ -105,8 +105,8 @@ def join_short(
     out: cython.p_uchar,
     at: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Put n rows together, of whose literals none takes more than 32 bytes, and no value more, or more than 16 if it
-    is not wide. Gives the end.
+    """Assemble n rows, none of whose literals has more than 32 bytes, and none of whose values has more, or more than
+    16 if not `wide`. Returns the end.
     """
     if wide:
         return _join(32, work, text, steps, slots, n, offsets, out, at)
@@ -128,7 +128,7 @@ def _join(
     out: cython.p_uchar,
     at: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """The same where no value takes more than `value_bytes`, which the compiler knows."""
+    """Like `join_short`, for values of at most `value_bytes`, a constant for the compiler."""
     pieces: cython.pointer(Piece) = work.pieces
     last: cython.pointer(Piece) = pieces + slots
     piece: cython.pointer(Piece)
@@ -168,7 +168,7 @@ def join_any(
     out: cython.p_uchar,
     at: cython.Py_ssize_t,
 ) -> cython.void:
-    """The same for any rows."""
+    """Like `join_short`, for any rows."""
     i: cython.Py_ssize_t
     k: cython.Py_ssize_t
     cell: cython.Py_ssize_t
@@ -182,7 +182,7 @@ def join_any(
             cell = work.slot[k] + i
             if step[2] != STRING:
                 copy_some(out + at, cython.cast(cython.p_char, work.texts[cell]), work.sizes[cell])
-            elif work.sizes[cell]:  # exactly, as there may be nothing behind it
+            elif work.sizes[cell]:  # exactly its size: there may be no bytes after it
                 memcpy(out + at, work.texts[cell], work.sizes[cell])
             at += work.sizes[cell]
             step += 8

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The calls of the system that make a group of batches durable. Each gives -1 and sets errno where it fails."""
+"""System calls that make a group of batches durable. Writing and syncing return -1 and set errno on failure."""
 
 cdef extern from *:
     """
@@ -30,10 +30,10 @@ cdef extern from *:
         return written;
     }
     static int es_sync(int file) {
-    #ifdef __APPLE__  /* fsync leaves it in the disk's own memory */
+    #ifdef __APPLE__  /* fsync leaves data in the disk's own cache */
         if (fcntl(file, F_FULLFSYNC) == 0) return 0;
         if (errno != ENOTSUP && errno != EINVAL) return -1;
-        return fsync(file);  /* a file system that has nothing better */
+        return fsync(file);  /* the file system supports nothing better */
     #else
         return fdatasync(file);
     #endif

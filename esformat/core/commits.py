@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""A group of batches is written, synced and marked as acknowledged in one call, without the interpreter's lock.
+"""Write, sync and mark a group of batches as acknowledged in one call, without the interpreter's lock.
 
-Each step by itself would wait for that lock again, among all who append. Files come as descriptors: who opens, names
-and closes them is elsewhere. Nothing is tried again.
+As separate calls, each step would wait for that lock again, among all appending threads. Files are passed as
+descriptors: other modules open, name and close them. Nothing is retried.
 """
 
 import os
@@ -14,7 +14,7 @@ from cython.cimports.libc.errno import ENOSPC, errno
 from cython.cimports.libc.stdlib import free, malloc
 
 LOOKING, WRITING, SYNCING, LOOKING_AGAIN, HOLDING, MARKING, MARKED = range(7)
-"""How far a commit came: the step that it stopped at, or MARKED."""
+"""The progress of a commit: the step at which it stopped, or MARKED."""
 _LOOKING = cython.declare(cython.int, LOOKING)
 _WRITING = cython.declare(cython.int, WRITING)
 _SYNCING = cython.declare(cython.int, SYNCING)
@@ -23,13 +23,13 @@ _HOLDING = cython.declare(cython.int, HOLDING)
 _MARKING = cython.declare(cython.int, MARKING)
 _MARKED = cython.declare(cython.int, MARKED)
 _AT_ONCE = cython.declare(cython.Py_ssize_t, 512)
-"""Buffers of one call; Linux takes 1,024."""
+"""Most buffers of one call; Linux accepts 1,024."""
 
 
 @cython.final
 @cython.cclass
 class Commits:
-    """Commits groups to a log, one at a time, and knows how far the last one came, also where that was interrupted."""
+    """Commits groups to a log, one at a time, and knows how far the last commit got, even if it was interrupted."""
 
     reached = cython.declare(cython.int, visibility="readonly")
     marked = cython.declare(cython.longlong, visibility="readonly")
@@ -48,13 +48,13 @@ class Commits:
         lock: tuple[bytes, int, int] | None,
         until: float,
     ) -> int:
-        """Append buffers to the log, sync it where that is asked for, and write the mark at the begin of its file.
+        """Append buffers to the log, sync it if `sync`, and write the mark at the beginning of its file.
 
-        files: the descriptors of the log, which is written where it stands, and of the mark. end: what the mark says,
-        which `marked` is from then on. lock: a path, device and inode: that file must have that name before and after,
-        and the log must have a name. until: the mark is not written later, by the clock of `now_s`. Gives 0, or the
-        errno of the step `reached`, which `failed` is as well; also 0 where it stopped at a look, or at HOLDING as it
-        was too late.
+        files: the descriptors of the log, which is written at its current position, and of the mark. end: the position
+        that the mark states; `marked` after success. lock: a path, device and inode: that file must have that name
+        before and after, and the log must have a name. until: the mark is not written after this time on the clock of
+        `now_s`. Returns 0, or the errno of the step `reached`, which is also in `failed`. Also returns 0 if it stopped
+        at a check of the names, or at HOLDING because it was too late.
         """
         if buffers is None or mark is None or len(files) != 2 or (lock is not None and len(lock) != 3):
             raise TypeError("a commit takes two files, buffers, a mark, and a lock of three parts")
@@ -63,7 +63,7 @@ class Commits:
             raise TypeError("the path of a lock must be bytes")
         log: cython.int = files[0]
         noted: cython.int = files[1]
-        held: tuple[bytes, ...] = tuple(buffers)  # whatever another thread does to the list
+        held: tuple[bytes, ...] = tuple(buffers)  # a copy, because another thread may change the list
         count: cython.Py_ssize_t = len(held)
         name: cython.p_char = cython.NULL if lock is None else PyBytes_AS_STRING(path)
         device: cython.ulonglong = 0 if lock is None else lock[1]
@@ -111,7 +111,7 @@ class Commits:
         number: cython.ulonglong,
         latest: cython.double,
     ) -> cython.int:
-        """The errno of the step that failed, or 0."""
+        """Run the steps. Returns the errno of the step that failed, or 0."""
         self.reached = _LOOKING
         if not _is_ours(log, name, device, number):
             return 0
@@ -132,19 +132,19 @@ class Commits:
         written: cython.Py_ssize_t = es_write_at(noted, mark, size, 0)
         if written < 0:
             return errno
-        if written < size:  # readers take half a mark for none, and the next one is whole
+        if written < size:  # readers ignore half a mark, and the next one will be whole
             return ENOSPC
         self.reached = _MARKED
         return 0
 
 
 def now_s() -> float:
-    """Seconds that have passed, also while the machine slept, from any beginning."""
+    """Seconds since an arbitrary start, including time asleep if the system counts it; infinity without a clock."""
     return es_now()
 
 
 def sync_file(file: cython.int) -> None:
-    """Bring what was written to a descriptor to the disk, as a commit does. Raises OSError."""
+    """Sync a descriptor to disk, as a commit does. Raises OSError."""
     failed: cython.int = 0
     with cython.nogil:
         if es_sync(file) != 0:
@@ -157,7 +157,7 @@ def sync_file(file: cython.int) -> None:
 @cython.nogil
 @cython.exceptval(check=False)
 def _is_ours(log: cython.int, name: cython.p_char, device: cython.ulonglong, number: cython.ulonglong) -> cython.bint:
-    """Whether the lock is still on the file of its name, and the log still has one."""
+    """Whether the file with the lock's name still is the locked file, and the log still has a name."""
     return es_is_named(log) and (name == cython.NULL or es_is_same(name, device, number))
 
 
@@ -165,7 +165,7 @@ def _is_ours(log: cython.int, name: cython.p_char, device: cython.ulonglong, num
 @cython.nogil
 @cython.exceptval(check=False)
 def _write_all(log: cython.int, some: cython.pointer(iovec), count: cython.Py_ssize_t) -> cython.int:
-    """Write buffers to their ends; gives 0, or the errno."""
+    """Write all bytes of the buffers. Returns 0, or the errno."""
     written: cython.Py_ssize_t
     at: cython.Py_ssize_t = 0
     while at < count:
@@ -175,7 +175,7 @@ def _write_all(log: cython.int, some: cython.pointer(iovec), count: cython.Py_ss
         written = es_write(log, some + at, cython.cast(cython.int, min(count - at, _AT_ONCE)))
         if written < 0:
             return errno
-        while written > 0:  # the kernel may take a part: of a buffer, and of all of them
+        while written > 0:  # the kernel may write only some of the buffers, the last one in part
             if cython.cast(cython.size_t, written) < some[at].iov_len:
                 some[at].iov_base = cython.cast(cython.p_char, some[at].iov_base) + written
                 some[at].iov_len -= written

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Dictionary blocks, opened: where each column's zstd dictionary, values and templates lie. Nothing of them is decoded.
+"""Open dictionary blocks: where each column's zstd dictionary, values and templates are. Nothing is decoded.
 
 An entry is: u16 column, u16 templates, u32 bytes of the zstd dictionary, u32 values; those bytes; the node of the
 values; the templates, which begin with u32, the bytes that follow, and u32 variables. `esformat/format/dictionary.py`
@@ -26,15 +26,15 @@ class StoredColumn:
     column = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
     zstd = cython.declare(bytes, visibility="readonly")  # type: bytes
     count = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
-    """Values."""
+    """Number of values."""
     node = cython.declare(object, visibility="readonly")  # type: memoryview
-    """The bytes of the values' node; none where there are no values."""
+    """The bytes of the values' node; empty if there are no values."""
     template_count = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
     stored_templates = cython.declare(object, visibility="readonly")  # type: memoryview
     offset = cython.declare(cython.longlong, visibility="readonly")  # type: int
-    """The block's place in the file, for messages."""
+    """The block's offset in the file, for messages."""
     made = cython.declare(dict, visibility="readonly")  # type: dict[str, Any]
-    """Room for what is decoded of it."""
+    """Cache for decoded parts."""
 
     def __cinit__(self) -> None:
         self.made, self.node, self.stored_templates = {}, _NOTHING, _NOTHING
@@ -63,10 +63,11 @@ def read_columns(
     made: Any,
     offset: cython.longlong,
 ) -> list[Any]:
-    """The entries of a dictionary block, of a class that inherits from `StoredColumn`.
+    """Read the entries of a dictionary block as instances of `made`, a subclass of `StoredColumn`.
 
-    columns: as many as the schema has. most_values: of a column. end_of_values: of a body, place, count and column, the
-    byte after any other node of values than plain text. offset: as the entries have it. Raises CorruptSegmentError.
+    columns: number of columns in the schema. most_values: limit for one column. end_of_values: takes a body, place,
+    count and column, and returns the byte after a node of values other than plain text. offset: stored in the entries.
+    Raises CorruptSegmentError.
     """
     view: cython.const[cython.uchar][::1] = body
     size: cython.Py_ssize_t = view.shape[0]

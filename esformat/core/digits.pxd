@@ -1,8 +1,8 @@
 # cython: language_level=3
-"""What `digits.py` gives to the other modules of the core, and what needs constants of C."""
+"""C declarations of `digits.py` for the other modules of the core, and functions that need C constants."""
 
 cdef enum:
-    CELL_BYTES = 32  # room for the text of any number, and for what is copied behind it
+    CELL_BYTES = 32  # room for the text of any number, and for bytes copied after it
 
 cdef Py_ssize_t write_number(int kind, int parameter, long long number, unsigned char* to) noexcept nogil
 
@@ -21,14 +21,14 @@ cdef inline unsigned long long eight_hex_digits(unsigned long long number) noexc
 
 
 cdef inline unsigned long long highest_first(unsigned long long number) noexcept nogil:
-    """The bytes of a number in turned order."""
+    """The bytes of a number in reverse order."""
     number = number >> 32 | number << 32
     number = (number >> 16 & 0x0000FFFF0000FFFFULL) | (number & 0x0000FFFF0000FFFFULL) << 16
     return (number >> 8 & 0x00FF00FF00FF00FFULL) | (number & 0x00FF00FF00FF00FFULL) << 8
 
 
 cdef inline long long number_of_hex(unsigned long long characters) noexcept nogil:
-    """The number of eight hexadecimal digits, the first one in the lowest byte; -1 where a character is none."""
+    """The number of eight hexadecimal digits, the first one in the lowest byte; -1 if a character is not one."""
     cdef unsigned long long letters = (characters >> 6) & 0x0101010101010101ULL
     cdef unsigned long long digits = (characters & 0x0F0F0F0F0F0F0F0FULL) + 9 * letters  # 9 to 24 of letters
     cdef unsigned long long above_9 = ((digits + 0x0606060606060606ULL) >> 4) & 0x0101010101010101ULL

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """Numbers and dates as the text that a slot of a template shows: section 9 of `spec/format.md`, in C.
 
-`digits.pxd` declares what other modules of the core call.
+`digits.pxd` declares the functions that other modules of the core call.
 """
 
 import cython
@@ -32,7 +32,7 @@ _LAST_DAY = cython.declare(cython.longlong, 2932896)  # 9999-12-31
 @cython.nogil
 @cython.exceptval(check=False)
 def _padded(number: cython.ulonglong, digits: cython.Py_ssize_t, to: cython.p_uchar) -> cython.void:
-    """The lowest decimal digits of a number."""
+    """Write the lowest `digits` decimal digits of a number."""
     while digits > 1:
         digits -= 2
         memcpy(to + digits, _PAIRS + 2 * (number % 100), 2)
@@ -46,7 +46,7 @@ def _padded(number: cython.ulonglong, digits: cython.Py_ssize_t, to: cython.p_uc
 @cython.nogil
 @cython.exceptval(check=False)
 def _digits(number: cython.ulonglong) -> cython.Py_ssize_t:
-    """How many decimal digits a number has."""
+    """The number of decimal digits of a number."""
     digits: cython.Py_ssize_t = 1
     while number >= 1000:
         number //= 1000
@@ -64,7 +64,7 @@ def _digits(number: cython.ulonglong) -> cython.Py_ssize_t:
 def write_number(
     kind: cython.int, parameter: cython.int, number: cython.longlong, to: cython.p_uchar
 ) -> cython.Py_ssize_t:
-    """A number as its kind writes it, at most 28 bytes; -1 where it cannot."""
+    """Write a number as its kind requires, at most 28 bytes; -1 if that is impossible."""
     if kind == _HEX:
         return _write_hex(parameter, cython.cast(cython.ulonglong, number), to)
     if kind == _DATE:
@@ -109,8 +109,9 @@ def write_numbers(
     sizes: cython.p_int,
     texts: cython.pointer(cython.p_uchar),
 ) -> cython.bint:
-    """Write numbers of one kind: where the text of each is, and how many bytes it takes. 32 bytes may be read of each
-    text. cells: 32 bytes for each, where those are that are not at hand. False where a number cannot be written.
+    """Write numbers of one kind, or point to existing text: stores where each text is, and its size. 32 bytes may be
+    read from each text. cells: 32 bytes for each number, for texts that must be written. Returns False if a number
+    cannot be written.
     """
     i: cython.Py_ssize_t
     size: cython.Py_ssize_t
@@ -146,9 +147,9 @@ def _write_long_hex(
     swapped: cython.p_uchar,
     out: cython.p_uchar,
 ) -> cython.void:
-    """All 16 digits of each number, one behind another; swapped: room for eight bytes of each, apart from `out`.
+    """Write all 16 digits of each number, one number after another. swapped: eight bytes for each, outside of `out`.
 
-    In loops over bytes, which compilers turn into work on 16 of them at a time.
+    Uses loops over bytes, which compilers turn into operations on 16 bytes at a time.
     """
     i: cython.Py_ssize_t
     word = cython.declare(cython.ulonglong)
@@ -181,7 +182,7 @@ def _power(exponent: cython.Py_ssize_t) -> cython.ulonglong:
 @cython.nogil
 @cython.exceptval(check=False)
 def _write_hex(digits: cython.Py_ssize_t, number: cython.ulonglong, to: cython.p_uchar) -> cython.Py_ssize_t:
-    """So many digits, eight at a time from the end; what stands before `to` is not touched."""
+    """Write `digits` hexadecimal digits, eight at a time from the end; bytes before `to` are not touched."""
     word: cython.ulonglong
     if digits < 16 and number >> (4 * digits):
         return -1
@@ -206,7 +207,7 @@ def _write_hex(digits: cython.Py_ssize_t, number: cython.ulonglong, to: cython.p
 @cython.nogil
 @cython.exceptval(check=False)
 def _per_day(form: cython.int) -> cython.longlong:
-    """How many units of a form a day has."""
+    """Units of a form per day."""
     if form == 0:
         return 1
     if form == 1 or form == 5:
@@ -222,16 +223,16 @@ def _per_day(form: cython.int) -> cython.longlong:
 @cython.nogil
 @cython.exceptval(check=False)
 def _write_date(form: cython.int, number: cython.longlong, to: cython.p_uchar) -> cython.Py_ssize_t:
-    """A date of years 1 to 9999; -1 for others. Days to dates: counted from March in eras of 400 years."""
+    """Write a date of the years 1 to 9999; -1 for others. Counts days from March in eras of 400 years."""
     per_day: cython.longlong = _per_day(form)
-    day: cython.longlong = number // per_day  # C's: towards 0
+    day: cython.longlong = number // per_day  # C division: towards 0
     rest: cython.longlong = number - day * per_day
     if rest < 0:
         rest += per_day
         day -= 1
     if not _FIRST_DAY <= day <= _LAST_DAY:
         return -1
-    day += 719468  # from 0000-03-01 on; never negative here
+    day += 719468  # days since 0000-03-01; never negative here
     era: cython.longlong = day // 146097
     of_era: cython.longlong = day - 146097 * era
     year: cython.longlong = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
@@ -241,7 +242,7 @@ def _write_date(form: cython.int, number: cython.longlong, to: cython.p_uchar) -
     month = month + 3 if month < 10 else month - 9
     year += 400 * era + (1 if month <= 2 else 0)
     at: cython.Py_ssize_t = 10
-    if form == 9:  # as web servers log it
+    if form == 9:  # the format of web server logs
         _padded(day, 2, to)
         to[2] = to[6] = 47
         memcpy(to + 3, _MONTHS + 3 * (month - 1), 3)
@@ -262,7 +263,7 @@ def _write_date(form: cython.int, number: cython.longlong, to: cython.p_uchar) -
 @cython.nogil
 @cython.exceptval(check=False)
 def _write_time(form: cython.int, rest: cython.longlong, to: cython.p_uchar) -> cython.Py_ssize_t:
-    """The time of a day, in units of a form."""
+    """Write the time of day, given in units of a form."""
     fraction: cython.Py_ssize_t = 0
     size: cython.Py_ssize_t = 8
     if form == 1 or form == 5:

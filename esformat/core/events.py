@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""`Event`, and many of them made at once."""
+"""`Event`, and functions that create many events at a time."""
 
 import array as arrays
 import datetime as dt
@@ -20,7 +20,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 @cython.final
 @cython.cclass
 class Column:
-    """Values of one column: `values[row - first]`, or by code where it has codes."""
+    """The values of one column: `values[row - first]`, or `values[code]` if it has codes."""
 
     name: str
     indexed: cython.bint
@@ -40,10 +40,10 @@ class Column:
         codes: bytes | None = None,
         path: str | None = None,
     ) -> None:
-        """values: a list, or an Arrow array whose values are made one by one.
+        """values: a list, or an Arrow array whose values are converted one by one.
 
-        codes: one byte a row, the place of its value in `values`; None where these are in row order from `first`.
-        path: the file, for errors.
+        codes: one byte per row, the position of its value in `values`; None if `values` are in row order from row
+        `first` on. path: the file, for errors.
         """
         self.name, self.indexed, self._first, self._codes, self._path = name, indexed, first, codes, path
         if isinstance(values, list):
@@ -53,7 +53,7 @@ class Column:
 
     @cython.cfunc
     def at(self, row: cython.Py_ssize_t) -> object:
-        """The value of a row. Raises CorruptSegmentError for a code without one."""
+        """The value of a row. Raises CorruptSegmentError for a code without a value."""
         if self._codes is not None:
             if row < 0 or row >= len(self._codes):
                 raise IndexError(row)
@@ -74,7 +74,7 @@ class Column:
 @cython.final
 @cython.cclass
 class Columns:
-    """The columns of some rows beyond the four that an event carries; loaded when the first event is asked for them."""
+    """The columns of some rows beyond the four fields that an event carries; loaded when the first event needs them."""
 
     _load: Any
     _of: Any
@@ -82,12 +82,12 @@ class Columns:
     _payload: list[Any]
 
     def __init__(self, load: Callable[..., list[Column]], *of: Any) -> None:
-        """load: gives them, called with `of`."""
+        """load: returns the columns when called with `of`."""
         self._load, self._of = load, of
 
     @cython.cfunc
     def _now(self) -> None:
-        """Load the columns if that was not done yet; two threads may do it at once."""
+        """Load the columns unless they are loaded; two threads may do so at the same time."""
         column: Column
         load = self._load
         if load is not None:
@@ -112,7 +112,7 @@ class Columns:
 
     @cython.cfunc
     def columns(self, row: cython.Py_ssize_t) -> dict[str, Any]:
-        """Payload columns of a row besides `data`."""
+        """Payload columns of a row other than `data`."""
         column: Column
         self._now()
         found: dict[str, Any] = {}
@@ -122,17 +122,15 @@ class Columns:
 
 
 @cython.final
-@cython.no_gc  # nothing that an event refers to refers to events
+@cython.no_gc  # no cycles: nothing that an event refers to refers to events
 @cython.freelist(1024)
 @cython.cclass
 class Event:
-    """Something that happened to somebody at some time.
+    """One event of a segment.
 
-    space, grouping: keys, `str` (or `bytes` in a segment with binary keys)
-    timestamp: int, µs since the epoch, UTC; `time` is the same as an aware datetime
-    data: the payload, `bytes` (None in a segment without a `data` column or a scan without it)
-    indexes: dict of the indexed columns that are not null
-    columns: dict of the other payload columns
+    space, grouping: keys, `str` (or `bytes` in a segment with binary keys) timestamp: int, µs since the epoch, UTC;
+    `time` is the same as an aware datetime data: the payload, `bytes` (None in a segment without a `data` column or a
+    scan without it) indexes: dict of the indexed columns that are not null columns: dict of the other payload columns
     """
 
     space = cython.declare(object, visibility="readonly")  # type: str | bytes
@@ -152,12 +150,12 @@ class Event:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Payload columns besides `data`, by name."""
+        """Payload columns other than `data`, by name."""
         return self._columns.columns(self._row)
 
     @property
     def time(self) -> dt.datetime:
-        """The timestamp as an aware datetime. Raises OverflowError beyond the years 1 to 9999."""
+        """The timestamp as an aware datetime. Raises OverflowError outside of the years 1 to 9999."""
         return _EPOCH + dt.timedelta(microseconds=self.timestamp)
 
     def _plain(self) -> tuple[Any, ...]:
@@ -188,7 +186,7 @@ def make_event(
     indexes: Mapping[str, Any],
     columns: Mapping[str, Any],
 ) -> Event:
-    """An event from its parts."""
+    """Create an event from its parts."""
     known = [Column(name, True, [value]) for name, value in indexes.items()]
     known += [Column(name, False, [value]) for name, value in columns.items()]
     return _event(space, grouping, timestamp, data, 0, Columns(lambda: known))
@@ -215,7 +213,7 @@ def run_events(
     columns: Columns,
     reverse: cython.bint,
 ) -> list[Event]:
-    """The events of one run: as many as `times` has, of consecutive rows from `first` on or of `rows`.
+    """The events of one run, one for each of `times`: of consecutive rows beginning with `first`, or of `rows`.
 
     data: payloads in the same order; None for none.
     """
@@ -258,11 +256,11 @@ def row_events(
     places: cython.const[cython.longlong][::1] | None,
     reverse: cython.bint,
 ) -> list[Event]:
-    """The events of rows [first, last) of the decoded ones.
+    """The events of rows [first, last) of the decoded rows.
 
-    Row i has spaces[space_of[i]], and groupings[grouping_of[i]] or, where there is one grouping only, that. It is row
-    places[i] (None: i) of its blocks, of which block b begins at starts[b] and has columns[b].
-    data: payloads of rows [first, last); None for none.
+    Row i has spaces[space_of[i]], and groupings[grouping_of[i]] or, if there is only one grouping, that one. It is row
+    places[i] (None: i) of its blocks; block b begins at starts[b] and has columns[b]. data: payloads of rows [first,
+    last); None for none.
     """
     i: cython.Py_ssize_t
     n: cython.Py_ssize_t
@@ -271,14 +269,14 @@ def row_events(
     block: cython.Py_ssize_t = 0
     blocks: cython.Py_ssize_t = len(columns)
     several: cython.bint = len(groupings) != 1
-    # These hold for every index below but those that come out of the arrays; these are checked where they are used.
+    # These checks cover every index below, except those read from the arrays, which are checked when used.
     if not 0 <= first <= last <= times.shape[0] or space_of.shape[0] < last or starts.shape[0] != blocks or not blocks:
         raise ValueError("columns of different lengths")
     if (several and grouping_of.shape[0] < last) or (places is not None and places.shape[0] < last):
         raise ValueError("columns of different lengths")
     if data is not None and len(data) != last - first:
         raise ValueError("columns of different lengths")
-    held: cython.Py_ssize_t = -1  # the place of `space` and the block of `current`, which change seldom
+    held: cython.Py_ssize_t = -1  # the place of `space` and the block of `current`, which rarely change
     shown: cython.Py_ssize_t = -1
     payload: Any = None
     made: list[Any] = PyList_New(last - first)
@@ -307,9 +305,9 @@ def row_events(
 
 @cython.cclass
 class RowEvents:
-    """Makes the events of one scan, of a single run of rows or of the runs of a space.
+    """Creates the events of one scan, of a single run or of the runs of a space.
 
-    What is not at hand of a block is made by the class that inherits from this one.
+    A subclass provides data of a block that is not cached.
     """
 
     reader = cython.declare(object, visibility="readonly")  # type: Any
@@ -324,7 +322,7 @@ class RowEvents:
     def __init__(
         self, reader: Any, space: object, grouping: object = "", reverse: bool = False, columns: Any = None
     ) -> None:
-        """grouping: of a single run. columns: names of those that events have; None for all."""
+        """grouping: of a single run. columns: names of the columns that events have; None for all."""
         self.reader, self.space, self.plain = reader, space, reader.own().plain
         self.shown = columns
         self._grouping, self._reverse = grouping, reverse
@@ -333,7 +331,7 @@ class RowEvents:
     def stretch(
         self, block: Any, run_start: cython.Py_ssize_t, low: cython.Py_ssize_t, high: cython.Py_ssize_t
     ) -> list[Event]:
-        """Events of rows [low, high) of a block; their run begins at row `run_start` of it."""
+        """Events of rows [low, high) of a block; their run begins at its row `run_start`."""
         try:
             times = block.run_times(run_start, low, high, self.plain)
             columns = self.columns(block, low, high)
@@ -368,7 +366,7 @@ class RowEvents:
 
     @cython.ccall
     def columns(self, block: object, low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> Columns:
-        """The columns of rows [low, high) besides `data`."""
+        """The columns of rows [low, high) other than `data`."""
         pieces: list[Any] = block.light_pieces(self.reader.attribute_chunks)
         lacking: cython.bint = False
         for piece in pieces:
@@ -379,7 +377,7 @@ class RowEvents:
 
     @cython.ccall
     def data(self, block: object, low: cython.Py_ssize_t, high: cython.Py_ssize_t, places: object) -> object:
-        """The payloads of rows [low, high), or of those of them at ascending places; None where there are none."""
+        """The payloads of rows [low, high), or of the ascending `places` among them; None if there are no payloads."""
         if self._place is None:
             return None
         nodes: dict[Any, Any] = block.kept_nodes

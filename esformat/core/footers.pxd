@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What other modules of the core take from the end of a segment."""
+"""C declarations of `footers.py` for other modules of the core."""
 
 
 cdef object made_handle(type made, object offset, object length, object check)

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""The end of a segment, as opening reads it first: the trailer, and the entries of the footer.
+"""The end of a segment, which is read first on opening: the trailer, and the entries of the footer.
 
-The trailer is: u64 opening offset, the footer's handle, u16 major and u16 minor version, u32 zero, u64 xxh3-64 of what
-comes before, u64 magic; `esformat/format/layout.py` writes it. An entry of the footer is: u8 kind, u8 copy, u16
+The trailer is: u64 opening offset, the footer's handle, u16 major and u16 minor version, u32 zero, u64 xxh3-64 of the
+bytes before, u64 magic; `esformat/format/layout.py` writes it. An entry of the footer is: u8 kind, u8 copy, u16
 ordinal, and a handle, which is: u64 offset, u32 length, u32 check; `esformat/format/footer.py` writes them.
 """
 
@@ -51,7 +51,7 @@ def _u64(data: cython.p_const_uchar) -> cython.ulonglong:
 
 @cython.cfunc
 def made_handle(made: type, offset: object, length: object, check: object) -> object:
-    """A handle: an instance of a class of named tuples, made quicker than by calling the class."""
+    """Create a handle: an instance of a named tuple class, created faster than by calling the class."""
     if not issubclass(made, tuple):
         raise TypeError("handles are named tuples")
     fields: tuple[tuple[Any, Any, Any]] = ((offset, length, check),)
@@ -69,10 +69,10 @@ def check_version(major: int) -> None:
 
 
 def read_trailer(tail: Any, file_size: cython.longlong, checksum: Any, made: Any) -> tuple[int, Any]:
-    """The opening offset and the footer's handle from the last bytes of a file of `file_size` bytes.
+    """Read the opening offset and the footer's handle from the last bytes of a file of `file_size` bytes.
 
-    checksum: of bytes. made: the class of handles, named tuples. Raises CorruptSegmentError (not the end of a segment,
-    damaged) or UnsupportedVersionError.
+    checksum: computes the checksum of bytes. made: the class of handles, named tuples. Raises CorruptSegmentError (not
+    the end of a segment, or damaged) or UnsupportedVersionError.
     """
     view: cython.const[cython.uchar][::1] = tail
     size: cython.Py_ssize_t = view.shape[0]
@@ -103,10 +103,10 @@ def read_trailer(tail: Any, file_size: cython.longlong, checksum: Any, made: Any
 
 
 def read_entries(body: Any, count: cython.Py_ssize_t, offset: cython.ulonglong, made: Any) -> dict[Any, Any]:
-    """The handle of each block that a footer names, by kind, ordinal and copy.
+    """The handles in a footer, by kind, ordinal and copy.
 
-    offset: the footer's place in the file, behind all of them. made: the class of handles, named tuples.
-    Raises CorruptSegmentError.
+    offset: of the footer in the file, after all other blocks. made: the class of handles, named tuples. Raises
+    CorruptSegmentError.
     """
     view: cython.const[cython.uchar][::1] = body
     if view.shape[0] % _ENTRY or view.shape[0] // _ENTRY != count:
@@ -114,7 +114,7 @@ def read_entries(body: Any, count: cython.Py_ssize_t, offset: cython.ulonglong, 
     table: dict[Any, Any] = {}
     data: cython.p_const_uchar = cython.address(view[0]) if count else cython.NULL
     last: cython.longlong = -1
-    for _ in range(count):  # whose bytes are all there
+    for _ in range(count):  # all their bytes exist
         kind: cython.int = data[0]
         copy: cython.int = data[1]
         ordinal: cython.int = data[2] | data[3] << 8
@@ -137,9 +137,9 @@ def read_entries(body: Any, count: cython.Py_ssize_t, offset: cython.ulonglong, 
 
 
 def check_opening(table: dict[Any, Any], start: cython.ulonglong) -> None:
-    """Hold the opening offset `start` against the blocks that the footer names.
+    """Check the opening offset `start` against the blocks that the footer lists.
 
-    Raises CorruptSegmentError unless the first of those that opening needs begins there, and no others follow.
+    Raises CorruptSegmentError unless the first of the blocks that opening needs begins there, and no others follow.
     """
     first: cython.ulonglong = 0xFFFF_FFFF_FFFF_FFFF
     fits: cython.bint = True

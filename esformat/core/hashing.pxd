@@ -1,11 +1,11 @@
 # cython: language_level=3
-"""A number that tells texts apart mostly, for tables in memory: it is not part of the format."""
+"""A hash of texts for tables in memory; it is not part of the format."""
 
 from libc.string cimport memcpy
 
 
 cdef inline unsigned long long hashed(const char* text, long long size) noexcept nogil:
-    """The hash of some bytes, eight at a time."""
+    """Hash some bytes, eight at a time."""
     cdef unsigned long long made = <unsigned long long>size
     cdef unsigned long long word = 0
     while size >= 8:

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Values at a place of JSON documents, found without building the documents.
+"""Values at a path of JSON documents, found without building the documents.
 
-What is JSON is decided as Python's `json.loads` does (RFC 8259, and NaN, Infinity and -Infinity as numbers): of equal
-keys of an object the last one counts, and a document that is broken anywhere has nothing at any place.
+Accepts what Python's `json.loads` accepts (RFC 8259, and NaN, Infinity and -Infinity as numbers): of equal keys of an
+object the last one counts, and a document that is broken anywhere has no values.
 """
 
 import cython
@@ -27,12 +27,12 @@ _LEVELS = cython.declare(cython.int, 512)
 _MOST_STEPS = cython.declare(cython.int, 100)
 _NOWHERE = cython.declare(cython.longlong, 0x7FFF_FFFF_FFFF_FFFF)
 NOWHERE = 0x7FFF_FFFF_FFFF_FFFF
-"""The place in an array of a step that is a key."""
+"""The array position of a step that is a key."""
 KINDS = 10
 _KINDS = cython.declare(cython.int, 10)
 
 EACH = b'"'
-"""What stands for a key where a field is the elements of an array: no JSON string has it between its quotes."""
+"""The key of a field that stands for the elements of an array: no JSON string contains it between its quotes."""
 _each: bytes = EACH
 _EACH = cython.declare(cython.p_uchar, cython.cast(cython.p_uchar, PyBytes_AS_STRING(_each)))
 _BASIS = cython.declare(cython.ulonglong, 0xCBF29CE484222325)  # FNV-1a: Fowler, Noll, Vo
@@ -52,22 +52,22 @@ Tree = cython.struct(
     keys=cython.p_uchar,
     room=cython.longlong,  # for keys, in bytes
     counts=cython.p_longlong,  # KINDS for each field
-    slots=cython.p_longlong,  # fields by the hash of parent and key, -1 where none is
+    slots=cython.p_longlong,  # fields by the hash of parent and key, -1 for empty slots
     slots_mask=cython.longlong,
 )
-"""The fields that were met: each has a parent and a key, as it is escaped; see EACH."""
+"""The fields found: each has a parent and a key, with its escapes; see EACH."""
 
 Path = cython.struct(
     steps=cython.int,
-    keys=cython.p_uchar,  # of all steps, one behind the other
+    keys=cython.p_uchar,  # of all steps, concatenated
     edges=cython.longlong[101],
     places=cython.longlong[100],
     kind=cython.int,
     start=cython.p_uchar,
     end=cython.p_uchar,
-    tree=cython.pointer(Tree),  # NULL where a path is followed; else values are counted, and a step is a field
+    tree=cython.pointer(Tree),  # NULL when following a path; otherwise values are counted, and a step is a field
 )
-"""A path, and what was found at it in the document that is being read."""
+"""A path, and what was found there in the document that is being read."""
 
 Names = cython.struct(
     count=cython.longlong,
@@ -85,13 +85,13 @@ def find_values(
     ends: cython.longlong[::1],
     kinds: cython.uchar[::1],
 ) -> None:
-    """Find where the value at a path stands in each document, and of which kind it is.
+    """Find the position and kind of the value at a path in each document.
 
     Document i is data[edges[i]:edges[i + 1]]. Step k of the path is the value of keys[k] (UTF-8) in an object and, in
-    an array, the value at places[k], counted from 0 or, negative, from the end. In `kinds` is MISSING where there is
-    none; else the value is data[starts[i]:ends[i]], of strings what stands between their quotes.
+    an array, the value at places[k], counted from 0 or, if negative, from the end. `kinds` becomes MISSING if there is
+    no value; otherwise the value is data[starts[i]:ends[i]], for strings without the quotes.
 
-    Raises ValueError where an edge lies outside, an output is too short, or a path has more than 100 steps.
+    Raises ValueError if an edge is out of bounds, an output is too short, or a path has more than 100 steps.
     """
     n: cython.Py_ssize_t = edges.shape[0] - 1
     i: cython.Py_ssize_t
@@ -136,14 +136,14 @@ def count_fields(
     slots: cython.longlong[::1],
     state: cython.longlong[::1],
 ) -> None:
-    """Count the values of each field, by kind, in the documents of which `kinds` is not MISSING.
+    """Count the values of each field, by kind, in the documents whose `kinds` is not MISSING.
 
-    Field i has the parent parents[i] and the key keys[key_edges[i]:key_edges[i + 1]], as a JSON string has it between
-    its quotes; the elements of an array are one field with the key EACH. Field 0 is the document. counts[10 * i + kind]
-    are added to.
-    state[0]: how many fields there are, to begin with 1. state[1] is added to for each value whose field had no room:
-    in `parents`, or in `keys`. `slots` begins with -1 throughout, has a power of two and twice as many as `parents`.
-    All five are handed over again with the next documents. Raises ValueError where they do not fit.
+    Field i has the parent parents[i] and the key keys[key_edges[i]:key_edges[i + 1]], as it is between the quotes of a
+    JSON string; the elements of an array are one field with the key EACH. Field 0 is the document. counts[10 * i +
+    kind] is incremented. state[0]: the number of fields, initially 1. state[1] is incremented for each value whose
+    field had no room in `parents` or in `keys`. `slots` is initially -1 everywhere; its size is a power of two and at
+    least twice that of `parents`. Pass all of these again with the next documents. Raises ValueError if their sizes do
+    not fit.
     """
     n: cython.Py_ssize_t = edges.shape[0] - 1
     most: cython.Py_ssize_t = parents.shape[0]
@@ -191,11 +191,11 @@ def without_members(
     key_edges: cython.const[cython.longlong][::1],
     lengths: cython.longlong[::1],
 ) -> bytes:
-    """Objects without their members of some keys and the space around them; all else is as it stands.
+    """Remove members with certain keys, and the space around them, from objects; leave everything else unchanged.
 
-    Document i is data[edges[i]:edges[i + 1]], and key k (UTF-8) keys[key_edges[k]:key_edges[k + 1]]. Gives what is left
-    of the documents, one behind another, and in `lengths` the bytes of each. What is no object stays as it is.
-    Raises ValueError where an edge lies outside, or there are more or fewer lengths than documents.
+    Document i is data[edges[i]:edges[i + 1]], and key k (UTF-8) is keys[key_edges[k]:key_edges[k + 1]]. Returns the
+    resulting documents, concatenated, and stores their sizes in `lengths`. Documents that are not objects stay
+    unchanged. Raises ValueError if an edge is out of bounds, or if there are more or fewer lengths than documents.
     """
     n: cython.Py_ssize_t = edges.shape[0] - 1
     i: cython.Py_ssize_t
@@ -226,8 +226,8 @@ def without_members(
 def _copy_without(
     names: cython.pointer(Names), start: cython.p_uchar, end: cython.p_uchar, out: cython.p_uchar
 ) -> cython.longlong:
-    """Write what is left of the document [start, end); its bytes, of which there are no more than the document has."""
-    path = cython.declare(Path)  # none
+    """Write the document [start, end) without the members; return its new size, which is at most the old one."""
+    path = cython.declare(Path)  # an empty path
     kind: cython.int = _MISSING
     key: cython.p_uchar
     before: cython.p_uchar  # where the member before ends
@@ -238,7 +238,7 @@ def _copy_without(
         end -= 1
     before = start + 1
     at: cython.p_uchar = before
-    while start < end and start[0] == 123:  # left where it is broken
+    while start < end and start[0] == 123:  # left if the document is broken
         at = _behind_space(at, end)
         if at < end and at[0] == 125 and at + 1 == end:
             out[0] = 123
@@ -262,7 +262,7 @@ def _copy_without(
         if at == cython.NULL:
             break
         if not is_named:
-            before = before if size > 1 else key - 1  # with its comma behind another
+            before = before if size > 1 else key - 1  # including the comma, if it follows another member
             memcpy(out + size, before, at - before)
             size += at - before
         before = at
@@ -283,10 +283,10 @@ def _is_one(names: cython.pointer(Names), at: cython.p_uchar, end: cython.p_ucha
 
 
 def outline(lines: cython.const[cython.uchar][::1]) -> tuple[int, bool, bool]:
-    """How deep brackets nest in any of some lines of JSON; whether a null, or what has its first letter, stands in none
-    of them; and whether a list begins with one.
+    """For lines of JSON: how deep brackets nest; whether a null, or anything else that begins with n, is outside of all
+    brackets; and whether a list begins with one.
 
-    What a line has behind a broken string counts as no string: then the answer may be too high.
+    After a broken string, the rest of a line is read as if it were outside of strings, so the results may be too high.
     """
     at: cython.Py_ssize_t = 0
     n: cython.Py_ssize_t = lines.shape[0]
@@ -329,8 +329,8 @@ def outline(lines: cython.const[cython.uchar][::1]) -> tuple[int, bool, bool]:
 
 
 def has_odd_numbers(text: cython.const[cython.uchar][::1]) -> bool:
-    """Whether a number of a JSON text may lose digits as a whole number of 64 bits or as a float, or may be one that
-    Python writes in another way. What follows a broken string is not looked at.
+    """Whether a number in a JSON text may lose digits as a 64-bit integer or as a float, or may be one that Python
+    writes differently. Ignores everything after a broken string.
     """
     kind: cython.int = _MISSING
     odd: cython.bint = False
@@ -357,8 +357,8 @@ def has_odd_numbers(text: cython.const[cython.uchar][::1]) -> bool:
 @cython.inline
 @cython.exceptval(check=False)
 def _behind_plain_number(at: cython.p_uchar, end: cython.p_uchar) -> cython.p_uchar:
-    """Where a number ends that has at most fifteen digits, or is whole and of 64 bits; NULL where it is another, or has
-    an exponent, a zero at its end, or four behind `0.`: there Python writes exponents.
+    """The end of a number that has at most fifteen digits, or is an integer of 64 bits; NULL for other numbers, and for
+    those with an exponent, a trailing zero, or four zeros after `0.`, which Python writes with an exponent.
     """
     minus: cython.bint = at[0] == 45
     digits: cython.p_uchar = at + minus
@@ -395,7 +395,7 @@ def _check_edges(edges: cython.const[cython.longlong][::1], size: cython.Py_ssiz
 @cython.nogil
 @cython.exceptval(check=False)
 def _field(tree: cython.pointer(Tree), parent: cython.int, key: cython.p_uchar, size: cython.longlong) -> cython.int:
-    """The field with a key in a parent, made where it is new; -1 where there is no room."""
+    """The field with a key in a parent, created if it is new; -1 if there is no room."""
     mixed: cython.ulonglong = _BASIS ^ cython.cast(cython.ulonglong, parent)
     i: cython.longlong
     mixed *= _PRIME
@@ -428,7 +428,7 @@ def _field(tree: cython.pointer(Tree), parent: cython.int, key: cython.p_uchar, 
 @cython.nogil
 @cython.exceptval(check=False)
 def _is_document(path: cython.pointer(Path), at: cython.p_uchar, end: cython.p_uchar) -> cython.bint:
-    """Whether [at, end) is JSON as a whole."""
+    """Whether [at, end) is one valid JSON document."""
     at = _value(path, _behind_space(at, end), end, 0, 0)
     return at != cython.NULL and _behind_space(at, end) == end
 
@@ -457,9 +457,9 @@ def _is_space(letter: cython.uchar) -> cython.bint:
 def _value(
     path: cython.pointer(Path), at: cython.p_uchar, end: cython.p_uchar, step: cython.int, level: cython.int
 ) -> cython.p_uchar:
-    """Where the value that begins at `at` ends; NULL where it is broken.
+    """The end of the value that begins at `at`; NULL if it is broken.
 
-    step: how many steps of the path lead to this value; -1 where it lies beside the path.
+    step: how many steps of the path lead to this value; -1 if it is not on the path.
     """
     start: cython.p_uchar = at
     kind: cython.int = _MISSING
@@ -494,7 +494,7 @@ def _value(
 def _object(
     path: cython.pointer(Path), at: cython.p_uchar, end: cython.p_uchar, step: cython.int, level: cython.int
 ) -> cython.p_uchar:
-    """As `_value`, of an object whose `{` was read."""
+    """Like `_value`, for an object whose `{` was read."""
     key: cython.p_uchar
     kind: cython.int = _MISSING
     inner: cython.int
@@ -517,7 +517,7 @@ def _object(
             inner = _field(path.tree, step, key, at - 1 - key)
         elif _is_step(path, step, key, at - 1, kind == _ESCAPED):
             inner = step + 1
-            path.kind = _MISSING  # the last of equal keys counts, whatever the others had
+            path.kind = _MISSING  # the last of equal keys counts, whatever the others contained
         at = _behind_space(at, end)
         if at >= end or at[0] != 58:
             return cython.NULL
@@ -540,7 +540,7 @@ def _object(
 def _array(
     path: cython.pointer(Path), at: cython.p_uchar, end: cython.p_uchar, step: cython.int, level: cython.int
 ) -> cython.p_uchar:
-    """As `_value`, of an array whose `[` was read."""
+    """Like `_value`, for an array whose `[` was read."""
     count: cython.longlong = 0
     place: cython.longlong = _NOWHERE
     if level > _LEVELS:
@@ -571,7 +571,7 @@ def _values(
     level: cython.int,
     count: cython.p_longlong,
 ) -> cython.p_uchar:
-    """The values of an array up to behind its `]`, and how many they are. The one at `place` is on the path."""
+    """Read the values of an array and count them; the one at `place` is on the path. Returns the end, after `]`."""
     inner: cython.int
     count[0] = 0
     at = _behind_space(at, end)
@@ -598,13 +598,13 @@ def _values(
 @cython.inline
 @cython.exceptval(check=False)
 def _string(at: cython.p_uchar, end: cython.p_uchar, kind: cython.p_int) -> cython.p_uchar:
-    """Where a string ends whose opening quote was read, behind its closing one; and whether something is escaped."""
+    """The end of a string after its closing quote; its opening quote was read. `kind` tells whether it has escapes."""
     word: cython.ulonglong = 0
     quotes: cython.ulonglong
     slashes: cython.ulonglong
     kind[0] = _STRING
     while True:
-        while end - at >= 8:  # eight bytes at once while none of them is a quote, a backslash or a control character
+        while end - at >= 8:  # eight bytes at a time, unless one is a quote, a backslash or a control character
             memcpy(cython.address(word), at, 8)
             quotes = word ^ _QUOTES
             slashes = word ^ _SLASHES
@@ -635,7 +635,7 @@ def _string(at: cython.p_uchar, end: cython.p_uchar, kind: cython.p_int) -> cyth
 @cython.inline
 @cython.exceptval(check=False)
 def _unescaped(letter: cython.uchar) -> cython.uchar:
-    """What a letter stands for behind a backslash; 0 where it may not stand there."""
+    """The character that a letter after a backslash stands for; 0 if the letter is not allowed there."""
     if letter == 34 or letter == 92 or letter == 47:  # " \ /
         return letter
     if letter == 110:  # n
@@ -653,7 +653,7 @@ def _unescaped(letter: cython.uchar) -> cython.uchar:
 @cython.nogil
 @cython.exceptval(check=False)
 def _hex(at: cython.p_uchar) -> cython.int:
-    """The number of four hexadecimal digits, -1 where they are none."""
+    """The number of four hexadecimal digits; -1 if one is not a digit."""
     number: cython.int = 0
     i: cython.int
     digit: cython.int
@@ -673,7 +673,7 @@ def _hex(at: cython.p_uchar) -> cython.int:
 @cython.nogil
 @cython.exceptval(check=False)
 def _plain(at: cython.p_uchar, end: cython.p_uchar, kind: cython.p_int) -> cython.p_uchar:
-    """As `_value`, of a number or a word."""
+    """Like `_value`, for a number or a word."""
     minus: cython.bint = at[0] == 45
     if minus:
         at += 1
@@ -703,7 +703,7 @@ def _plain(at: cython.p_uchar, end: cython.p_uchar, kind: cython.p_int) -> cytho
 @cython.inline
 @cython.exceptval(check=False)
 def _number(at: cython.p_uchar, end: cython.p_uchar, kind: cython.p_int) -> cython.p_uchar:
-    """Where a number ends whose first digit is at `at`. What no digit follows ends before it: `1.` is the number 1."""
+    """The end of a number whose first digit is at `at`. Excludes a point or an e without a digit after it."""
     behind: cython.p_uchar
     kind[0] = _INTEGER
     at = at + 1 if at[0] == 48 else _behind_digits(at, end)
@@ -737,7 +737,7 @@ def _behind_digits(at: cython.p_uchar, end: cython.p_uchar) -> cython.p_uchar:
 def _is_step(
     path: cython.pointer(Path), step: cython.int, at: cython.p_uchar, end: cython.p_uchar, escaped: cython.bint
 ) -> cython.bint:
-    """Whether a key, without its quotes, is the one of a step of the path."""
+    """Whether a key, without its quotes, is that of a step of the path."""
     return _is_key(path.keys + path.edges[step], path.edges[step + 1] - path.edges[step], at, end, escaped)
 
 
@@ -748,7 +748,7 @@ def _is_step(
 def _is_key(
     key: cython.p_uchar, size: cython.longlong, at: cython.p_uchar, end: cython.p_uchar, escaped: cython.bint
 ) -> cython.bint:
-    """Whether a key, as it stands between its quotes, is this one, in UTF-8."""
+    """Whether a key, as it is between its quotes, equals `key`, which is UTF-8."""
     if not escaped:
         return end - at == size and memcmp(at, key, size) == 0
     return _is_escaped_key(at, end, key, key + size)
@@ -760,7 +760,7 @@ def _is_key(
 def _is_escaped_key(
     at: cython.p_uchar, end: cython.p_uchar, key: cython.p_uchar, key_end: cython.p_uchar
 ) -> cython.bint:
-    """Whether a checked string with escapes is the same text as a key in UTF-8 (half a character as three bytes)."""
+    """Whether a valid string with escapes equals a key in UTF-8 (with unpaired surrogates as three bytes)."""
     code: cython.int
     low: cython.int
     size: cython.int
@@ -799,7 +799,7 @@ def _is_escaped_key(
 @cython.nogil
 @cython.exceptval(check=False)
 def _as_utf8(code: cython.int, utf8: cython.p_uchar) -> cython.int:
-    """Write a character, at most four bytes; their number."""
+    """Write a character, at most four bytes; return their number."""
     if code < 0x80:
         utf8[0] = code
         return 1

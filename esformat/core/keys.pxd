@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Keys as the modules of the core see them in C."""
+"""C declarations of keys for the modules of the core."""
 
 from cpython cimport array
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Keys in ascending order: read, found by halving, compared; and those of rows in any order: numbered, found."""
+"""Ascending keys: read, binary-searched, compared. And keys of rows in any order: numbered, found."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,12 +14,12 @@ from cython.cimports.libc.string import memcmp
 from esformat.core.bytes_nodes import read_values
 from esformat.errors import UsageError
 
-# of more the interpreter's lock is let go of: to get it back may take longer than what is done with few
+# above this many rows the interpreter's lock is released; for fewer, retaking it may take longer than the work
 _MANY_ROWS = cython.declare(cython.Py_ssize_t, 1 << 12)
 
 
 def to_key(key: Any) -> bytes:
-    """A space or grouping as it is stored. Raises UsageError for what is neither Unicode text nor bytes."""
+    """A space or grouping as it is stored. Raises UsageError unless it is Unicode text or bytes."""
     if isinstance(key, str):
         try:
             return PyUnicode_AsUTF8String(key)
@@ -33,15 +33,15 @@ def to_key(key: Any) -> bytes:
 @cython.final
 @cython.cclass
 class Keys:
-    """Keys side by side in some bytes: looked up there, and given as a list or as memory of an Arrow array."""
+    """Concatenated keys: searched in place, and returned as a list or as the memory of an Arrow array."""
 
     edges: Any
-    """Where each key begins in `data`, and where the last ends: int64."""
+    """Where each key begins in `data`, and where the last one ends: int64."""
     data: bytes
     _count: cython.Py_ssize_t
 
     def __init__(self, edges: Any, data: bytes) -> None:
-        """edges: an array of int64. Raises ValueError where they do not ascend from 0 to the end of `data`."""
+        """edges: an array of int64. Raises ValueError unless they ascend from 0 to the end of `data`."""
         self.edges, self.data = edges, data
         self._count = len(self.edges) - 1
         if self.edges.typecode != "q" or self._count < 0:
@@ -64,16 +64,16 @@ class Keys:
 
     @property
     def size_bytes(self) -> int:
-        """What they take."""
+        """Memory used, in bytes."""
         return 8 * self._count + len(self.data)
 
     @property
     def all_empty(self) -> bool:
-        """Whether no key has a byte."""
+        """Whether all keys are empty."""
         return not self.data
 
     def __getitem__(self, place: cython.Py_ssize_t) -> bytes:
-        """One key, as a list gives it. Raises IndexError."""
+        """One key, indexed like a list. Raises IndexError."""
         if place < 0:
             place += self._count
         if not 0 <= place < self._count:
@@ -88,14 +88,14 @@ class Keys:
         return [PyBytes_FromStringAndSize(data + edge[i], edge[i + 1] - edge[i]) for i in range(self._count)]
 
     def places_of(self, key: bytes) -> tuple[int, int]:
-        """Where a key stands among ascending keys: [first, last), empty at the place where it would stand."""
+        """The places [first, last) of a key among ascending keys; empty, at its insertion point, if it is missing."""
         first = cython.declare(cython.Py_ssize_t)
         last = cython.declare(cython.Py_ssize_t)
         self._places(key, cython.address(first), cython.address(last))
         return first, last
 
     def holders_of(self, key: bytes) -> range:
-        """Of leaves that begin with these keys, those that can hold one: usually one leaf."""
+        """The leaves that can contain a key, if these are the first keys of leaves: usually one leaf."""
         first = cython.declare(cython.Py_ssize_t)
         last = cython.declare(cython.Py_ssize_t)
         self._places(key, cython.address(first), cython.address(last))
@@ -113,12 +113,12 @@ class Keys:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _bound(self, key: bytes, behind: cython.bint) -> cython.Py_ssize_t:
-        """The first place whose key is not below `key`, or is above it where `behind`."""
+        """The first place whose key is at least `key`, or greater if `behind`."""
         low: cython.Py_ssize_t = 0
         high: cython.Py_ssize_t = self._count
         middle: cython.Py_ssize_t
         order: cython.int
-        while low < high:  # so that each place looked at is from 0 to the last one of a key
+        while low < high:  # every place examined is valid: from 0 to the last key
             middle = low + (high - low) // 2
             order = self._order(middle, key)
             if order < 0 or (behind and order == 0):
@@ -130,7 +130,7 @@ class Keys:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _order(self, place: cython.Py_ssize_t, key: bytes) -> cython.int:
-        """-1, 0 or 1 as the key at a place is below, is or is above another."""
+        """-1, 0 or 1 if the key at a place is less than, equal to or greater than `key`."""
         edge: cython.p_longlong = self.edges.data.as_longlongs
         size: cython.Py_ssize_t = edge[place + 1] - edge[place]
         data: cython.p_char = self.data
@@ -141,7 +141,7 @@ class Keys:
         return 1 if order > 0 else -1
 
     def descend(self) -> bool:
-        """Whether a key is below the one before it."""
+        """Whether a key is less than the one before it."""
         edge: cython.p_longlong = self.edges.data.as_longlongs
         data: cython.p_char = self.data
         i: cython.Py_ssize_t
@@ -153,9 +153,9 @@ class Keys:
         return False
 
     def ascend_with(self, others: Any) -> bool:
-        """Whether pairs of these keys and the others, place by place, ascend strictly.
+        """Whether the pairs of these keys and the others, place by place, ascend strictly.
 
-        Raises ValueError where there are not as many others.
+        Raises ValueError if their numbers differ.
         """
         them: Keys = others
         if self._count != them._count:
@@ -182,7 +182,7 @@ def _ascend(
     two: cython.p_longlong,
     count: cython.Py_ssize_t,
 ) -> cython.bint:
-    """Whether pairs of texts, one of `first` between its edges and one of `second`, ascend strictly."""
+    """Whether pairs of texts ascend strictly: one part of `first`, between its edges, and one of `second`."""
     i: cython.Py_ssize_t
     order: cython.int = -1
     for i in range(count - 1):  # i + 2 is at most the last edge
@@ -198,7 +198,7 @@ def _ascend(
 @cython.nogil
 @cython.exceptval(check=False)
 def _compare(data: cython.p_char, begin: cython.longlong, middle: cython.longlong, end: cython.longlong) -> cython.int:
-    """-1, 0 or 1 as data[begin:middle] is below, is or is above data[middle:end]."""
+    """-1, 0 or 1 if data[begin:middle] is less than, equal to or greater than data[middle:end]."""
     order: cython.int = memcmp(data + begin, data + middle, min(middle - begin, end - middle))
     if order == 0:
         return (middle - begin > end - middle) - (middle - begin < end - middle)
@@ -206,7 +206,7 @@ def _compare(data: cython.p_char, begin: cython.longlong, middle: cython.longlon
 
 
 def read_keys(body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, plain: Any, framed: Any) -> tuple[Keys, int]:
-    """The node of `count` keys at a byte of a body, as `read_values` reads it; also the byte after it."""
+    """Read the node of `count` keys at a byte of a body, like `read_values`; also return the byte after it."""
     edges, data, end = cython.cast(tuple, read_values(body, at, count, plain, framed))
     keys: Keys = Keys.__new__(Keys)
     keys.edges, keys.data, keys._count = edges, data, count  # the edges ascend to the end of the data
@@ -216,7 +216,7 @@ def read_keys(body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, plain:
 # ------------------------------------------------------------ the filter of spaces
 
 SALTS = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
-"""Those of Parquet's Bloom filters."""
+"""The salts of Parquet's Bloom filters."""
 
 
 def add_to_filter(
@@ -225,7 +225,7 @@ def add_to_filter(
     buckets: cython.ulonglong,
     first: cython.Py_ssize_t,
 ) -> None:
-    """Set the bits of hashes in those of a filter's buckets that begin with bucket `first`: `words`, eight for each."""
+    """Set the bits of hashes in a part of a filter: the buckets from `first` on, `words`, eight for each."""
     salts = cython.declare(cython.uint[8], SALTS)
     held: cython.Py_ssize_t = words.shape[0] // 8
     i: cython.Py_ssize_t
@@ -253,15 +253,16 @@ def number_keys(
     data: cython.const[cython.uchar][::1],
     places: cython.longlong[::1],
 ) -> list[bytes]:
-    """The different ones of some keys, as they appear; which of them row i has comes to places[i].
+    """The distinct keys in order of appearance; places[i] becomes the position of row i's key among them.
 
-    Key i is data[edges[i]:edges[i + 1]]. Raises ValueError where that is outside, or there are more or fewer places.
+    Key i is data[edges[i]:edges[i + 1]]. Raises ValueError if a key is out of bounds, or if there are more or fewer
+    places.
     """
     rows: cython.Py_ssize_t = places.shape[0]
     _check_rows(edges, data.shape[0], rows)
     if not rows:
         return []
-    first: cython.p_longlong = cython.cast(cython.p_longlong, calloc(rows, 8))  # of each different key, a row
+    first: cython.p_longlong = cython.cast(cython.p_longlong, calloc(rows, 8))  # for each distinct key, one of its rows
     slots: cython.Py_ssize_t = 16
     while slots < 2 * rows:
         slots *= 2
@@ -301,7 +302,7 @@ def _number(
     table: cython.p_int,
     slots: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """How many different keys there are. table: `slots` zeros, twice as many as rows or more, a power of two."""
+    """Number the keys; return how many are distinct. table: `slots` zeros, a power of two, at least twice the rows."""
     count: cython.Py_ssize_t = 0
     i: cython.Py_ssize_t
     at: cython.ulonglong
@@ -309,7 +310,7 @@ def _number(
     found: cython.longlong = 0
     for i in range(rows):
         size = edge[i + 1] - edge[i]
-        if i and _is_key(text, edge, first[found], text + edge[i], size):  # as the row before
+        if i and _is_key(text, edge, first[found], text + edge[i], size):  # same as in the row before
             places[i] = found
             continue
         at = hashed(text + edge[i], size)
@@ -333,7 +334,7 @@ def are_key(
     key: bytes,
     mask: cython.uchar[::1],
 ) -> None:
-    """Whether each of some rows has a key: 1 or 0 to mask[i]. Raises ValueError as `number_keys`."""
+    """Set mask[i] to 1 if row i has a key, else to 0. Raises ValueError like `number_keys`."""
     rows: cython.Py_ssize_t = mask.shape[0]
     _check_rows(edges, data.shape[0], rows)
     if not rows:
@@ -376,7 +377,7 @@ def _is_key(
     key: cython.p_const_char,
     size: cython.longlong,
 ) -> cython.bint:
-    """Whether a row has a key of `size` bytes."""
+    """Whether a row has a certain key of `size` bytes."""
     return edge[row + 1] - edge[row] == size and memcmp(text + edge[row], key, size) == 0
 
 
@@ -389,7 +390,7 @@ def _text_of(data: cython.const[cython.uchar][::1]) -> cython.p_const_char:
 
 @cython.cfunc
 def _check_rows(edges: cython.const[cython.longlong][::1], size: cython.Py_ssize_t, rows: cython.Py_ssize_t) -> object:
-    """Raises ValueError where rows are not as many as the edges say, or a key lies outside of `size` bytes."""
+    """Raise ValueError unless there is one edge more than rows, and all keys are within `size` bytes."""
     i: cython.Py_ssize_t
     if edges.shape[0] != rows + 1 or rows > 0x3FFF_FFFF:
         raise ValueError("there are more or fewer edges than rows take")

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Leaves as the modules of the core see them in C."""
+"""C declarations of leaves for the modules of the core."""
 
 from cpython cimport array
 

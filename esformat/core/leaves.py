@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Leaves of the directory, opened: their runs, and the blocks that hold the runs' rows.
+"""Open leaves of the directory: their runs, and the blocks that contain the rows of the runs.
 
 A leaf's body is: u32 blocks; the packed rows of its runs; the nodes of their spaces and groupings; for each block, in
-packs one after another: rows, bytes, check, smallest timestamp, and how far the largest lies above it.
+adjacent packs: rows, bytes, check, smallest timestamp, and the difference of the largest timestamp to it.
 `esformat/format/directory.py` writes them.
 """
 
@@ -35,8 +35,8 @@ _LONGS = cython.declare(array.array, arrays.array("q"))
 class Leaf:
     """A decoded leaf. Rows and blocks are numbered as in the whole segment; arrays are of int64.
 
-    `spaces`, `groupings`: those of the runs, None until `open_keys`; `run_rows[i]`…`run_rows[i + 1]`: rows of the i-th.
-    `block_rows[j]`…`block_rows[j + 1]`: rows of the leaf's j-th block; `block_offsets[j]`…`[j + 1]`: its bytes.
+    `spaces`, `groupings`: those of the runs, None until `open_keys`; `run_rows[i]`…`run_rows[i + 1]`: rows of run i.
+    `block_rows[j]`…`block_rows[j + 1]`: rows of the leaf's block j; `block_offsets[j]`…`[j + 1]`: its bytes.
     """
 
     spaces: Any
@@ -48,7 +48,7 @@ class Leaf:
     block_min: Any
     block_max: Any
     block_count: int
-    """Data blocks that the leaf covers."""
+    """Number of data blocks that the leaf covers."""
     _body: object
     _keys_at: cython.Py_ssize_t
     _keys_end: cython.Py_ssize_t
@@ -57,7 +57,7 @@ class Leaf:
     first_block: int
     has_groupings: bool
     size_bytes: int
-    """What it takes in memory."""
+    """Memory used."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Leaf:
         data_offset: cython.longlong,
         plain: Any,
     ) -> None:
-        """plain: a decompressor without a dictionary. Raises CorruptSegmentError where the leaf contradicts itself."""
+        """plain: a decompressor without a dictionary. Raises CorruptSegmentError if the leaf contradicts itself."""
         view: cython.const[cython.uchar][::1] = body
         size: cython.Py_ssize_t = view.shape[0]
         if size < 4:
@@ -90,11 +90,11 @@ class Leaf:
         end: cython.Py_ssize_t = self._read_blocks(body, view, self._keys_end, data_offset, plain)
         if end != size or self.block_rows.data.as_longlongs[blocks] != self.last_row:
             raise CorruptSegmentError("a directory leaf contradicts itself")
-        opened: cython.Py_ssize_t = 5 if data[head.end] == FRONT_CODED else 4  # times what is stored, about
+        opened: cython.Py_ssize_t = 5 if data[head.end] == FRONT_CODED else 4  # approximate ratio to stored bytes
         self.size_bytes = 1200 + 24 * runs + 40 * self.block_count + opened * (self._keys_end - self._keys_at)
 
     def open_keys(self, plain: Any, framed: Any) -> None:
-        """Decode the keys of the runs, unless that was done: scans of other columns need none.
+        """Decode the keys of the runs, unless they are decoded: scans of other columns need none.
 
         plain, framed: decompressors without and with a dictionary. Raises CorruptSegmentError, UnsupportedVersionError.
         """
@@ -109,7 +109,7 @@ class Leaf:
         if not spaces.ascend_with(groupings):
             raise CorruptSegmentError("the runs of a directory leaf do not ascend")
         self.groupings, self.has_groupings = groupings, not groupings.all_empty
-        self.spaces = spaces  # the last, as another thread may look at it
+        self.spaces = spaces  # last, because another thread may check it
 
     @cython.cfunc
     def _read_blocks(
@@ -120,7 +120,7 @@ class Leaf:
         data_offset: cython.longlong,
         plain: object,
     ) -> cython.Py_ssize_t:
-        """The facts of the blocks; gives the byte after them."""
+        """Read the tables of the blocks; return the byte after them."""
         count: cython.Py_ssize_t = self.block_count
         self.block_rows = array.clone(_LONGS, count + 1, False)
         self.block_offsets = array.clone(_LONGS, count + 1, False)
@@ -155,20 +155,20 @@ class Leaf:
         return head.end
 
     def runs_of(self, space: bytes) -> tuple[int, int]:
-        """The runs [first, last) of a space in this leaf; an empty range where it has none."""
+        """The runs [first, last) of a space in this leaf; an empty range if it has none."""
         return self.spaces.places_of(space)
 
     def block_of(self, row: cython.longlong) -> int:
-        """The leaf's block that holds a row of the segment."""
+        """The leaf's block that contains a row of the segment."""
         return self._block_of(row)
 
     def open_data_block(
         self, number: cython.Py_ssize_t, stored: Any, checksum: Any, made: Any, columns: cython.Py_ssize_t
     ) -> Any:
-        """The leaf's block of that number, whose stored bytes are exactly `stored`.
+        """Open the leaf's block of that number, whose stored bytes are exactly `stored`.
 
-        checksum: of bytes. made: the class of what is made of it. columns: as many as the schema has.
-        Raises ChecksumMismatchError, CorruptSegmentError.
+        checksum: computes the checksum of bytes. made: the class of the result. columns: number of columns in the
+        schema. Raises ChecksumMismatchError, CorruptSegmentError.
         """
         if not 0 <= number < self.block_count:
             raise ValueError("a leaf has fewer blocks")
@@ -191,7 +191,7 @@ class Leaf:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _run_of(self, row: cython.longlong) -> cython.Py_ssize_t:
-        """The leaf's run that holds a row of the segment."""
+        """The leaf's run that contains a row of the segment."""
         return _place(self.run_rows.data.as_longlongs, len(self.run_rows), row + 1) - 1
 
     def slices(
@@ -204,11 +204,11 @@ class Leaf:
         start: Any = None,
         end: Any = None,
     ) -> list[Any]:
-        """Rows [first, last) of the segment by the leaf's blocks that can hold those that are wanted: `BlockSlice`s.
+        """Split rows [first, last) of the segment by the leaf's blocks that may contain wanted rows: `BlockSlice`s.
 
-        run_start: as each slice has it. blocks: numbers of data blocks of the segment, rows: numbers of rows, both
-        ascending arrays of int64, or None for all. start, end: timestamps, µs, or None. Raises ValueError where the
-        leaf does not hold the rows.
+        run_start: stored in each slice. blocks: numbers of data blocks of the segment, rows: numbers of rows, both
+        ascending arrays of int64, or None for all. start, end: timestamps, µs, or None. Raises ValueError if the leaf
+        does not have the rows.
         """
         if not self.first_row <= first < last <= self.last_row:
             raise ValueError("a leaf does not hold the rows that are asked for")
@@ -257,27 +257,27 @@ class Leaf:
 @cython.freelist(64)
 @cython.cclass
 class BlockSlice:
-    """Rows [first, last) of the segment in one data block of a leaf; `rows` lists them where not all are wanted."""
+    """Rows [first, last) of the segment in one data block of a leaf; `rows` lists them if not all are wanted."""
 
     leaf = cython.declare(Leaf, visibility="readonly")  # type: Leaf
     block = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
-    """Its number among those of the leaf."""
+    """The block's number in the leaf."""
     number = cython.declare(cython.longlong, visibility="readonly")  # type: int
-    """Its number among those of the segment."""
+    """The block's number in the segment."""
     first = cython.declare(cython.longlong, visibility="readonly")  # type: int
     last = cython.declare(cython.longlong, visibility="readonly")  # type: int
     rows = cython.declare(object, visibility="readonly")  # type: Any
     run_start = cython.declare(cython.longlong, visibility="readonly")  # type: int
-    """The first row of the run that all rows lie in; -1 where they may lie in several."""
+    """The first row of the run to which all rows belong; -1 if they may belong to several."""
     origin = cython.declare(cython.longlong, visibility="readonly")  # type: int
     """The block's first row."""
     run_row = cython.declare(cython.longlong, visibility="readonly")  # type: int
-    """The row of the block, counted from its first, at which that run begins or goes on."""
+    """The block's row, counted from its first, at which that run begins or continues."""
     block_rows = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
     offset = cython.declare(cython.longlong, visibility="readonly")  # type: int
-    """The block's place in the file."""
+    """The block's offset in the file."""
     end = cython.declare(cython.longlong, visibility="readonly")  # type: int
-    """The byte after it."""
+    """The byte after the block."""
     min_timestamp = cython.declare(cython.longlong, visibility="readonly")  # type: int
     max_timestamp = cython.declare(cython.longlong, visibility="readonly")  # type: int
 
@@ -311,9 +311,10 @@ def open_data_blocks(
     made: Any,
     columns: cython.Py_ssize_t,
 ) -> list[Any]:
-    """The blocks of slices, of which `stored`, a memoryview, holds all bytes: those of the file from byte `start` on.
+    """Open the blocks of slices. `stored`, a memoryview, contains all their bytes: those of the file from byte `start`
+    on.
 
-    The rest is as of `Leaf.open_data_block`. Raises the same.
+    Other parameters and errors as in `Leaf.open_data_block`.
     """
     part: BlockSlice
     blocks: list[Any] = []
@@ -324,7 +325,7 @@ def open_data_blocks(
 
 
 def row_starts(parts: Sequence[BlockSlice]) -> tuple[Any, Any]:
-    """Of the blocks of slices, one after another: how many rows each has, and the row at which it begins."""
+    """For the blocks of slices, one after another: the number of rows of each, and the row at which it begins."""
     part: BlockSlice
     counts: array.array = array.clone(_LONGS, len(parts), False)
     starts: array.array = array.clone(_LONGS, len(parts), False)
@@ -337,10 +338,11 @@ def row_starts(parts: Sequence[BlockSlice]) -> tuple[Any, Any]:
 
 
 def run_starts(parts: Sequence[BlockSlice]) -> tuple[Any, Any, Any]:
-    """Where runs and blocks begin in the rows of the blocks of ascending slices, counted from the first block's first.
+    """Where runs and blocks begin in the rows of the blocks of ascending slices, counted from the first block's first
+    row.
 
-    Gives arrays of int64: those places, ascending; the run that begins or goes on at each, counted from the first of
-    the slices' leaves on; the smallest timestamp of the block that it is in.
+    Returns arrays of int64: those places, ascending; the run that begins or continues at each, counted from the first
+    leaf of the slices; and the smallest timestamp of the block that contains it.
     """
     part: BlockSlice
     size: cython.Py_ssize_t = 0
@@ -356,7 +358,7 @@ def run_starts(parts: Sequence[BlockSlice]) -> tuple[Any, Any, Any]:
     leaf_row: cython.longlong = -1
     for part in parts:
         edges: cython.p_longlong = part.leaf.run_rows.data.as_longlongs
-        if part.leaf.first_row != leaf_row:  # a leaf may have been opened twice
+        if part.leaf.first_row != leaf_row:  # the same leaf may have been opened twice
             runs_before += runs_of_leaf
             leaf_row, runs_of_leaf = part.leaf.first_row, len(part.leaf.run_rows) - 1
         end: cython.longlong = part.origin + part.block_rows
@@ -378,7 +380,7 @@ def run_starts(parts: Sequence[BlockSlice]) -> tuple[Any, Any, Any]:
 def _place(
     numbers: cython.pointer(cython.const[cython.longlong]), count: cython.Py_ssize_t, number: cython.longlong
 ) -> cython.Py_ssize_t:
-    """How many of so many ascending numbers are smaller than one."""
+    """The number of values less than `number` among `count` ascending numbers."""
     low: cython.Py_ssize_t = 0
     high: cython.Py_ssize_t = count
     middle: cython.Py_ssize_t
@@ -402,7 +404,7 @@ def _read_pack(
     plain: object,
     out: cython.p_longlong,
 ) -> cython.int:
-    """The numbers of a pack at a byte; its header tells the byte after it."""
+    """Read the numbers of a pack at a byte; `head.end` becomes the byte after it."""
     if not read_pack_head(cython.address(view[0]), view.shape[0], at, count, head):
         raise CorruptSegmentError("the header of packed numbers breaks the format, or they are cut short")
     return fill_numbers(body, cython.address(view[0]), head, count, plain, 0, out, count)
@@ -411,7 +413,7 @@ def _read_pack(
 @cython.cfunc
 @cython.exceptval(-1, check=True)
 def _summed(numbers: cython.p_longlong, count: cython.Py_ssize_t, first: cython.longlong) -> cython.longlong:
-    """Make numbers[1:] sums from `first` on; gives the last. None of them may be below 1, and no sum too large."""
+    """Turn numbers[1:] into sums beginning with `first`; return the last. Each must be at least 1, no sum too large."""
     i: cython.Py_ssize_t
     total: cython.longlong = first
     numbers[0] = first

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Values taken apart into a template and what its variables hold, so that `templates.py` gives back the same bytes."""
+"""Split values into a template and the values of its variables, from which `rendering.py` restores the same bytes."""
 
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -18,13 +18,13 @@ _HEX = cython.declare(cython.int, 5)
 _MANY = cython.declare(cython.Py_ssize_t, 1 << 30)
 
 _MONTHS: bytes = b"JanFebMarAprMayJunJulAugSepOctNovDec"
-_MOST_DIGITS = cython.declare(cython.Py_ssize_t, 18)  # any number of so many fits 64 bits
+_MOST_DIGITS = cython.declare(cython.Py_ssize_t, 18)  # any number of this many digits fits into 64 bits
 
 
 @cython.final
 @cython.cclass
 class Matcher:
-    """Takes values apart with templates; the last template must take any value."""
+    """Splits values by templates; the last template must match any value."""
 
     _held: list[bytes]
     _count: cython.Py_ssize_t
@@ -39,15 +39,15 @@ class Matcher:
     _value: cython.p_int
     _kind: cython.p_int
     _parameter: cython.p_int
-    _same: cython.p_int  # of each slot, the earlier one of its template that shows the same variable, or -1
-    _start: cython.p_int  # of each template, the one to try first for the next row
-    _alike: cython.p_int  # of each template, how many literals and slots it begins with as the one before it does
-    _table: cython.p_int  # hash tables of values by their bytes: 0, or the value's number from 1 on
-    _table_first: cython.p_int  # of each variable, where its table begins; one more
-    _cells: cython.p_longlong  # of each slot of the row at hand: number, first byte, last byte
+    _same: cython.p_int  # for each slot, the earlier slot of its template that shows the same variable, or -1
+    _start: cython.p_int  # for each template, the one to try first on the next row
+    _alike: cython.p_int  # for each template, how many leading literals and slots it shares with the one before
+    _table: cython.p_int  # hash tables of values by their bytes: 0, or the value's number from 1
+    _table_first: cython.p_int  # for each variable, where its table begins; one more
+    _cells: cython.p_longlong  # for each slot of the current row: number, first byte, last byte
 
     def __init__(self, templates: Templates) -> None:
-        """Raises ValueError where the last template does not take any value."""
+        """Raises ValueError if the last template does not match any value."""
         memory = templates.memory
         self._held = list(memory)
         self._count, self._variables = templates.count, templates.variables
@@ -67,7 +67,7 @@ class Matcher:
 
     @cython.cfunc
     def _compare(self) -> object:
-        """Note which slots and which templates are alike."""
+        """Find slots and templates that are alike."""
         t: cython.Py_ssize_t
         u: cython.Py_ssize_t
         s: cython.Py_ssize_t
@@ -100,7 +100,7 @@ class Matcher:
 
     @cython.cfunc
     def _is_typed(self, t: cython.Py_ssize_t) -> cython.bint:
-        """Whether a template does not take what others are meant for, as strings do, and one to the end of the row."""
+        """Whether a template rarely matches rows meant for others: it is not only strings, and does not end in one."""
         s: cython.Py_ssize_t = self._first[t + 1] - 1
         piece: cython.Py_ssize_t = s + t + 1
         if self._kind[self._slot[s]] == _STRING and self._literal[piece] == self._literal[piece + 1]:
@@ -112,9 +112,9 @@ class Matcher:
 
     @cython.cfunc
     def _begin_alike(self, t: cython.Py_ssize_t, u: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """How many literals with the slots behind them two templates have in common, before any that differs.
+        """The number of literals, each with the slot after it, that two templates share before the first difference.
 
-        Where a text ends, the literal behind it tells: that is the same, too, and stands at the end of both or neither.
+        The literal after a text determines where it ends: so it must also be the same, and be last in both or neither.
         """
         i: cython.Py_ssize_t
         v: cython.Py_ssize_t
@@ -134,7 +134,7 @@ class Matcher:
 
     @cython.cfunc
     def _same_literal(self, a: cython.Py_ssize_t, b: cython.Py_ssize_t) -> cython.bint:
-        """Whether two literals are the same."""
+        """Whether two literals are equal."""
         size: cython.Py_ssize_t = self._literal[a + 1] - self._literal[a]
         if size != self._literal[b + 1] - self._literal[b]:
             return False
@@ -157,7 +157,7 @@ class Matcher:
 
     @cython.cfunc
     def _hash(self) -> object:
-        """Fill the tables of values."""
+        """Fill the hash tables of values."""
         v: cython.Py_ssize_t
         e: cython.Py_ssize_t
         size: cython.Py_ssize_t
@@ -189,7 +189,7 @@ class Matcher:
     ) -> object:
         begin: cython.p_char = self._values + self._value[e]
         at: cython.ulonglong = hashed(begin, self._value[e + 1] - self._value[e])
-        while self._table[first + (at & (size - 1))]:  # twice as many places as values: one is free
+        while self._table[first + (at & (size - 1))]:  # twice as many places as values, so one is free
             at += 1
         self._table[first + (at & (size - 1))] = cython.cast(cython.int, e - self._value_first[v] + 1)
         return None
@@ -204,12 +204,12 @@ class Matcher:
         lengths: cython.longlong[::1],
         counts: cython.longlong[::1],
     ) -> None:
-        """Take each value data[edges[i]:edges[i + 1]] apart: its template, counted from 1, to codes[i].
+        """Split each value data[edges[i]:edges[i + 1]]: codes[i] becomes its template, counted from 1.
 
-        valid: one byte for each value, 0 for null, whose code is 0; or empty. The values of variable v go to
-        numbers[v * n:], n the number of rows, and how many they are to counts[v]; of strings these are the places where
-        they begin in `data`, with their lengths in `lengths` at the same places.
-        Raises ValueError for arrays of other sizes, and where an edge lies outside of `data`.
+        valid: one byte for each value, 0 for null, whose code is 0; or empty. The values of variable v are stored in
+        numbers[v * n:], with n the number of rows, and their number in counts[v]. For strings, these are the positions
+        where they begin in `data`, with their lengths in `lengths` at the same places. Raises ValueError for arrays of
+        other sizes, and if an edge is outside of `data`.
         """
         n: cython.Py_ssize_t = codes.shape[0]
         v: cython.Py_ssize_t
@@ -252,7 +252,7 @@ class Matcher:
         lengths: cython.p_longlong,
         counts: cython.p_longlong,
     ) -> cython.void:
-        """Append what was found of a row to its variables, each of which has at most one value a row."""
+        """Append what was found in a row to its variables, each of which has at most one value per row."""
         s: cython.Py_ssize_t
         v: cython.Py_ssize_t
         cell: cython.p_longlong = self._cells
@@ -273,9 +273,10 @@ class Matcher:
     def _match_row(
         self, data: cython.p_char, begin: cython.longlong, end: cython.longlong, last: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """The template of a value: that of the last row, or the first that fits; at the end the one that takes any.
+        """The template of a value: that of the last row, or the first that matches, at the latest the one that matches
+        anything.
 
-        Templates that follow each other often begin alike: what one of them matched or missed there, the next one does.
+        Adjacent templates often begin alike: what one of them matched or missed there, the next one does too.
         """
         t: cython.Py_ssize_t
         start: cython.Py_ssize_t = self._start[last]
@@ -305,9 +306,10 @@ class Matcher:
         at: cython.longlong,
         end: cython.longlong,
     ) -> cython.Py_ssize_t:
-        """How many literals with the slots behind them give the bytes [at, end); -1 for all, the last literal as well.
+        """The number of literals, each with the slot after it, that match the bytes [at, end); -1 if all match,
+        including the last literal.
 
-        known: so many do, and what their variables hold is in the cells, where that of the others is put.
+        known: this many are known to match, and their variables are in the cells; the other variables are stored there.
         """
         s: cython.Py_ssize_t
         slots: cython.Py_ssize_t = self._first[t + 1] - self._first[t]
@@ -360,7 +362,7 @@ class Matcher:
         following: cython.Py_ssize_t,
         is_last: cython.bint,
     ) -> cython.longlong:
-        """Where the text at `at` ends: before the literal that follows; -1 where that is not there."""
+        """The end of the text at `at`, before the literal that follows; -1 if that literal is missing."""
         size: cython.longlong = self._literal[following + 1] - self._literal[following]
         if is_last:
             return end - size if size <= end - at else -1
@@ -385,7 +387,7 @@ class Matcher:
     def _is_value(
         self, v: cython.Py_ssize_t, data: cython.p_char, end: cython.longlong, cell: cython.p_longlong
     ) -> cython.bint:
-        """Whether data[cell[1]:end] is a value of an enumeration, whose number the cell is given; any string is."""
+        """Whether data[cell[1]:end] is a value of an enumeration, whose number is stored in the cell; any string is."""
         if self._kind[v] == _STRING:
             return True
         size: cython.longlong = end - cell[1]
@@ -424,7 +426,7 @@ def _read(
     number: cython.p_longlong,
     months: cython.p_char,
 ) -> cython.longlong:
-    """How many bytes at the beginning of a text are a number that its kind writes so; -1 for none."""
+    """The number of leading bytes of a text that its kind writes for a number; -1 for none."""
     if kind == _PADDED:
         return _read_padded(parameter, text, size, number)
     if kind == _HEX:
@@ -441,7 +443,7 @@ def _read(
 def _read_padded(
     digits: cython.Py_ssize_t, text: cython.p_char, size: cython.longlong, number: cython.p_longlong
 ) -> cython.longlong:
-    """Exactly so many digits."""
+    """Read exactly `digits` digits."""
     i: cython.Py_ssize_t
     made: cython.longlong = 0
     if digits > size:
@@ -461,7 +463,7 @@ def _read_padded(
 def _read_hex(
     digits: cython.Py_ssize_t, text: cython.p_char, size: cython.longlong, number: cython.p_longlong
 ) -> cython.longlong:
-    """Exactly so many hexadecimal digits, small letters, eight at a time."""
+    """Read exactly `digits` lower-case hexadecimal digits, eight at a time."""
     at: cython.Py_ssize_t = digits & 7
     word: cython.ulonglong = 0x3030303030303030
     made: cython.ulonglong = 0
@@ -492,7 +494,7 @@ def _read_hex(
 def _read_decimal(
     scale: cython.Py_ssize_t, text: cython.p_char, size: cython.longlong, number: cython.p_longlong
 ) -> cython.longlong:
-    """An integer, or where `scale` is not 0 a decimal with so many digits behind the point, as JSON has them."""
+    """Read an integer or, if `scale` is not 0, a decimal with `scale` digits after the point, as JSON writes them."""
     at: cython.longlong = 0
     made: cython.longlong = 0
     fraction: cython.longlong = 0
@@ -533,7 +535,7 @@ def _read_decimal(
 def _read_date(
     form: cython.int, text: cython.p_char, size: cython.longlong, number: cython.p_longlong, months: cython.p_char
 ) -> cython.longlong:
-    """A date in one of the forms, as the count of its unit since 1970."""
+    """Read a date in one of the forms, as a number of its units since 1970."""
     year: cython.longlong = 0
     month: cython.longlong = 0
     day: cython.longlong = 0
@@ -583,7 +585,7 @@ def _month_days(year: cython.longlong, month: cython.longlong) -> cython.longlon
 @cython.nogil
 @cython.exceptval(check=False)
 def _days(year: cython.longlong, month: cython.longlong, day: cython.longlong) -> cython.longlong:
-    """Days since 1970-01-01, counted from March in eras of 400 years; `year` from 1 on."""
+    """Days since 1970-01-01, counting from March in eras of 400 years; `year` is at least 1."""
     if month <= 2:
         year -= 1
         month += 9
@@ -605,7 +607,7 @@ def _read_time(
     days: cython.longlong,
     number: cython.p_longlong,
 ) -> cython.longlong:
-    """The time of a day; `number` is given the count of the form's unit since 1970."""
+    """Read a time of day; `number` becomes the number of the form's units since 1970."""
     hour: cython.longlong = 0
     minute: cython.longlong = 0
     second: cython.longlong = 0
@@ -636,7 +638,7 @@ def gathered(
     begins: cython.const[cython.longlong][::1],
     lengths: cython.const[cython.longlong][::1],
 ) -> bytes:
-    """The pieces data[begins[i]:begins[i] + lengths[i]], one behind another. Raises ValueError for one outside."""
+    """The pieces data[begins[i]:begins[i] + lengths[i]], concatenated. Raises ValueError for one out of bounds."""
     n: cython.Py_ssize_t = begins.shape[0]
     i: cython.Py_ssize_t
     total: cython.longlong = 0

@@ -1,12 +1,12 @@
 # cython: language_level=3
-"""A batch in memory, as Arrow's C data interface gives it; what writes its message walks over its columns with."""
+"""A batch in Arrow's C data interface, and the state for walking over its columns while writing its message."""
 
 from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int64_t
 
 cdef struct ArrowArray:
     int64_t length
-    int64_t null_count  # -1: nobody has counted
+    int64_t null_count  # -1: not counted
     int64_t offset
     int64_t n_buffers
     int64_t n_children
@@ -23,12 +23,12 @@ cdef struct Walk:
     unsigned char* node
     unsigned char* buffer
     unsigned char* body
-    long long at  # how far the body is
+    long long at  # bytes of the body so far
 
 
 cdef struct FlatColumn:
-    ArrowArray array  # of a column without parts, whose buffers are held here
+    ArrowArray array  # a column without parts, whose buffers are held here
     const void* buffers[3]
     Py_buffer views[3]
     bint taken[3]
-    bint held  # whether they were asked for
+    bint held  # whether `_hold` was called for it

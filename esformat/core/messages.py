@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Batches as Arrow IPC messages: the columns of a schema, copied out of wherever they lie, in one pass.
+"""Batches as Arrow IPC messages: the columns of a schema, copied in one pass from wherever they are.
 
-A message is its metadata, which is the same for all batches of a schema but for some numbers, and a body. There each
-column has a bit for each value where some are null; then its numbers, or bits, or the edges of its texts and these, or
-the edges of its lists; then its parts. Each of these begins at a multiple of 8 bytes. What is to be known of a schema,
-`esformat/write/messages.py` finds out.
+A message is its metadata, which is the same for all batches of a schema except for some numbers, and a body. In the
+body, each column has: a bit for each value if some are null; its numbers, or bits, or the edges of its texts and the
+texts, or the edges of its lists; its parts. Each of these begins at a multiple of 8 bytes. `esformat/write/messages.py`
+analyses the schema.
 """
 
 import array as arrays
@@ -20,7 +20,7 @@ from cython.cimports.libc.stdlib import calloc, free, malloc
 from cython.cimports.libc.string import memcmp, memcpy, memset
 
 VALUES, BITS, TEXTS, LISTS, FIXED_LISTS, STRUCTS = range(6)
-"""What a column has: numbers of so many bytes; bits; texts, or lists, with edges of so many bytes; lists of so many
+"""Kinds of columns: numbers of `width` bytes; bits; texts, or lists, with edges of `width` bytes; lists of `width`
 items; structs.
 """
 _VALUES = cython.declare(cython.longlong, VALUES)
@@ -30,16 +30,15 @@ _LISTS = cython.declare(cython.longlong, LISTS)
 _FIXED_LISTS = cython.declare(cython.longlong, FIXED_LISTS)
 _STRUCTS = cython.declare(cython.longlong, STRUCTS)
 _LARGE = cython.declare(cython.Py_ssize_t, 1 << 16)
-"""From so many bytes on the lock is let go: below, taking it back costs more than the copy."""
-_MANY = cython.declare(cython.longlong, 1 << 14)  # rows that are looked through without the lock
+"""From this many bytes on the lock is released; below, retaking it costs more than the copy."""
+_MANY = cython.declare(cython.longlong, 1 << 14)  # rows; from this many on they are searched without the lock
 _MOST_ROWS = cython.declare(cython.longlong, (1 << 31) - 2)  # of edges of 32 bits
 _FACTS = cython.declare(cython.Py_ssize_t, 6)  # of a column
 _LONGS = cython.declare(array.array, arrays.array("q"))
 
 Column = tuple[int, int, int, bool, int, int]
-"""A column of the schema, its parts behind it: where it is among the given ones, -1: all null, or all empty where it is
-required; of which kind, and the number that goes with it; whether it is required; how long a text may be, -1: as long
-as it is; how many parts it has.
+"""A column of the schema, followed by its parts: its position in the batch, or -1 for all null, or all empty if it is
+required; its kind and width; whether it is required; the most bytes of a text, or -1 for no limit; its number of parts.
 """
 
 
@@ -54,19 +53,20 @@ class MessageWriter:
     _buffers_at: cython.Py_ssize_t
     _body_length_at: cython.Py_ssize_t
     _columns: array.array
-    _facts: cython.p_longlong  # these numbers
+    _facts: cython.p_longlong  # the numbers of `_columns`
     _count: cython.Py_ssize_t
     _size: cython.Py_ssize_t  # of the head
     _times: cython.Py_ssize_t
     _buffers: cython.Py_ssize_t
 
     def __init__(self, head: bytes, places: tuple[int, int, int, int], columns: list[Column], times: int) -> None:
-        """head: what stands before the body. places: where in it is the number of rows, where the first node, the first
-        buffer, and the length of the body. times: the given column whose least and largest are told.
+        """head: the bytes before the body. places: where it contains the number of rows, the first node, the first
+        buffer, and the length of the body. times: the column of the batch whose smallest and largest values are
+        returned.
 
         Raises ValueError.
         """
-        missing: int = 0  # parts that come behind the columns so far
+        missing: int = 0  # parts that must follow the columns so far
         for source, kind, width, required, _, parts in columns:
             missing += parts - (missing > 0)
             if kind not in range(6) or width < 0 or (kind in (_TEXTS, _LISTS) and width not in (4, 8)):
@@ -88,11 +88,12 @@ class MessageWriter:
         self._facts = self._columns.data.as_longlongs
 
     def write(self, given: Any) -> tuple[bytes, int, int, int] | None:
-        """The message of a batch, the batch's least and largest time, and how many nulls its columns and parts have.
+        """The message of a batch, the batch's smallest and largest time, and the number of nulls in its columns and
+        parts.
 
-        given: a capsule "arrow_array" of a batch without nulls of its own, that is valid and has columns of the types
-        that this was made for, which the caller answers for. None where it has no rows, or a value that its column may
-        not have. Raises ValueError for a batch of other columns.
+        given: a capsule "arrow_array" of a valid batch without top-level nulls, with columns of the types for which
+        this was created; the caller ensures both. Returns None if it has no rows, or a value that its column must not
+        have. Raises ValueError for a batch of other columns.
         """
         whole: cython.pointer(ArrowArray) = cython.cast(
             cython.pointer(ArrowArray), PyCapsule_GetPointer(given, b"arrow_array")
@@ -105,7 +106,7 @@ class MessageWriter:
 
     @cython.cfunc
     def _write(self, whole: cython.pointer(ArrowArray)) -> tuple[bytes, int, int, int] | None:
-        """The message of a valid batch that has a row."""
+        """The message of a valid batch that has rows."""
         found: array.array = array.clone(_LONGS, 2 * self._count, False)
         first: cython.p_longlong = self._columns.data.as_longlongs
         end: cython.p_longlong = first + _FACTS * self._count
@@ -141,14 +142,15 @@ class MessageWriter:
         return message, times[0], times[1], nulls
 
     def write_columns(self, columns: list[Any], rows: int, texts: bytes) -> tuple[bytes, int, int, int] | None:
-        """The same of the columns of a batch, which are checked here and not by Arrow: that lets the lock go several
-        times, whatever the size, and waits for it among all others.
+        """Like `write`, for the columns of a batch, which are checked here and not by Arrow: that would release the
+        lock several times, whatever the size, and wait for it among all other threads.
 
-        columns: Arrow arrays of the types that this was made for, which the caller answers for. texts: for each 1 where
-        it holds UTF-8. None also where a column has parts, or is not what it says: then Arrow can tell what is wrong.
+        columns: Arrow arrays of the types for which this was created, which the caller ensures. texts: for each column,
+        1 if it must be UTF-8. Also returns None if a column has parts or is invalid: then Arrow can report what is
+        wrong.
         """
         place: cython.Py_ssize_t
-        given: tuple[Any, ...] = tuple(columns)  # whatever another thread does to the list
+        given: tuple[Any, ...] = tuple(columns)  # a copy, because another thread may change the list
         count: cython.Py_ssize_t = len(given)
         if rows < 1 or rows > _MOST_ROWS or self._times >= count or len(texts) != count:
             return None
@@ -184,12 +186,13 @@ class MessageWriter:
             free(made)
 
     def join(self, messages: list[bytes]) -> bytes | None:
-        """Several messages as one, their rows in turn: those that this has written, or that are just like them.
+        """Join several messages into one, with their rows in order. They must be written by this, or be exactly like
+        those.
 
-        None where one is not, where the whole is too large for the edges of its texts, and for columns with parts.
+        Returns None if one is not, if the result is too large for the edges of its texts, and for columns with parts.
         """
         number: cython.Py_ssize_t
-        held: tuple[bytes, ...] = tuple(messages)  # whatever another thread does to the list
+        held: tuple[bytes, ...] = tuple(messages)  # a copy, because another thread may change the list
         count: cython.Py_ssize_t = len(held)
         totals: array.array = array.clone(_LONGS, 2 * self._count, True)
         rows: cython.longlong = self._rows_of(held, totals.data.as_longlongs)
@@ -226,7 +229,7 @@ class MessageWriter:
         head: cython.Py_ssize_t,
         rows: cython.longlong,
     ) -> cython.void:
-        """Write the body of messages that `_reads` let pass, and where each part of it lies."""
+        """Write the body of messages that `_reads` accepted, and where each part of it is."""
         lies_at: cython.Py_ssize_t = self._buffers_at
         for _ in range(self._count):
             self._join_column(walk, messages, count, head, lies_at, rows)
@@ -236,7 +239,9 @@ class MessageWriter:
 
     @cython.cfunc
     def _reads(self, message: cython.p_const_uchar, size: cython.longlong, totals: cython.p_longlong) -> cython.bint:
-        """Whether a message is like those that this writes; adds its nulls and the bytes of its texts, by column."""
+        """Whether a message is like those that this writes; adds its nulls and the bytes of its texts to `totals`, by
+        column.
+        """
         fact: cython.p_longlong = self._columns.data.as_longlongs
         place: cython.Py_ssize_t
         head: cython.longlong = len(self._head)
@@ -276,7 +281,7 @@ class MessageWriter:
 
     @cython.cfunc
     def _has_head(self, message: cython.p_const_uchar) -> cython.bint:
-        """Whether the head of a message, of which there is as much, is the known one but for its numbers."""
+        """Whether the head of a message, which is long enough, is the known one except for its numbers."""
         known: bytes = PyBytes_FromStringAndSize(cython.cast(cython.p_char, message), len(self._head))
         own: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(self._head))
         out: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(known))
@@ -288,7 +293,7 @@ class MessageWriter:
 
     @cython.cfunc
     def _joined_bytes(self, rows: cython.longlong, totals: cython.p_longlong) -> cython.longlong:
-        """Bytes of the body of messages with so many rows together; -1 where that is too much for their edges."""
+        """Size of the body of messages with `rows` rows in total; -1 if that is too much for their edges."""
         fact: cython.p_longlong = self._columns.data.as_longlongs
         place: cython.Py_ssize_t
         body: cython.longlong = 0
@@ -314,7 +319,7 @@ class MessageWriter:
         lies_at: cython.Py_ssize_t,
         rows: cython.longlong,
     ) -> cython.void:
-        """Write the next column. lies_at: where in a message it says where the column's first part lies."""
+        """Write the next column. lies_at: where a message states the position of the column's first part."""
         number: cython.Py_ssize_t
         fact: cython.pointer(cython.const[cython.longlong]) = walk.column
         base: cython.longlong = 0  # rows so far
@@ -352,13 +357,13 @@ class MessageWriter:
     def find(
         self, messages: list[bytes], column: cython.Py_ssize_t, text: bytes, times: cython.Py_ssize_t
     ) -> tuple[bytes, bytes] | None:
-        """Rows, numbered over all messages, that have a text in a column, and their numbers in the column `times`: 64
-        bits each. Rows where the column is null are not among them.
+        """Find the rows, numbered across all messages, that have a text in a column; return them and their numbers in
+        the column `times`, 64 bits each. Excludes rows where the column is null.
 
-        None where a message is none that this has written, or just like those, and for columns of other kinds.
+        Returns None if a message was not written by this, or is not exactly like those, and for columns of other kinds.
         """
         number: cython.Py_ssize_t
-        held: tuple[bytes, ...] = tuple(messages)  # whatever another thread does to the list
+        held: tuple[bytes, ...] = tuple(messages)  # a copy, because another thread may change the list
         if text is None:
             raise TypeError("the text must be bytes")
         if not 0 <= column < self._count or not 0 <= times < self._count:
@@ -395,7 +400,7 @@ class MessageWriter:
 
     @cython.cfunc
     def _rows_of(self, messages: tuple[bytes, ...], totals: cython.p_longlong) -> cython.longlong:
-        """The rows of all messages; -1 where `_reads` does not know one."""
+        """The number of rows in all messages; -1 if `_reads` does not accept one."""
         number: cython.Py_ssize_t
         rows: cython.longlong = 0
         for number in range(len(messages)):
@@ -411,7 +416,7 @@ class MessageWriter:
     @cython.nogil
     @cython.exceptval(check=False)
     def _lies(self, message: cython.p_const_uchar, column: cython.Py_ssize_t) -> cython.p_const_uchar:
-        """Where a message says where the parts of a column lie."""
+        """Where a message states the positions of a column's parts."""
         i: cython.Py_ssize_t
         lies: cython.p_const_uchar = message + self._buffers_at
         for i in range(column):
@@ -433,7 +438,7 @@ class MessageWriter:
         numbers: cython.p_longlong,
         count: cython.longlong,
     ) -> cython.longlong:
-        """Note the rows of a message that have a text, behind `count` others; gives how many there are then."""
+        """Append the rows of a message that have a text to the `count` found so far; return the new count."""
         i: cython.longlong
         width: cython.longlong = self._facts[_FACTS * column + 2]
         body: cython.p_const_uchar = message + self._size
@@ -442,7 +447,7 @@ class MessageWriter:
         nulls: cython.bint = _number_at(lies + 8) != 0
         edges: cython.p_const_uchar = body + _number_at(lies + 16)
         texts: cython.p_const_uchar = body + _number_at(lies + 32)
-        most: cython.longlong = _number_at(lies + 40) - size  # no text of that size begins behind it
+        most: cython.longlong = _number_at(lies + 40) - size  # no text of that size begins after this
         values: cython.p_const_uchar = body + _number_at(self._lies(message, times) + 16)
         first: cython.longlong
         end: cython.longlong = 0
@@ -459,13 +464,13 @@ class MessageWriter:
         return count
 
     def gather(self, messages: list[bytes], places: bytes) -> bytes | None:
-        """Some rows of messages as one message, in that order. places: for each the number of its message, and of its
-        row there, 64 bits each.
+        """Copy some rows of messages to one message, in the order of `places`: for each row the number of its message,
+        and its row there, 64 bits each.
 
-        None as of `join`, without rows, and where there is no such row.
+        Returns None as in `join`, without rows, and if there is no such row.
         """
         i: cython.Py_ssize_t
-        held: tuple[bytes, ...] = tuple(messages)  # whatever another thread does to the list
+        held: tuple[bytes, ...] = tuple(messages)  # a copy, because another thread may change the list
         if places is None:
             raise TypeError("places must be bytes")
         rows: cython.longlong = len(places) // 16
@@ -513,7 +518,7 @@ class MessageWriter:
         body: cython.longlong,
         totals: cython.p_longlong,
     ) -> cython.void:
-        """Write the head of a message of so many rows and bytes, and stand before its first column."""
+        """Write the head of a message with `rows` rows and `body` bytes, and start at its first column."""
         out: cython.p_uchar = cython.cast(cython.p_uchar, message)
         memcpy(out, cython.cast(cython.p_char, self._head), len(self._head))
         _put(out + self._rows_at, rows)
@@ -532,7 +537,7 @@ class MessageWriter:
         column: cython.Py_ssize_t,
         totals: cython.p_longlong,
     ) -> cython.bint:
-        """How many nulls some rows have in a column, and bytes of text. False: a text lies outside of its message."""
+        """Count the nulls and the bytes of text of some rows in a column. False if a text is outside of its message."""
         i: cython.longlong
         fact: cython.p_longlong = self._columns.data.as_longlongs + _FACTS * column
         skipped: cython.Py_ssize_t = self._lies(messages[0], column) - messages[0]
@@ -562,7 +567,7 @@ class MessageWriter:
         rows: cython.longlong,
         column: cython.Py_ssize_t,
     ) -> cython.void:
-        """Write some rows, which `_measure_rows` let pass, as the next column."""
+        """Write some rows, which `_measure_rows` accepted, as the next column."""
         i: cython.longlong
         fact: cython.pointer(cython.const[cython.longlong]) = walk.column
         skipped: cython.Py_ssize_t = self._lies(messages[0], column) - messages[0]
@@ -604,7 +609,7 @@ class MessageWriter:
 def _hold(
     column: cython.pointer(FlatColumn), given: Any, rows: cython.longlong, buffers: cython.longlong
 ) -> cython.bint:
-    """Take the buffers of an Arrow array of so many rows; False where it has not as many. Whoever calls lets go."""
+    """Hold the buffers of an Arrow array of `rows` rows; False if its size differs. The caller must release them."""
     place: cython.Py_ssize_t
     parts: list[Any] = given.buffers()
     offset: cython.longlong = given.offset
@@ -635,7 +640,7 @@ def _let_go(column: cython.pointer(FlatColumn)) -> cython.void:
 def _is_sound(
     column: cython.pointer(FlatColumn), kind: cython.longlong, width: cython.longlong, text: cython.uchar
 ) -> cython.bint:
-    """Whether all rows of a column lie in its buffers, and its texts are such, also those beneath nulls."""
+    """Whether all rows of a column are within its buffers, and its texts are valid, including those beneath nulls."""
     end: cython.longlong = column.array.offset + column.array.length
     bits: cython.longlong = (end + 7) // 8
     if column.taken[0] and column.views[0].len < bits:
@@ -654,7 +659,7 @@ def _is_sound(
 def _are_texts(
     source: cython.pointer(ArrowArray), width: cython.longlong, size: cython.longlong, text: cython.uchar
 ) -> cython.bint:
-    """Whether edges ascend, within so many bytes, and each text is UTF-8 where that is asked for."""
+    """Whether edges ascend within `size` bytes and, if `text`, each text is UTF-8."""
     i: cython.longlong
     edge: cython.longlong = _edge(source, width, source.offset)
     first: cython.longlong = edge
@@ -695,7 +700,7 @@ def _is_ascii(data: cython.p_const_uchar, size: cython.longlong) -> cython.bint:
 @cython.nogil
 @cython.exceptval(check=False)
 def _is_utf8(data: cython.p_const_uchar, size: cython.longlong) -> cython.bint:
-    """Whether bytes are whole characters of the fewest bytes, none of them half of a pair."""
+    """Whether bytes are valid UTF-8: complete characters, in their shortest form, without surrogates."""
     i: cython.longlong
     at: cython.longlong = 0
     more: cython.longlong
@@ -726,7 +731,7 @@ def _is_utf8(data: cython.p_const_uchar, size: cython.longlong) -> cython.bint:
 def _measure_all(
     walk: cython.pointer(Walk), whole: cython.pointer(ArrowArray), end: cython.p_longlong
 ) -> cython.longlong:
-    """Bytes of the body of a message; -1 where a value does not fit."""
+    """Size of the body of a message; -1 if a value does not fit."""
     body: cython.longlong = 0
     size: cython.longlong
     while walk.column != end:
@@ -747,9 +752,9 @@ def _measure(
     first: cython.longlong,
     rows: cython.longlong,
 ) -> cython.longlong:
-    """Bytes of rows [first, first + rows) of the next column, and of its parts; -1 where a value does not fit.
+    """Size of rows [first, first + rows) of the next column and its parts; -1 if a value does not fit.
 
-    source: NULL: it has none, nor have its parts.
+    source: NULL if the batch lacks the column, and so its parts.
     """
     fact: cython.pointer(cython.const[cython.longlong]) = walk.column
     found: cython.p_longlong = walk.found
@@ -790,7 +795,7 @@ def _measure(
 @cython.nogil
 @cython.exceptval(check=False)
 def _fill_all(walk: cython.pointer(Walk), whole: cython.pointer(ArrowArray), end: cython.p_longlong) -> cython.void:
-    """Write the body of a message, and where each part of it lies."""
+    """Write the body of a message, and where each part of it is."""
     while walk.column != end:
         _fill(walk, _given(whole, walk.column), whole.offset, whole.length)
 
@@ -804,7 +809,7 @@ def _fill(
     first: cython.longlong,
     rows: cython.longlong,
 ) -> cython.void:
-    """Write rows of the next column and of its parts, which `_measure` found to be there."""
+    """Write rows of the next column and of its parts, which `_measure` has checked."""
     fact: cython.pointer(cython.const[cython.longlong]) = walk.column
     found: cython.p_longlong = walk.found
     walk.column += _FACTS
@@ -845,7 +850,7 @@ def _fill(
 def _given(whole: cython.pointer(ArrowArray), fact: cython.pointer(cython.const[cython.longlong])) -> cython.pointer(
     ArrowArray
 ):
-    """The given column that becomes one of the schema; NULL: none does."""
+    """The batch's column that becomes one of the schema; NULL if none does."""
     return cython.NULL if fact[0] < 0 else whole.children[fact[0]]
 
 
@@ -867,7 +872,7 @@ def _first_of_parts(
     found: cython.p_longlong,
     first: cython.longlong,
 ) -> cython.longlong:
-    """The row of its parts at which a row of a column begins; any where there are none."""
+    """The row of its parts at which a row of a column begins; any if there are none."""
     if fact[1] == _LISTS:
         return _edge(source, fact[2], first) if found[1] else 0
     return first * fact[2] if fact[1] == _FIXED_LISTS else first
@@ -880,7 +885,7 @@ def _first_of_parts(
 def _rows_of_parts(
     fact: cython.pointer(cython.const[cython.longlong]), found: cython.p_longlong, rows: cython.longlong
 ) -> cython.longlong:
-    """How many rows the parts of some rows of a column have."""
+    """The number of rows of the parts of some rows of a column."""
     if fact[1] == _LISTS:
         return found[1]
     return rows * fact[2] if fact[1] == _FIXED_LISTS else rows
@@ -891,7 +896,7 @@ def _rows_of_parts(
 @cython.nogil
 @cython.exceptval(check=False)
 def _buffers_of(kind: cython.longlong) -> cython.longlong:
-    """How many buffers a column of a kind has."""
+    """The number of buffers of a column of a kind."""
     return 3 if kind == _TEXTS else 2 if kind < _FIXED_LISTS else 1
 
 
@@ -900,7 +905,7 @@ def _buffers_of(kind: cython.longlong) -> cython.longlong:
 @cython.nogil
 @cython.exceptval(check=False)
 def _values_bytes(fact: cython.pointer(cython.const[cython.longlong]), rows: cython.longlong) -> cython.longlong:
-    """Bytes of a column's numbers, bits or edges."""
+    """Size of a column's numbers, bits or edges."""
     if fact[1] == _VALUES:
         return rows * fact[2]
     if fact[1] == _BITS:
@@ -912,7 +917,7 @@ def _values_bytes(fact: cython.pointer(cython.const[cython.longlong]), rows: cyt
 @cython.nogil
 @cython.exceptval(check=False)
 def _span(whole: cython.pointer(ArrowArray), place: cython.Py_ssize_t, times: cython.p_longlong) -> cython.void:
-    """The least and the largest of a column of numbers of 64 bits, which has a row."""
+    """The smallest and the largest value of a column of 64-bit numbers; it must have rows."""
     i: cython.longlong
     source: cython.pointer(ArrowArray) = whole.children[place]
     number: cython.pointer(cython.const[cython.longlong]) = cython.cast(
@@ -931,7 +936,7 @@ def _span(whole: cython.pointer(ArrowArray), place: cython.Py_ssize_t, times: cy
 @cython.nogil
 @cython.exceptval(check=False)
 def _nulls(source: cython.pointer(ArrowArray), first: cython.longlong, rows: cython.longlong) -> cython.longlong:
-    """How many of some rows are null."""
+    """The number of nulls in some rows."""
     i: cython.longlong
     valid: cython.longlong = 0
     bits: cython.p_const_uchar = _buffer(source, 0)
@@ -948,7 +953,7 @@ def _nulls(source: cython.pointer(ArrowArray), first: cython.longlong, rows: cyt
 def _copy_bits(
     bits: cython.p_const_uchar, first: cython.longlong, rows: cython.longlong, out: cython.p_uchar
 ) -> cython.void:
-    """Copy some bits, to begin at a byte's lowest one; NULL: none is set. What is left of the last byte is 0."""
+    """Copy some bits to begin at a byte's lowest bit; NULL: none is set. The rest of the last byte becomes 0."""
     i: cython.longlong
     memset(out, 0, (rows + 7) // 8)
     if bits != cython.NULL:
@@ -966,7 +971,7 @@ def _copy_edges(
     rows: cython.longlong,
     out: cython.p_uchar,
 ) -> cython.void:
-    """Copy where each text begins, and the last ends, counted from the first one."""
+    """Copy where each text begins, and where the last one ends, relative to the first one."""
     i: cython.longlong
     short: cython.pointer(cython.int) = cython.cast(cython.pointer(cython.int), source.buffers[1]) + first
     long: cython.p_longlong = cython.cast(cython.p_longlong, source.buffers[1]) + first
@@ -997,7 +1002,7 @@ def _longest(
 @cython.nogil
 @cython.exceptval(check=False)
 def _buffer(source: cython.pointer(ArrowArray), number: cython.int) -> cython.p_const_uchar:
-    """The bytes of a buffer; NULL where there is none, or no column."""
+    """The bytes of a buffer; NULL if there is no buffer, or no column."""
     if source == cython.NULL:
         return cython.NULL
     return cython.cast(cython.p_const_uchar, source.buffers[number])
@@ -1020,7 +1025,7 @@ def _edge(source: cython.pointer(ArrowArray), width: cython.longlong, row: cytho
 def _put_bits(
     bits: cython.p_const_uchar, rows: cython.longlong, out: cython.p_uchar, at: cython.longlong
 ) -> cython.void:
-    """Set bits from number `at` on as some are, of which the first is a byte's lowest; NULL: all are set."""
+    """Set bits from `at` on like `bits`, which begin at a byte's lowest bit; NULL: set all."""
     i: cython.longlong
     for i in range(rows):
         if bits == cython.NULL or (bits[i >> 3] >> (i & 7)) & 1:
@@ -1037,7 +1042,7 @@ def _put_edges(
     out: cython.p_uchar,
     before: cython.longlong,
 ) -> cython.void:
-    """Write where texts begin that stand behind so many bytes, and where the last one ends."""
+    """Write where texts begin, moved by `before` bytes, and where the last one ends."""
     i: cython.longlong
     for i in range(rows + 1):
         _put_edge(out, width, i, _edge_at(given, width, i) + before)
@@ -1048,7 +1053,7 @@ def _put_edges(
 @cython.nogil
 @cython.exceptval(check=False)
 def _put_edge(out: cython.p_uchar, width: cython.longlong, row: cython.longlong, edge: cython.longlong) -> cython.void:
-    """Write one edge to a place that need not be aligned."""
+    """Write one edge to a place that may be unaligned."""
     short: cython.int
     if width == 4:
         short = cython.cast(cython.int, edge)
@@ -1062,7 +1067,7 @@ def _put_edge(out: cython.p_uchar, width: cython.longlong, row: cython.longlong,
 @cython.nogil
 @cython.exceptval(check=False)
 def _edge_at(edges: cython.p_const_uchar, width: cython.longlong, row: cython.longlong) -> cython.longlong:
-    """The same of edges that need not be aligned."""
+    """Like `_edge`, for edges that may be unaligned."""
     short: cython.int = 0
     if width == 4:
         memcpy(cython.address(short), edges + 4 * row, 4)
@@ -1087,7 +1092,7 @@ def _number_at(place: cython.p_const_uchar) -> cython.longlong:
 def _is_next(
     lies: cython.p_const_uchar, at: cython.p_longlong, size: cython.longlong, body: cython.longlong
 ) -> cython.bint:
-    """Whether a part of a body lies at a place of it, has so many bytes, and ends within; moves the place behind it."""
+    """Whether a part of a body is at a place, has `size` bytes, and ends within the body; moves the place after it."""
     if _number_at(lies) != at[0] or _number_at(lies + 8) != size or size > body - at[0]:
         return False
     at[0] += _padded(size)
@@ -1099,7 +1104,7 @@ def _is_next(
 @cython.nogil
 @cython.exceptval(check=False)
 def _padded(size: cython.longlong) -> cython.longlong:
-    """The next multiple of 8."""
+    """Round up to a multiple of 8."""
     return (size + 7) & ~7
 
 
@@ -1116,7 +1121,7 @@ def _put(to: cython.p_uchar, number: cython.longlong) -> cython.void:
 @cython.nogil
 @cython.exceptval(check=False)
 def _end(walk: cython.pointer(Walk), size: cython.longlong) -> cython.void:
-    """Note that a part of the body is complete, and fill up behind it."""
+    """Record that a part of the body is complete, and pad it."""
     _put(walk.buffer, walk.at)
     _put(walk.buffer + 8, size)
     walk.buffer += 16

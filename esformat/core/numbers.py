@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Packed integers on their way to int64: headers read, bits or byte planes put together, differences summed.
+"""Decode packed integers to int64: read headers, join bits or byte planes, sum differences.
 
-A pack is: u8 width, u8 raw planes, u8 bytes of the base (0 or 8), u8 codec, u32 stored bytes; the base, the raw
-planes, the stored bytes. Where raw planes is 255, the stored bytes are numbers of `width` bits side by side, and else
-the planes that are not raw, compressed. `esformat/format/packing.py` writes them.
+A pack is: u8 width, u8 raw planes, u8 bytes of the base (0 or 8), u8 codec, u32 stored bytes; the base, the raw planes,
+the stored bytes. If raw planes is 255, the stored bytes are adjacent numbers of `width` bits; otherwise they are the
+planes that are not raw, compressed. `esformat/format/packing.py` writes them.
 """
 
 import array as arrays
@@ -21,19 +21,19 @@ _LONGS = cython.declare(array.array, arrays.array("q"))
 _BYTES = cython.declare(array.array, arrays.array("B"))
 
 BITS = 255
-"""What stands for the number of raw planes where a pack has bits instead of planes."""
+"""In place of the number of raw planes: the pack has bits instead of planes."""
 
 
 @cython.final
 @cython.cclass
 class Pack:
-    """One packed sequence within a block body: where its parts lie. Nothing is decoded yet."""
+    """One packed sequence within a block body: where its parts are. Nothing is decoded yet."""
 
     numbers = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
     width = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
     """Bytes that each number takes, in planes or when its bits are unpacked."""
     bits = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
-    """Bits of each number; 0 where the pack has planes."""
+    """Bits of each number; 0 if the pack has planes."""
     raw = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
     codec = cython.declare(cython.int, visibility="readonly")  # type: int
     base = cython.declare(cython.longlong, visibility="readonly")  # type: int
@@ -73,9 +73,9 @@ def read_columns(
     columns: cython.Py_ssize_t,
     out: cython.longlong[::1],
 ) -> int:
-    """Put the numbers of several packs of `count` each, which stand one after another, into `out`.
+    """Decode several adjacent packs of `count` numbers each to `out`.
 
-    Gives the byte after the last, or -1 where one of them is compressed. Raises CorruptSegmentError.
+    Returns the byte after the last pack, or -1 if one of them is compressed. Raises CorruptSegmentError.
     """
     column: cython.Py_ssize_t
     pack: Pack
@@ -97,7 +97,7 @@ def _numbers(
     plain: object,
     before: cython.Py_ssize_t,
 ) -> array.array:
-    """The numbers of a pack, behind room for `before` others."""
+    """Decode the numbers of a pack, leaving room for `before` others in front."""
     view: cython.const[cython.uchar][::1] = body
     if not view.shape[0] or not read_pack_head(cython.address(view[0]), view.shape[0], at, count, head):
         raise CorruptSegmentError("the header of packed numbers breaks the format, or they are cut short")
@@ -107,7 +107,7 @@ def _numbers(
 
 
 def read_numbers(body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, plain: Any) -> tuple[Any, int]:
-    """The `count` numbers of the pack at a byte of a body, an array of int64, and the byte after the pack.
+    """Decode the `count` numbers of the pack at a byte of a body: an array of int64, and the byte after the pack.
 
     plain: a decompressor. The caller bounds `count`. Raises CorruptSegmentError.
     """
@@ -119,9 +119,9 @@ def read_numbers(body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, pla
 def read_edges(
     body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, most: cython.longlong, plain: Any
 ) -> tuple[Any, int]:
-    """The sums of the numbers, from 0 on, and the byte after the pack.
+    """The cumulative sums of the numbers, starting with 0, and the byte after the pack.
 
-    Raises CorruptSegmentError unless all are at least 1, and together at most `most`.
+    Raises CorruptSegmentError unless all numbers are at least 1, and sum up to at most `most`.
     """
     head = cython.declare(PackHead)
     made: array.array = _numbers(body, at, count, cython.address(head), plain, 1)
@@ -147,9 +147,9 @@ def join_planes(
 ) -> None:
     """Write numbers low … low + size - 1 of a pack to out[at:at + size], modulo 2^64.
 
-    Byte k of number i is body[raw_at + k × count + i] for the raw planes; those of the others follow from rest[rest_at]
-    on in the same manner. A pack of bits lies in `body`, and `rest` is not looked at. Raises ValueError where a byte
-    lies outside of its buffer.
+    Byte k of number i is body[raw_at + k × count + i] for the raw planes; the other planes follow in the same layout
+    from rest[rest_at] on. A pack of bits is in `body`, and `rest` is not used. Raises ValueError if a byte is outside
+    of its buffer.
     """
     _join(body, pack, rest, rest_at, low, out, at, size)
 
@@ -171,7 +171,7 @@ def _join(
     width: cython.Py_ssize_t = pack.width
     raw_at: cython.Py_ssize_t = pack.raw_at
     packed: cython.Py_ssize_t = width - raw
-    # The pack may be of another body: what follows proves every index of the loops.
+    # The pack may be of another body: the following checks prove every index of the loops.
     if width > 8 or low < 0 or size < 0 or at < 0 or rest_at < 0:
         raise ValueError("the bytes of packed numbers do not fit")
     if size > count - low or size > out.shape[0] - at:
@@ -210,11 +210,11 @@ def _join(
 
 
 def join_many(parts: list[tuple[Any, Pack]], decompressor: Any, allocate: Any) -> Any:
-    """The numbers of several packs, each with the body that it lies in, one after another.
+    """Decode the numbers of several packs, each with the body that contains it, one after another.
 
-    As bytes where each pack has one plane, which is compressed, and no base: its numbers are those bytes. Else as
-    int64, in what `allocate` gives for so many bytes. All compressed planes of one codec that follow each other are
-    decompressed with one call. Raises what the decompressor does.
+    Returns bytes if each pack has one plane, compressed, and no base: its numbers are those bytes. Otherwise returns
+    int64, in memory that `allocate` returns for a number of bytes. Adjacent compressed planes of the same codec are
+    decompressed with one call. Raises what the decompressor raises.
     """
     pack: Pack
     numbers: cython.Py_ssize_t = 0
@@ -245,7 +245,7 @@ def join_many(parts: list[tuple[Any, Pack]], decompressor: Any, allocate: Any) -
 @cython.cfunc
 @cython.exceptval(-1)
 def _decompress(parts: list[tuple[Any, Pack]], sizes: list[int], decompressor: Any, out: Any) -> cython.int:
-    """The compressed planes of packs, `sizes` bytes of each, into `out`."""
+    """Decompress the planes of packs, `sizes` bytes of each, into `out`."""
     pack: Pack
     frames: list[Any] = []
     taken: list[int] = []
@@ -279,7 +279,7 @@ def _decompress_run(decompressor: Any, codec: cython.int, frames: list[Any], siz
 
 
 def pack_bits(numbers: cython.const[cython.longlong][::1], base: cython.longlong, bits: cython.Py_ssize_t) -> bytes:
-    """The lowest bits of each number less the base, side by side, the lowest of a byte first; unused ones are 0.
+    """The lowest bits of each number minus the base, adjacent, the lowest bit of a byte first; unused bits are 0.
 
     Raises ValueError for less than one bit or more than 64.
     """
@@ -324,10 +324,10 @@ def sum_runs(
     starts: cython.const[cython.longlong][::1],
     bases: cython.const[cython.longlong][::1],
 ) -> None:
-    """Make differences the numbers that they stand for, modulo 2^64 and in place.
+    """Replace differences by their cumulative sums, modulo 2^64 and in place.
 
-    Those from starts[i] on, up to the next start, are counted from bases[i]. Starts ascend; the first is 0. Raises
-    ValueError where they do not, or lie beyond the last difference.
+    The sums from starts[i] on, up to the next start, begin with bases[i]. Starts ascend; the first is 0. Raises
+    ValueError if they do not, or are beyond the last difference.
     """
     n: cython.Py_ssize_t = steps.shape[0]
     runs: cython.Py_ssize_t = starts.shape[0]
@@ -356,10 +356,11 @@ def count_places(
     lows: cython.longlong[::1],
     highs: cython.longlong[::1],
 ) -> None:
-    """Count how often each place comes, in counts, which are zeros, and keep the least and the greatest of its times.
+    """Count the occurrences of each place in `counts`, initially zeros, and track the smallest and largest of its
+    times.
 
-    times: one for each place; or none at all, and lows and highs stay as they are.
-    Raises ValueError where sizes do not fit, or for a place that counts do not have.
+    times: one for each place; or empty, then lows and highs stay unchanged. Raises ValueError if sizes do not fit, or
+    for a place outside of `counts`.
     """
     n: cython.Py_ssize_t = places.shape[0]
     size: cython.Py_ssize_t = counts.shape[0]
@@ -392,17 +393,17 @@ def count_by_width(
     begin: cython.ulonglong,
     counts: cython.longlong[::1],
 ) -> tuple[int, int] | None:
-    """Count the times from low to high, both included, in spans of one width; gives the least and the greatest of them,
-    None where there are none. Others are passed over.
+    """Count the times from low to high, both included, in spans of equal width; return the smallest and the largest of
+    them, None if there are none. Other times are ignored.
 
-    counts: of each span, added to. begin: of the first span, modulo 2^64, and not behind low. Raises ValueError for a
-    width of nothing, and where counts end before high.
+    counts: of each span, incremented. begin: of the first span, modulo 2^64, and not after low. Raises ValueError for a
+    width of 0, and if counts end before high.
     """
     n: cython.Py_ssize_t = times.shape[0]
     size: cython.ulonglong = counts.shape[0]
     first: cython.ulonglong = cython.cast(cython.ulonglong, low) - begin
     last: cython.ulonglong = cython.cast(cython.ulonglong, high) - begin
-    if not width or (low <= high and (first > last or last // width >= size)):  # so every place below is one of counts
+    if not width or (low <= high and (first > last or last // width >= size)):  # so every place below is valid
         raise ValueError("the spans do not fit the times")
     share: cython.double = 1.0 / width
     i: cython.Py_ssize_t
@@ -420,7 +421,7 @@ def count_by_width(
             apart = cython.cast(cython.ulonglong, time) - begin
             if apart >> 52:
                 place = apart // width
-            else:  # exact as a double; a product, off by one at most, takes a third of the time of a division
+            else:  # exact as a double; a product, off by at most 1, takes a third of a division's time
                 place = cython.cast(cython.ulonglong, apart * share)
                 if place * width > apart:
                     place -= 1

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, nonecheck=True
-"""What an open segment has at hand: looked up by compiled code, as every question about a space does it several times.
+"""Cached data of an open segment, looked up by compiled code because every read of a space does so several times.
 
-Nothing is read here: what is not at hand, the class that inherits from `Opened` makes.
+Nothing is read here: the subclass of `Opened` provides data that is not cached.
 """
 
 from collections.abc import Iterator
@@ -23,11 +23,11 @@ from cython.cimports.esformat.core.roots import Root
 from esformat.errors import CorruptSegmentError, EsdbError
 
 MANY_PARTS = 100
-"""Lists of columns, and conditions, that are remembered as checked."""
+"""Most lists of columns, and most conditions, that are cached as checked."""
 MANY_CONTEXTS = 100
-"""Of threads and dictionaries, that are remembered."""
+"""Most pairs of thread and dictionary whose contexts are cached."""
 MOST_RUN_ROWS = 8192
-"""Of a run that is read block by block; a longer one many blocks at a time."""
+"""Most rows of a run that is read block by block; longer runs are read many blocks at a time."""
 _MOST_ROWS = (1 << 63) - 1
 _NOTHING = cython.declare(tuple, ())
 
@@ -35,8 +35,8 @@ _NOTHING = cython.declare(tuple, ())
 @cython.final
 @cython.cclass
 class NamedErrors:
-    """Around the decoding of a file's bytes: errors get the file's name, and what Arrow, NumPy or the compiled core
-    say of the values is an error of the file. Threads may share it.
+    """A context manager around decoding a file's bytes: adds the file's name to errors, and turns errors of Arrow,
+    NumPy or the compiled core into CorruptSegmentError. Thread-safe.
     """
 
     _name: str
@@ -52,17 +52,17 @@ class NamedErrors:
             return
         if isinstance(error, EsdbError):
             error.path = error.path or self._name
-        elif isinstance(error, (ValueError, IndexError, OverflowError)):  # Arrow's are among them
+        elif isinstance(error, (ValueError, IndexError, OverflowError)):  # Arrow's errors are among them
             raise CorruptSegmentError(f"stored values are broken: {error}", path=self._name) from error
 
 
 @cython.final
 @cython.cclass
 class Query:
-    """What a scan asks for. Times are µs, [start, end); `columns` None means all.
+    """The query of a scan. Times are µs, [start, end); `columns` None means all.
 
-    A condition is an index and a value; or several values as a frozenset, and then blocks that hold one of them may
-    also give events with other values, so the caller filters them.
+    A condition is an index and a value; or several values as a frozenset: then the blocks found may also contain events
+    with other values, so the caller filters them.
     """
 
     start = cython.declare(object, visibility="readonly")  # type: int | None
@@ -72,9 +72,9 @@ class Query:
     columns = cython.declare(object, visibility="readonly")  # type: tuple[str, ...] | None
     conditions = cython.declare(tuple, visibility="readonly")  # type: tuple[tuple[str, Any], ...]
     timed = cython.declare(cython.bint, visibility="readonly")  # type: bool
-    """Whether the query bounds time."""
+    """Whether the query limits time."""
     filtered = cython.declare(cython.bint, visibility="readonly")  # type: bool
-    """Whether rows must be looked at to know if they belong to the answer."""
+    """Whether rows must be checked to know if they are part of the result."""
 
     def __init__(
         self,
@@ -91,15 +91,15 @@ class Query:
         self.filtered = self.timed or len(conditions) > 0
 
     def covers(self, low: int, high: int) -> bool:
-        """Whether every timestamp in [low, high] is within the query's time."""
+        """Whether every timestamp in [low, high] is within the query's time range."""
         return (self.start is None or low >= self.start) and (self.end is None or high < self.end)
 
     def misses(self, low: int, high: int) -> bool:
-        """Whether no timestamp in [low, high] is within the query's time."""
+        """Whether no timestamp in [low, high] is within the query's time range."""
         return (self.start is not None and high < self.start) or (self.end is not None and low >= self.end)
 
     def described(self) -> list[str]:
-        """What it asks for beyond everything, as a caller writes it."""
+        """The options that restrict the query, as a caller writes them."""
         bounds = [("start", self.start), ("end", self.end), ("limit", self.limit)]
         parts = [f"{name}={value!r}" for name, value in bounds if value is not None]
         return parts + [f"{name}={value!r}" for name, value in self.conditions] + (["reverse"] if self.reverse else [])
@@ -114,18 +114,18 @@ def _query(reverse: cython.bint, limit: Any, columns: Any, conditions: Any) -> Q
 
 
 def oldest_first(query: Query) -> Query:
-    """The same question for all its answers, oldest first."""
+    """The same query without a limit, oldest first."""
     return Query(query.start, query.end, False, None, query.columns, query.conditions)
 
 
 def first_of(query: Query, limit: Any, columns: Any) -> Query:
-    """The same question for so many answers, None for all, in some columns."""
+    """The same query with another limit, None for none, and other columns."""
     return Query(query.start, query.end, query.reverse, limit, columns, query.conditions)
 
 
 @cython.cclass
 class KnownParts:
-    """Parts of questions that were checked before: the same columns and conditions come again and again."""
+    """Parts of queries that were checked before: the same columns and conditions are often used again."""
 
     _columns: set[Any]
     _conditions: dict[Any, Any]
@@ -134,11 +134,11 @@ class KnownParts:
         self._columns, self._conditions = set(), {}
 
     def knows_columns(self, columns: Any) -> bool:
-        """Whether a tuple of columns was remembered."""
+        """Whether a tuple of columns is known."""
         return columns in self._columns
 
     def remember(self, columns: Any, name: Any, value: Any) -> None:
-        """Remember, while there are few, a tuple of columns, and a condition of text; None for none."""
+        """Remember a tuple of columns, and a condition of text, each None for none, if there are few so far."""
         if columns is not None and len(self._columns) < MANY_PARTS:
             self._columns.add(columns)
         if type(name) is str and type(value) is str and len(self._conditions) < MANY_PARTS:
@@ -147,7 +147,7 @@ class KnownParts:
     def query(
         self, start: Any, end: Any, reverse: Any, limit: Any, columns: Any, name: Any = None, value: Any = None
     ) -> Query | None:
-        """A question whose parts need no check, or were checked before; None for any other."""
+        """A query whose parts need no check, or were checked before; None for any other."""
         conditions: Any = ()
         if start is not None or end is not None:
             return None
@@ -180,57 +180,59 @@ class Stretch:
 
 
 def part_of(stretch: Stretch, first: int, last: int) -> Stretch:
-    """The part of a stretch that lies in rows [first, last)."""
+    """The part of a stretch within rows [first, last)."""
     return Stretch(stretch.leaf, max(stretch.first, first), min(stretch.last, last), stretch.run_start)
 
 
 @cython.cclass
 class Opened:
-    """Leaves of the directory and data blocks by their numbers, and what a thread decodes blocks with."""
+    """Directory leaves and data blocks of an open segment, by number, and the contexts in which threads decode them."""
 
     announce = cython.declare(object, visibility="public")  # type: Any
-    """How to tell the source what will be read; None where it does not want to know."""
+    """Tells the source what will be read; None if it does not need to know."""
     checks = cython.declare(object, visibility="public")  # type: Any
-    """What questions are checked against."""
+    """What queries are validated against."""
     direct = cython.declare(cython.bint, visibility="public")  # type: bool
-    """Whether events are `data`, indexed columns and numbers, no more: then events need no Arrow, however many."""
+    """Whether events consist only of `data`, indexed columns and numbers: then any number of events needs no Arrow."""
     data_place = cython.declare(object, visibility="public")  # type: int | None
-    """The place of the column `data`; None without one."""
+    """The place of the column `data`; None if there is no such column."""
     everywhere = cython.declare(dict, visibility="readonly")  # type: dict[tuple[tuple[str, Any], ...], Any]
-    """Conditions that earlier questions set alone, of which every data block is known to hold an event, and what the
-    indexes then say.
+    """Conditions, each used alone in an earlier query, that match an event in every data block, and the index result
+    for each.
     """
     name = cython.declare(object, visibility="readonly")  # type: str
     named = cython.declare(NamedErrors, visibility="readonly")  # type: NamedErrors
-    """Around everything that decodes bytes of the file."""
+    """Wraps everything that decodes bytes of the file."""
     positions = cython.declare(dict, visibility="public")  # type: dict[str, int]
     """Place of each payload and index column."""
     shown_type = cython.declare(object, visibility="public")  # type: type[str | bytes]
-    """What callers see of keys."""
+    """The type of keys that callers see."""
     root = cython.declare(Root, visibility="public")  # type: Any
-    """Which leaves there are."""
+    """The root of the directory."""
     _leaves: Shelf
     _data: Shelf
     _contexts: dict[Any, Any]
     _threads: object
-    _leaf: Leaf  # None, or the one that was asked for last, as `find` and the scan after it need the same
+    _leaf: Leaf  # None, or the last one used: `find` and the scan after it need the same one
     _leaf_number: cython.Py_ssize_t
-    _codes: dict[Any, int] | None  # those that were asked for last
+    _codes: dict[Any, int] | None  # the last ones used
     _codes_dictionary: cython.Py_ssize_t
     _codes_place: cython.Py_ssize_t
 
     def use(self, name: str, leaves: Shelf, blocks: Shelf, threads: Any) -> None:
-        """Begin with these shelves. name: of the file. threads: of each thread, an attribute `own` for all segments."""
+        """Initialize with these shelves. name: of the file. threads: has an attribute `own` for each thread, for all
+        segments.
+        """
         self.name, self.named, self.everywhere, self._contexts = name, NamedErrors(name), {}, {}
         self._leaves, self._data, self._threads = leaves, blocks, threads
 
     def forget(self) -> None:
-        """Let go of what lies beside the shelves."""
+        """Release everything cached outside of the shelves."""
         self._leaf = None
         self._codes = None
 
     def own(self) -> Any:
-        """What this thread decodes everything but columns with."""
+        """The context in which this thread decodes everything except columns."""
         try:
             return self._threads.own
         except AttributeError:
@@ -238,7 +240,7 @@ class Opened:
 
     @cython.ccall
     def shown(self, key: bytes) -> object:
-        """A space or grouping as callers see it, str or bytes. Raises CorruptSegmentError for text that is none."""
+        """A space or grouping as callers see it, str or bytes. Raises CorruptSegmentError if text is not UTF-8."""
         if self.shown_type is bytes:
             return key
         try:
@@ -248,7 +250,7 @@ class Opened:
 
     @cython.ccall
     def leaf(self, number: cython.Py_ssize_t, keys: cython.bint = True) -> Leaf:
-        """A directory leaf; `keys`: with those of its runs."""
+        """A directory leaf; `keys`: with the keys of its runs."""
         leaf: Leaf = self._leaf
         if leaf is None or self._leaf_number != number:
             leaf = self._leaves._find((0, number))
@@ -258,32 +260,32 @@ class Opened:
         return self.with_keys(leaf) if keys and leaf.spaces is None else leaf
 
     def known_leaf(self, number: int) -> Any:
-        """A directory leaf, if it is at hand."""
+        """A directory leaf, if it is cached."""
         return self._leaves._find((0, number))
 
     @cython.ccall
     def data_block(self, leaf: Leaf, number: cython.Py_ssize_t) -> Chunks:
-        """The leaf's data block of that number, with what was decoded of it for earlier questions."""
+        """The leaf's data block of that number, with the parts that earlier reads decoded."""
         block: Chunks = self._data._find(leaf.first_block + number)
         return self._missing_block(leaf, number) if block is None else block
 
     def is_at_hand(self, number: int) -> bool:
-        """Whether a data block of the segment is kept from an earlier question."""
+        """Whether a data block of the segment is cached."""
         return self._data._find(number) is not None
 
     def contexts(self, dictionary: int) -> Any:
-        """For each column, what this thread decodes it with in blocks that name a dictionary number."""
-        key = (PyThread_get_thread_ident(), dictionary)  # of a thread that ended, the next one may take what it left
+        """For each column, the context in which this thread decodes it in blocks that use a dictionary."""
+        key = (PyThread_get_thread_ident(), dictionary)  # if a thread ended, the next one may reuse its entries
         found = self._contexts.get(key)
         if found is None:
-            if len(self._contexts) >= MANY_CONTEXTS:  # of threads that are no more; those that work hold theirs
+            if len(self._contexts) >= MANY_CONTEXTS:  # of ended threads; running ones keep their own contexts
                 self._contexts.clear()
             found = self._contexts[key] = self._missing_contexts(dictionary)
         return found
 
     @cython.ccall
     def value_codes(self, dictionary: cython.Py_ssize_t, place: cython.Py_ssize_t) -> dict[Any, int]:
-        """Code of each value of a column that is stored as codes, in blocks that name a dictionary number."""
+        """The code of each value of a column that is stored as codes, in blocks that use a dictionary."""
         codes: dict[Any, int] | None = self._codes
         if codes is None or self._codes_dictionary != dictionary or self._codes_place != place:
             known = self._leaves._find((3, dictionary, place))
@@ -295,9 +297,9 @@ class Opened:
     def rows_with(
         self, block: Chunks, name: str, value: object, low: cython.Py_ssize_t, high: cython.Py_ssize_t
     ) -> list[int] | None:
-        """Rows [low, high) of a block that have a value in a column; None where its codes are not at hand.
+        """Rows [low, high) of a block that have a value in a column; None if its codes are not cached.
 
-        Raises ValueError where the block has other rows.
+        Raises ValueError for rows that the block does not have.
         """
         place: cython.Py_ssize_t = self.positions[name]
         known = block.kept_codes.get(place)
@@ -307,7 +309,7 @@ class Opened:
         stored: bytes = held
         if not 0 <= low <= high <= len(stored):
             raise ValueError("the block does not have the rows that are asked for")
-        codes: dict[Any, int] = self.value_codes(block.dictionary, place)  # held: a value has a hash of its own
+        codes: dict[Any, int] = self.value_codes(block.dictionary, place)  # own a reference: hashing may run other code
         found: cython.pointer(PyObject) = PyDict_GetItem(codes, value)
         rows: list[int] = []
         if found == cython.NULL:
@@ -319,11 +321,11 @@ class Opened:
             row: cython.Py_ssize_t
             for row in range(low, high):
                 if at[row] == byte:
-                    rows.append(row)  # noqa: PERF401 - a comprehension is a function of its own, and as quick
+                    rows.append(row)  # noqa: PERF401 - a comprehension is a function call, and no faster
         return rows
 
     def matching(self, query: Query, stretch: Stretch, narrowed: Any, maker: Any, find: Any) -> Iterator[Any]:
-        """What a maker makes of the rows of a stretch, all of one run, that meet the one condition."""
+        """Yield what `maker` creates from the rows of a stretch, all of one run, that satisfy the one condition."""
         ((name, value),) = narrowed.unmet
         leaf: Leaf = self.leaf(stretch.leaf, False)
         edges: array.array = leaf.block_rows
@@ -349,7 +351,7 @@ class Opened:
                 yield maker.picked(block, max(stretch.run_start - origin, 0), rows)
 
 
-_Rows = cython.struct(  # rows [first, last) of a block of a leaf; the row of it at which their run begins or goes on
+_Rows = cython.struct(  # rows [first, last) of a leaf's block; the row of it at which their run begins or continues
     leaf=cython.Py_ssize_t,
     block=cython.Py_ssize_t,
     first=cython.Py_ssize_t,
@@ -360,7 +362,7 @@ _Rows = cython.struct(  # rows [first, last) of a block of a leaf; the row of it
 
 @cython.cfunc
 def _instance(made: object) -> object:
-    """An instance of a class, without its `__init__`."""
+    """An instance of a class, without calling its `__init__`."""
     if not isinstance(made, type):
         raise TypeError("what is made has a class")
     kind: cython.pointer(PyTypeObject) = cython.cast(cython.pointer(PyTypeObject), made)
@@ -370,18 +372,18 @@ def _instance(made: object) -> object:
 @cython.auto_pickle(False)
 @cython.cclass
 class SpaceRows:
-    """Which rows of a segment are the events of a space."""
+    """The rows of a segment that are the events of a space."""
 
     _reader = cython.declare(Opened, visibility="readonly")  # type: Any
     key = cython.declare(object, visibility="readonly")  # type: str | bytes
     """The space's key."""
     key_bytes = cython.declare(bytes, visibility="readonly")  # type: bytes
     num_events = cython.declare(cython.longlong, visibility="readonly")  # type: int
-    """How many they are."""
+    """The number of its events."""
     _stretches = cython.declare(list, visibility="readonly")  # type: list[Stretch]
-    """The rows of each of its runs, in the order of the file; of a run that crosses leaves, those in each leaf."""
+    """The rows of each of its runs, in file order; a run that crosses leaves has a stretch in each leaf."""
     _groupings = cython.declare(list, visibility="readonly")  # type: list[tuple[bytes, int]]
-    """Its groupings, and how many events each has."""
+    """Its groupings, with the number of events of each."""
 
     def __init__(self) -> None:
         raise TypeError("spaces are found in segments")
@@ -392,7 +394,7 @@ class SpaceRows:
 
     @cython.cfunc
     def _add_runs_of(self, number: cython.Py_ssize_t) -> object:
-        """Add the runs of a leaf, of which the first may go on from the leaf before."""
+        """Add the runs of a leaf, of which the first may continue from the leaf before."""
         leaf: Leaf = self._reader.leaf(number)
         run = cython.declare(cython.Py_ssize_t)
         last = cython.declare(cython.Py_ssize_t)
@@ -416,8 +418,8 @@ class SpaceRows:
         return None
 
     def of_one_run(self, query: Query, grouping: Any, made: Any) -> Any:
-        """The scan, of a class, of a question about the space's only grouping; None where it has several, or where
-        another one is asked for.
+        """A scan, of class `made`, for a query of the space's only grouping; None if the space has several, or if the
+        query is for another one.
         """
         if self._groupings is None or len(self._groupings) != 1:
             return None
@@ -434,10 +436,10 @@ class SpaceRows:
 
 
 def find_space(reader: Opened, asked: Any, made: Any, leaves: Any = None) -> Any:
-    """The space, of a class, that a caller asked for; None where the segment has no event of it.
+    """The space, of class `made`, that a caller asked for; None if the segment has no event of it.
 
-    leaves: numbers of those that can hold it, ascending, where somebody wants to know which. Raises UsageError for
-    other types, CorruptSegmentError.
+    leaves: numbers of the leaves that can contain it, ascending; None to look them up. Raises UsageError for other
+    types, CorruptSegmentError.
     """
     space: SpaceRows = cython.cast(SpaceRows, _instance(made), typecheck=True)
     space._reader, space.key_bytes, space._stretches, space._groupings = reader, to_key(asked), [], []
@@ -460,8 +462,8 @@ def find_space(reader: Opened, asked: Any, made: Any, leaves: Any = None) -> Any
 def find_history(
     reader: Opened, asked: Any, query: Query, grouping: Any, make: Any, narrow: Any, find: Any
 ) -> list[Any] | None:
-    """The events of a space that answer a question, where they are of one run that lies in one block of a local file;
-    None where more has to be looked at. The rest is as of `find_space` and `ScanRows.near_parts`.
+    """The events of a space that a query returns, if they are of one run within one block of a local file; None if they
+    need a full scan. Parameters as in `find_space` and `ScanRows.near_parts`.
     """
     if reader.announce is not None:
         return None
@@ -501,15 +503,14 @@ class ScanRows:
         whole: bool = False, merged: bool = False, small: Any = None, listed: Any = None, threads: int = 0,
         page: bool = False,
     ) -> None:  # fmt: skip
-        """Made by the verbs of Segment and Space.
+        """Created by methods of Segment and Space.
 
-        stretches: of rows to read, in row order: a list, or what gives them. span: the rows [low, high) that they lie
-        in. keys: space and grouping where all rows are of one run. whole: whether they are all rows of the segment,
-        time apart. merged: whether their rows are merged by time.
-        small: gives the space, where that is small and has several groupings.
-        listed: ascending rows of the segment; the scan gives no others.
-        threads: that decode a long answer; 0: as many as are good.
-        page: whether these are all of a few rows, which others may ask for soon.
+        stretches: of rows to read, in row order: a list, or a function that returns them. span: the rows [low, high)
+        that contain them. keys: space and grouping if all rows are of one run. whole: whether they are all rows of the
+        segment, apart from limits of time. merged: whether their rows are merged by time. small: returns the space, if
+        it is small and has several groupings. listed: ascending rows of the segment, to which the scan is limited.
+        threads: number of threads that decode a long result; 0 to choose automatically. page: whether these are a few
+        rows read as a whole, which other callers may soon read too.
         """
         self._low, self._high = span
         self._reader, self._query, self._given, self._keys = reader, query, stretches, keys
@@ -518,7 +519,7 @@ class ScanRows:
 
     @property
     def _span(self) -> tuple[int, int]:
-        """The rows [low, high) that the stretches lie in."""
+        """The rows [low, high) that contain the stretches."""
         return self._low, self._high
 
     def _stretches(self) -> Any:
@@ -527,8 +528,8 @@ class ScanRows:
 
     @cython.ccall
     def _direct(self) -> cython.bint:
-        """Whether blocks become events one by one, without Arrow: of every run where the columns stay compressed until
-        somebody asks for them, of short ones where they do not.
+        """Whether blocks become events one by one, without Arrow: for every run if columns stay compressed until an
+        event needs them, otherwise for short runs.
         """
         wanted = self._query.columns
         if wanted is not None and self._reader.data_place is not None and "data" not in wanted:
@@ -538,8 +539,8 @@ class ScanRows:
     @cython.cfunc
     @cython.exceptval(check=True)
     def _in_one_block(self, rows: cython.pointer(_Rows)) -> cython.bint:
-        """Whether the rows of a scan of one run lie in one block, as far as a limit needs them: then there is nothing
-        to announce, as it is read at once.
+        """Whether the rows of a scan of one run, up to its limit, are in one block: then nothing needs to be announced,
+        because it is read immediately.
         """
         if type(self._given) is not list or len(self._given) != 1:
             return False
@@ -565,8 +566,8 @@ class ScanRows:
 
     @cython.cfunc
     def _picked(self, block: Chunks, first: cython.Py_ssize_t, last: cython.Py_ssize_t) -> list[int] | None:
-        """Rows [first, last) of a block that meet the question's condition, as many as it wants; None where more than
-        codes at hand has to be looked at.
+        """Rows [first, last) of a block that satisfy the query's condition, up to its limit; None if cached codes do
+        not suffice.
         """
         query: Query = self._query
         if query.timed or len(query.conditions) != 1:
@@ -582,11 +583,11 @@ class ScanRows:
         return rows
 
     def near_parts(self, make: Any, columns: Any, narrow: Any, find: Any) -> Any:
-        """What is made of the rows of one run that lie in one block, or in one leaf of a local file, block by block;
-        None where that is not all there is to it.
+        """What a maker creates from the rows of one run, block by block, if they are in one block, or in one leaf of a
+        local file; otherwise None.
 
-        make: gives what makes something of rows, with some columns; called where there are rows. narrow: asks the
-        indexes. find: finds the rows of a block by other means than codes at hand.
+        make: returns a maker for rows, with some columns; called only if there are rows. narrow: looks the conditions
+        up in the indexes. find: finds the rows of a block if cached codes do not suffice.
         """
         query: Query = self._query
         reader: Opened = self._reader
@@ -626,7 +627,7 @@ class ScanRows:
         return reader.matching(query, self._given[0], narrowed, maker, find)
 
     def near_events(self, make: Any, narrow: Any, find: Any) -> Any:
-        """An iterator of the events, where `near_parts` says what those are; else None."""
+        """An iterator of the events, if `near_parts` returns them; else None."""
         query: Query = self._query
         if not self._direct():
             return None

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Packed integers as the modules of the core see them in C: their headers, and the numbers of packs of bits.
+"""C declarations of packed integers for the modules of the core: their headers, and decoding of their numbers.
 
 Section 8 of `spec/format.md`. Number i of a pack of bits is bits [bits * i, bits * (i + 1)) of its stored bytes, the
 lowest bit of a byte first.
@@ -14,19 +14,19 @@ cdef enum:
     PACK_HEAD_BYTES = 8
     PACK_OF_BITS = 255  # in place of the number of raw planes
     NUMBERS_TOGETHER = 256
-    FOUR_TOGETHER_BITS = 14  # four numbers of so many lie in eight bytes, whatever bit of the first byte they begin at
+    FOUR_TOGETHER_BITS = 14  # four numbers of up to this many bits fit into eight bytes, at whatever bit they begin
     NODE_HEAD_BYTES = 4
     STRINGS = 4  # shapes of nodes
     FRONT_CODED = 9
-    NEEDS_DICTIONARY = 2  # flag of one
+    NEEDS_DICTIONARY = 2  # flag of a node
     MOST_FRAME_ROWS = 1024
-    MANY_NUMBERS = 1 << 14  # from so many on the lock is let go: below, taking it back among others costs more
+    MANY_NUMBERS = 1 << 14  # from this many on the lock is released; below, retaking it costs more than the work
 
 
 cdef struct PackHead:
     Py_ssize_t width  # bytes that each number takes, in planes or when its bits are unpacked
-    Py_ssize_t bits  # of each number; 0 where the pack has planes
-    Py_ssize_t raw  # planes that are stored as they are
+    Py_ssize_t bits  # of each number; 0 if the pack has planes
+    Py_ssize_t raw  # planes that are stored uncompressed
     int codec  # of the other planes
     long long base
     Py_ssize_t raw_at
@@ -37,9 +37,9 @@ cdef struct PackHead:
 cdef inline bint read_pack_head(
     const byte* body, Py_ssize_t size, Py_ssize_t at, Py_ssize_t count, PackHead* pack
 ) noexcept nogil:
-    """Read the header of `count` numbers at a place of a body of `size` bytes; False where it breaks the format.
+    """Read the header of `count` numbers at byte `at` of a body of `size` bytes; False if it breaks the format.
 
-    Where it does not, every byte of the pack lies within the body.
+    If it returns True, every byte of the pack is within the body.
     """
     cdef unsigned int stored
     cdef Py_ssize_t base_bytes
@@ -69,7 +69,7 @@ cdef inline bint read_pack_head(
 
 
 cdef inline word few_bits(const byte* body, Py_ssize_t at, Py_ssize_t shift, Py_ssize_t bits) noexcept nogil:
-    """Bits [shift, shift + bits) of the bytes from `at` on; no byte behind those is touched."""
+    """Bits [shift, shift + bits) of the bytes from `at` on; reads no byte after those."""
     cdef word found = body[at] >> shift
     cdef Py_ssize_t have = 8 - shift
     while have < bits:
@@ -80,7 +80,7 @@ cdef inline word few_bits(const byte* body, Py_ssize_t at, Py_ssize_t shift, Py_
 
 
 cdef inline Py_ssize_t whole_words(Py_ssize_t stored_bytes, Py_ssize_t bits) noexcept nogil:
-    """How many of the first numbers lie, each with all its bits, in eight stored bytes from its first bit's byte on."""
+    """How many of the first numbers can each be read with eight stored bytes, beginning with its first bit's byte."""
     if bits > 57 or stored_bytes < 8:
         return 0
     return (8 * stored_bytes - 64) // bits + 1
@@ -89,7 +89,7 @@ cdef inline Py_ssize_t whole_words(Py_ssize_t stored_bytes, Py_ssize_t bits) noe
 cdef inline long long number_of_bits(
     const byte* stored, Py_ssize_t whole, Py_ssize_t bits, long long base, Py_ssize_t i
 ) noexcept nogil:
-    """base + number i, modulo 2^64; whole: what `whole_words` says."""
+    """base + number i, modulo 2^64; whole: the result of `whole_words`."""
     cdef Py_ssize_t place = bits * i
     cdef word found
     if bits == 64:
@@ -168,7 +168,7 @@ cdef inline void join_number_planes(
     cdef Py_ssize_t i, k, first = 0, n, width = pack.width
     cdef word base = <word>pack.base
     cdef const byte* planes[8]
-    cdef unsigned int lows[NUMBERS_TOGETHER]  # the halves of numbers: compilers work on several at a time
+    cdef unsigned int lows[NUMBERS_TOGETHER]  # the halves of numbers: compilers process several at a time
     cdef unsigned int highs[NUMBERS_TOGETHER]
     for k in range(width):
         planes[k] = (raw + k * count if k < pack.raw else rest + (k - pack.raw) * count) + low
@@ -189,7 +189,7 @@ cdef inline void unpack_numbers(
     const byte* stored, Py_ssize_t stored_bytes, Py_ssize_t bits, long long base,
     Py_ssize_t low, long long* out, Py_ssize_t size,
 ) noexcept:
-    """`unpack_bits`, without the lock where there are many."""
+    """Like `unpack_bits`, but without the lock if there are many numbers."""
     if size < MANY_NUMBERS:
         unpack_bits(stored, stored_bytes, bits, base, low, out, size)
     else:
@@ -201,7 +201,7 @@ cdef inline void join_numbers(
     const byte* raw, const byte* rest, PackHead* pack, Py_ssize_t count,
     Py_ssize_t low, long long* out, Py_ssize_t size,
 ) noexcept:
-    """`join_number_planes`, without the lock where there are many."""
+    """Like `join_number_planes`, but without the lock if there are many numbers."""
     if size < MANY_NUMBERS:
         join_number_planes(raw, rest, pack, count, low, out, size)
     else:
@@ -216,7 +216,7 @@ cdef inline int fill_numbers(
     """Write numbers [low, low + size) of the `count` of a pack that `read_pack_head` found in `body`, whose bytes are
     `data`. The caller bounds them.
 
-    Raises what the decompressor does, and ValueError where it gives another number of bytes than asked for.
+    Raises what the decompressor raises, and ValueError if it returns another number of bytes than requested.
     """
     cdef Py_ssize_t planes = pack.width - pack.raw
     cdef bytes rest = b""
@@ -240,7 +240,7 @@ cdef inline int fill_numbers(
 cdef inline Py_ssize_t end_of_strings(
     const byte* body, Py_ssize_t size, Py_ssize_t at, Py_ssize_t count
 ) noexcept nogil:
-    """The byte behind a node of `count` strings without validity; -1 where it breaks the format."""
+    """The byte after a node of `count` strings without validity; -1 if it breaks the format."""
     cdef PackHead pack
     cdef Py_ssize_t i, rows, width, frames, end
     if at > size - NODE_HEAD_BYTES or body[at] != STRINGS or body[at + 1] & ~NEEDS_DICTIONARY:
@@ -268,7 +268,7 @@ cdef inline Py_ssize_t end_of_strings(
 cdef inline Py_ssize_t end_of_texts(
     const byte* body, Py_ssize_t size, Py_ssize_t at, Py_ssize_t count
 ) noexcept nogil:
-    """The byte behind a node of `count` texts that are read as a whole; -1 where it breaks the format."""
+    """The byte after a node of `count` texts that are read as a whole; -1 if it breaks the format."""
     cdef PackHead shared
     if at < 0 or at > size - NODE_HEAD_BYTES:
         return -1

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""What the rows of a node of templates stand for; `searching.py` finds texts in them.
+"""Render the rows of a node of templates; `searching.py` finds texts in them.
 
-Rows of one template that follow each other are rendered column by column: the values of each variable are written
-into cells, then literals and cells are copied one behind another, 32 bytes at a time. Other rows are rendered one by
-one, and those between them are only counted.
+Adjacent rows of one template are rendered column by column: the values of each variable are written to cells, then
+literals and cells are copied one after another, 32 bytes at a time. Other rows are rendered one by one, and rows
+between them are only counted.
 """
 
 from typing import Any
@@ -40,13 +40,13 @@ from cython.cimports.libc.string import memcpy, memset
 from esformat.errors import CorruptSegmentError
 
 MOST_NODE_BYTES = 16 << 20
-"""Bytes that the rows of a node take together."""
+"""Most bytes of all rows of a node."""
 
 
 _SLACK = cython.declare(cython.Py_ssize_t, 32)
 _MOST = cython.declare(cython.Py_ssize_t, 0x7FFF_FFFF)
-_FEW_ROWS = cython.declare(cython.Py_ssize_t, 8)  # up to so many are rendered one by one, with the lock
-_RUN_ROWS = cython.declare(cython.Py_ssize_t, 128)  # so that their cells stay in the processor's first cache
+_FEW_ROWS = cython.declare(cython.Py_ssize_t, 8)  # up to this many rows are rendered one by one, with the lock
+_RUN_ROWS = cython.declare(cython.Py_ssize_t, 128)  # so that their cells stay in the processor's L1 cache
 _RUN_CELLS = cython.declare(cython.Py_ssize_t, 2048)
 _MOST_SLOTS = cython.declare(cython.Py_ssize_t, 1024)  # of a template
 
@@ -57,16 +57,16 @@ _TOO_LONG = cython.declare(cython.Py_ssize_t, -3)
 @cython.final
 @cython.cclass
 class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is imported from C
-    """What the rows of one node stand for."""
+    """The rows of one node, for rendering."""
 
     def shortened(self, templates: Any) -> Any:
-        """These rows as templates show them that `Templates.shortened` made of theirs. Raises ValueError for others."""
+        """These rows with templates that `Templates.shortened` made of theirs. Raises ValueError for others."""
         made: TemplateRows = TemplateRows.__new__(TemplateRows)
         made._share(self, templates)
         return made
 
     def most_bytes(self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, given: list[Any], most: int) -> int:
-        """What rows [low, high) can take at most, or `most` where that is less; given: as for `render`."""
+        """Upper bound of the size of rows [low, high), at most `most`. given: as in `render`."""
         self._check_rows(low, high)
         i: cython.Py_ssize_t = low
         end: cython.Py_ssize_t
@@ -80,7 +80,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         return min(total + self._bytes_of(given), most)
 
     def most_chosen(self, places: cython.const[cython.longlong][::1], given: list[Any], most: int) -> int:
-        """The same of the rows at some places. Raises ValueError for a place without a row."""
+        """Like `most_bytes`, for the rows at some places. Raises ValueError for a place without a row."""
         i: cython.Py_ssize_t
         total: cython.longlong = 0
         for i in range(places.shape[0]):
@@ -93,12 +93,12 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
     @cython.inline
     @cython.exceptval(check=False)
     def _most_of(self, code: cython.Py_ssize_t) -> cython.longlong:
-        """What a row of a code takes at most, without its strings."""
+        """Upper bound of the size of a row with a code, without its strings."""
         return self._row_bytes[code - 1] if code else 0
 
     @cython.cfunc
     def _bytes_of(self, given: list[Any]) -> object:
-        """What rows can take of the strings that are given."""
+        """Upper bound of the bytes that rows take from the strings `given`."""
         total = 0
         for v, _, _, text in given:
             if not 0 <= v < self._variables:
@@ -116,13 +116,13 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         out: cython.uchar[::1],
         at: cython.Py_ssize_t,
     ) -> int:
-        """Write rows [low, high) to out[at:], and where each begins to offsets[row:], where the last ends behind them.
+        """Write rows [low, high) to out[at:]; store where each begins in offsets[row:], followed by where the last one
+        ends.
 
-        given: values of variables of strings, as number of the variable, which of its values is the first, edges (one
-        more than values, the first one a place in the bytes) and bytes.
-        `out` must have room for 32 bytes more than are written. Gives the end.
-        Raises IndexError for a value that is not there, ValueError for one that its kind cannot hold, OverflowError
-        where `out` is too small.
+        given: values of variables that are strings, as the number of the variable, the number of the first value, edges
+        (one more than values, the first one a position in the bytes) and bytes. `out` must have room for 32 bytes more
+        than are written. Returns the end. Raises IndexError for a value that does not exist, ValueError for one that
+        its kind cannot represent, OverflowError if `out` is too small.
         """
         self._check_rows(low, high)
         if row < 0 or row > offsets.shape[0] or high - low >= offsets.shape[0] - row:
@@ -162,7 +162,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         out: cython.uchar[::1],
         at: cython.Py_ssize_t,
     ) -> int:
-        """The same for rows at ascending places."""
+        """Like `render`, for the rows at ascending places."""
         n: cython.Py_ssize_t = places.shape[0]
         i: cython.Py_ssize_t
         last: cython.longlong = -1
@@ -191,7 +191,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
     def values_at_hand(
         self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, chosen: list[int] | None
     ) -> list[Any] | None:
-        """What `values` gives, or None where values must be given for that. Raises CorruptSegmentError."""
+        """Like `values`, or None if values of strings must be passed for that. Raises CorruptSegmentError."""
         if self.needed(low, high):
             return None
         try:
@@ -207,9 +207,9 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         given: list[Any],
         most: cython.Py_ssize_t,
     ) -> list[Any]:
-        """Rows [low, high) as Python bytes, None for null, or those of them at ascending places that are chosen.
+        """Rows [low, high), or the ascending places among them that are `chosen`, as Python bytes, None for null.
 
-        Raises as `render` does, which gets room for what they can take, and for `most` bytes at most.
+        Raises like `render`, for a buffer of the size that the rows can take, limited to `most` bytes.
         """
         self._check_rows(low, high)
         if not 0 <= most <= _MOST - _SLACK:
@@ -253,7 +253,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
 
     @cython.cfunc
     def _with(self, given: list[Any], held: list[Any]) -> cython.pointer(Column):
-        """Where the values of all variables lie, with those that are given, in memory that `held` keeps."""
+        """Where the values of all variables are, including those `given`, in memory that `held` keeps alive."""
         if not given:
             return self._columns
         memory: bytes = PyBytes_FromStringAndSize(cython.NULL, cython.sizeof(Column) * (self._variables + 1))
@@ -309,14 +309,14 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
     @cython.nogil
     @cython.exceptval(check=False)
     def _pass_over(self, work: cython.pointer(Work), low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> cython.void:
-        """Move each variable's place on by the values of rows [low, high)."""
+        """Advance each variable's place past the values of rows [low, high)."""
         k: cython.Py_ssize_t
         if low == 0 and high >= MARK_ROWS and self._count < FEW_CODES:
             low = high // MARK_ROWS * MARK_ROWS
             before: cython.p_uint = self._before + (high // MARK_ROWS - 1) * (self._count + 1)
             for k in range(1, self._count + 1):
                 self._move(work, k, before[k])
-        while low < high:  # mostly many rows have the same code
+        while low < high:  # usually many adjacent rows have the same code
             k = end_of_run(self._codes, low, high)
             if k < high and k - low <= _FEW_ROWS:
                 break
@@ -324,7 +324,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
             low = k
         if low == high:
             return
-        if self._count < FEW_CODES:  # they are counted in four lanes, as one count waits for the one before
+        if self._count < FEW_CODES:  # counted in four lanes, because one count would wait for the one before
             lanes = cython.declare(cython.uint[4 * 64])
             memset(lanes, 0, cython.sizeof(lanes))
             k = low
@@ -350,7 +350,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
     @cython.nogil
     @cython.exceptval(check=False)
     def _move(self, work: cython.pointer(Work), code: cython.Py_ssize_t, rows: cython.longlong) -> cython.void:
-        """Move the places of a code's variables on by so many rows."""
+        """Advance the places of a code's variables by `rows`."""
         i: cython.Py_ssize_t
         if code and rows:
             for i in range(self._own_first[code - 1], self._own_first[code]):
@@ -371,8 +371,8 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         at: cython.Py_ssize_t,
         room: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """Rows [low, high), or those at places[low:high], one by one. At every copy `at` is at most `room`, behind
-        which 32 bytes may be written.
+        """Render rows [low, high), or those at places[low:high], one by one. At every copy `at` is at most `room`,
+        after which 32 more bytes may be written.
         """
         i: cython.Py_ssize_t
         row: cython.Py_ssize_t
@@ -402,7 +402,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         at: cython.Py_ssize_t,
         room: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """The next row, of template t, or a null where that is -1. Gives the end."""
+        """Render the next row, of template t, or a null if t is -1. Returns the end."""
         k: cython.Py_ssize_t
         size: cython.Py_ssize_t
         if t < 0:
@@ -438,7 +438,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         room: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
         """Write what the slot of a step shows, the value at a place of its variable: at most `room` bytes and 32 more.
-        Gives how many, or what is wrong.
+        Returns the size, or an error code.
         """
         size: cython.Py_ssize_t
         number: cython.longlong
@@ -489,7 +489,9 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         at: cython.Py_ssize_t,
         room: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """Rows [low, high), run by run. At every copy `at` is at most `room`, behind which 32 bytes may be written."""
+        """Render rows [low, high), grouped by template. At every copy `at` is at most `room`, and 32 more bytes may be
+        written.
+        """
         begin: cython.Py_ssize_t = low
         end: cython.Py_ssize_t
         most: cython.Py_ssize_t
@@ -529,13 +531,13 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         at: cython.Py_ssize_t,
         room: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """The next n rows, all of template t. Gives the end."""
+        """Render the next n rows, all of template t. Returns the end."""
         k: cython.Py_ssize_t
         i: cython.Py_ssize_t
         v: cython.Py_ssize_t
         cell: cython.Py_ssize_t = 0
         total: cython.longlong = 0
-        wide: cython.int = 0  # whether a value takes more than 16 bytes
+        wide: cython.int = 0  # whether a value has more than 16 bytes
         slots: cython.Py_ssize_t = self._first[t + 1] - self._first[t]
         step: cython.p_int = self._step + 8 * (self._first[t] + t)
         for k in range(self._own_first[t], self._own_first[t + 1]):
@@ -574,7 +576,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         cell: cython.Py_ssize_t,
         n: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """Write the next n values of a variable into cells from `cell` on."""
+        """Write the next n values of a variable to cells from `cell` on."""
         i: cython.Py_ssize_t
         numbers: cython.pointer(cython.const[cython.longlong])
         sizes: cython.p_int = work.sizes + cell
@@ -627,7 +629,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
 @cython.cfunc
 @cython.exceptval(-1)
 def _checked(end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """The end of what was rendered, or an error for what is wrong."""
+    """Return the end of the rendered bytes, or raise the error for an error code."""
     if end == MISSING:
         raise IndexError("a row names a value that is not there")
     if end == _INVALID:
@@ -644,7 +646,7 @@ def _checked(end: cython.Py_ssize_t) -> cython.Py_ssize_t:
 def _tally(
     codes: cython.p_ushort, low: cython.Py_ssize_t, high: cython.Py_ssize_t, work: cython.pointer(Work)
 ) -> cython.Py_ssize_t:
-    """The same in `work`, which also gets a list of these codes; how many."""
+    """Count the rows of each code in `work.seen`, and list these codes in `work.touched`; return how many there are."""
     i: cython.Py_ssize_t = low
     begin: cython.Py_ssize_t
     touched: cython.Py_ssize_t = 0

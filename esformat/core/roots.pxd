@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The root of the directory as the modules of the core see it in C."""
+"""C declarations of the directory root for the modules of the core."""
 
 from cpython cimport array
 

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """The root of the directory, and its pages.
 
-A root's body is: u32 leaves of the file; entries, one for each leaf, or where they are fewer, for each page of leaves.
-A page's body is the entries of its leaves. Entries are: the node of each one's first space; in packs one after another,
-of each: runs, rows, blocks, offset of its first data block, its own offset, length and check, smallest timestamp, and
-how far the largest lies above it; `esformat/format/directory.py` writes them.
+A root's body is: u32 leaves of the file; entries, one for each leaf, or if they are fewer, for each page of leaves. A
+page's body is the entries of its leaves. Entries are: the node of the first space of each; then adjacent packs of their
+runs, rows, blocks, offset of the first data block, own offset, length and check, smallest timestamp, and the difference
+of the largest timestamp to it. `esformat/format/directory.py` writes them.
 """
 
 import array as arrays
@@ -22,9 +22,9 @@ from esformat.core.keys import read_keys
 from esformat.errors import CorruptSegmentError
 
 MOST_FILE_ROWS = 1 << 60
-"""What sums of the rows of a file may reach."""
+"""Limit of sums of rows in a file."""
 PAGE_LEAVES = 256
-"""What a page of the directory names, but for the last one."""
+"""Number of leaves that each page of the directory lists, except the last page."""
 
 _EACH = cython.declare(cython.Py_ssize_t, PAGE_LEAVES)
 _COLUMNS = cython.declare(cython.Py_ssize_t, 9)
@@ -43,14 +43,14 @@ _LONGS = cython.declare(array.array, arrays.array("q"))
 @cython.final
 @cython.cclass
 class Entries:
-    """What the root says of leaves or pages, or a page of leaves. Entry i has rows `rows[i]`…`rows[i + 1]` of the
-    segment; `blocks` is of the same kind.
+    """The entries of leaves or pages in the root, or of leaves in a page. Entry i has rows `rows[i]`…`rows[i + 1]` of
+    the segment; `blocks` works the same way.
 
-    Its other numbers are read where they stand. Arrays of them, which nobody may change, are made for those who ask.
+    Other numbers are read in place. Arrays of them are created on demand; callers must not modify them.
     """
 
     first_keys: Any
-    """The first space of each; none is below the one before it."""
+    """The first space of each; none is less than the one before it."""
     rows: Any
     blocks: Any
     _count: cython.Py_ssize_t
@@ -59,7 +59,7 @@ class Entries:
     _name: Any
     _made: object
     _heads: bytes  # memory of a PackHead for each column
-    _decoded: list[Any]  # of each column its numbers; None where nobody asked, and they stand in the body as they are
+    _decoded: list[Any]  # the numbers of each column; None if not needed so far and stored uncompressed in the body
     _highs: array.array
 
     def __init__(
@@ -75,16 +75,16 @@ class Entries:
         made: Any,
         name: Any = None,
     ) -> None:
-        """body: of a block whose checksum was verified; `count` entries begin at byte `at` of it, and end with it.
+        """body: of a block whose checksum was verified; `count` entries begin at its byte `at`, and end with it.
 
-        first_row, first_block: at which they begin. offset, name: of the block and the file, for messages.
-        plain, framed: decompressors without and with a dictionary. made: the class of handles, named tuples.
-        Raises CorruptSegmentError where they contradict themselves, UnsupportedVersionError.
+        first_row, first_block: numbers of the first row and block. offset, name: of the block and the file, for
+        messages. plain, framed: decompressors without and with a dictionary. made: the class of handles, named tuples.
+        Raises CorruptSegmentError if they contradict themselves, UnsupportedVersionError.
         """
         view: cython.const[cython.uchar][::1] = body
         size: cython.Py_ssize_t = view.shape[0]
         self._body, self._count, self._offset, self._name, self._made = body, count, offset, name, made
-        if not 0 <= count <= size:  # more than a block of that size can name
+        if not 0 <= count <= size:  # more than a block of that size can list
             raise CorruptSegmentError("the directory root's count is out of bounds", path=name, offset=offset)
         self.first_keys, at = read_keys(body, at, count, plain, framed)
         if self.first_keys.descend():
@@ -113,7 +113,7 @@ class Entries:
 
     @cython.cfunc
     def _numbers(self, column: cython.Py_ssize_t, plain: object) -> array.array:
-        """The numbers of a column, decoded."""
+        """Decode the numbers of a column."""
         made: array.array = array.clone(_LONGS, self._count, False)
         view: cython.const[cython.uchar][::1] = self._body
         data: cython.p_const_uchar = cython.address(view[0])
@@ -122,7 +122,7 @@ class Entries:
 
     @cython.cfunc
     def _sums(self, column: cython.Py_ssize_t, first: cython.longlong, plain: object) -> array.array:
-        """The sums of the counts of a column, from `first` on. Raises CorruptSegmentError."""
+        """The cumulative sums of a column of counts, starting with `first`. Raises CorruptSegmentError."""
         made: array.array = array.clone(_LONGS, self._count + 1, False)
         view: cython.const[cython.uchar][::1] = self._body
         sums: cython.p_longlong = made.data.as_longlongs
@@ -138,7 +138,7 @@ class Entries:
 
     @cython.cfunc
     def _column(self, column: cython.Py_ssize_t) -> array.array:
-        """The numbers of a column, which are kept."""
+        """The numbers of a column, cached."""
         if self._decoded[column] is None:
             self._decoded[column] = self._numbers(column, None)
         return self._decoded[column]
@@ -148,7 +148,7 @@ class Entries:
     def _number(
         self, data: cython.p_const_uchar, column: cython.Py_ssize_t, entry: cython.Py_ssize_t
     ) -> cython.longlong:
-        """What a column says of one entry, modulo 2^64. The caller bounds both."""
+        """The number of one entry in a column, modulo 2^64. The caller bounds both."""
         decoded: array.array = self._decoded[column]
         if decoded is not None:
             return decoded.data.as_longlongs[entry]
@@ -158,7 +158,7 @@ class Entries:
             return number_of_bits(data + head.stored_at, whole, head.bits, head.base, entry)
         number: cython.ulonglong = 0
         k: cython.Py_ssize_t
-        for k in range(head.width):  # raw planes, and behind them the others, which are as raw
+        for k in range(head.width):  # raw planes, followed by the others, which are uncompressed too
             number |= cython.cast(cython.ulonglong, data[head.raw_at + k * self._count + entry]) << (8 * k)
         return cython.cast(cython.longlong, number + cython.cast(cython.ulonglong, head.base))
 
@@ -168,7 +168,7 @@ class Entries:
 
     @property
     def data_offsets(self) -> Any:
-        """Where the first data block of each lies: an array of int64."""
+        """The offset of the first data block of each: an array of int64."""
         return self._column(_DATA_OFFSET)
 
     @property
@@ -197,7 +197,7 @@ class Entries:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _entry_of(self, row: cython.longlong) -> cython.Py_ssize_t:
-        """The entry with a row of the segment; -1 or the number of entries where no entry has it."""
+        """The entry with a row of the segment; -1 or the number of entries if no entry has it."""
         rows: cython.p_longlong = self.rows.data.as_longlongs
         low: cython.Py_ssize_t = 0
         high: cython.Py_ssize_t = self._count + 1
@@ -215,13 +215,13 @@ class Entries:
     def _holders(
         self, key: bytes, first: cython.pointer(cython.Py_ssize_t), last: cython.pointer(cython.Py_ssize_t)
     ) -> cython.void:
-        """The entries [first, last) that can hold a space: usually one."""
+        """The entries [first, last) that can contain a space: usually one."""
         self.first_keys._places(key, first, last)
         first[0] = max(first[0] - 1, 0)
 
     @cython.cfunc
     def _place(self, entry: cython.Py_ssize_t) -> Any:
-        """The handle of a leaf or page, and where the first of its data blocks lies; the caller bounds the number.
+        """The handle of a leaf or page, and the offset of its first data block; the caller bounds the number.
 
         Raises CorruptSegmentError.
         """
@@ -254,16 +254,16 @@ class Entries:
 @cython.final
 @cython.cclass
 class Root:
-    """The leaves of a segment: of few the directory's root tells, of many the pages that it names.
+    """The leaves of a segment: if few, the directory's root lists them; if many, the pages that it lists.
 
-    A page is read when a leaf of it is first asked for, and kept. What tells of all leaves reads all pages.
+    A page is read when one of its leaves is first needed, and then cached. Functions for all leaves read all pages.
     """
 
     events: int
-    """The rows of all leaves."""
+    """The number of rows of all leaves."""
     data_blocks: int
-    """The data blocks of all leaves."""
-    _pages: list[Any]  # what each page says, None where it was not read yet; without pages the root itself
+    """The number of data blocks of all leaves."""
+    _pages: list[Any]  # the entries of each page, None before it is read; without pages the root itself
     _top: Entries
     _count: cython.Py_ssize_t
     _paged: cython.bint
@@ -283,8 +283,8 @@ class Root:
     ) -> None:
         """body, count: of a block whose checksum was verified. offset, name: of the block and the file, for messages.
 
-        plain, framed: decompressors without and with a dictionary. made: the class of handles, named tuples.
-        read: gives pages of a list of what `page_place` says of them. Raises CorruptSegmentError where the root
+        plain, framed: decompressors without and with a dictionary. made: the class of handles, named tuples. read:
+        reads pages, from a list of what `page_place` returns for them. Raises CorruptSegmentError if the root
         contradicts itself, UnsupportedVersionError.
         """
         view: cython.const[cython.uchar][::1] = body
@@ -304,13 +304,13 @@ class Root:
 
     @cython.cfunc
     def _page(self, number: cython.Py_ssize_t) -> Entries:
-        """What names the leaves from `number` times the leaves of a page on, read if need be; the caller bounds it."""
+        """The page of that number, read if needed; without pages, the root itself. The caller bounds the number."""
         page: Entries = self._pages[number]
         return self._read_pages(number, number + 1) if page is None else page
 
     @cython.cfunc
     def _read_pages(self, first: cython.Py_ssize_t, last: cython.Py_ssize_t) -> Entries:
-        """Read pages [first, last); gives the first. Raises CorruptSegmentError, also where the root says otherwise."""
+        """Read pages [first, last); return the first. Raises CorruptSegmentError, also if the root contradicts them."""
         top: Entries = self._top
         page: Entries
         number: cython.Py_ssize_t
@@ -335,7 +335,7 @@ class Root:
 
     @cython.cfunc
     def _of_leaf(self, leaf: cython.Py_ssize_t, entry: cython.pointer(cython.Py_ssize_t)) -> Entries:
-        """What names a leaf, and its place there. Raises IndexError, CorruptSegmentError."""
+        """The entries that list a leaf, and its place there. Raises IndexError, CorruptSegmentError."""
         if not 0 <= leaf < self._count:
             raise IndexError("there is no such leaf")
         number: cython.Py_ssize_t = leaf // _EACH if self._paged else 0
@@ -344,11 +344,11 @@ class Root:
 
     @property
     def page_count(self) -> int:
-        """How many pages there are; 0 where the root itself names the leaves."""
+        """The number of pages; 0 if the root itself lists the leaves."""
         return len(self._pages) if self._paged else 0
 
     def page_place(self, number: cython.Py_ssize_t) -> Any:
-        """The handle of a page, and the rows and blocks that come before it. Raises CorruptSegmentError, IndexError."""
+        """The handle of a page, and the rows and blocks before it. Raises CorruptSegmentError, IndexError."""
         if not 0 <= number < len(self._pages) or not self._paged:
             raise IndexError("there is no such page")
         top: Entries = self._top
@@ -357,12 +357,12 @@ class Root:
     # ------------------------------------------------------------ one leaf
 
     def place(self, leaf: cython.Py_ssize_t) -> tuple[Any, int]:
-        """The handle of a leaf, and where the first of its data blocks lies. Raises CorruptSegmentError, IndexError."""
+        """The handle of a leaf, and the offset of its first data block. Raises CorruptSegmentError, IndexError."""
         entry = cython.declare(cython.Py_ssize_t)
         return self._of_leaf(leaf, cython.address(entry))._place(entry)
 
     def handle(self, leaf: cython.Py_ssize_t) -> Any:
-        """Where a leaf lies. Raises CorruptSegmentError, IndexError."""
+        """The handle of a leaf. Raises CorruptSegmentError, IndexError."""
         return self.place(leaf)[0]
 
     def rows_of(self, leaf: cython.Py_ssize_t) -> tuple[int, int]:
@@ -385,15 +385,15 @@ class Root:
     def first_space_of(self, leaf: cython.Py_ssize_t) -> bytes:
         """The first space of a leaf. Raises CorruptSegmentError, IndexError."""
         entry = cython.declare(cython.Py_ssize_t)
-        if self._paged and 0 <= leaf < self._count and leaf % _EACH == 0:  # as the root says
+        if self._paged and 0 <= leaf < self._count and leaf % _EACH == 0:  # the root stores it
             return self._top.first_keys[leaf // _EACH]
         page: Entries = self._of_leaf(leaf, cython.address(entry))
         return page.first_keys[entry]
 
     def describes(self, number: cython.Py_ssize_t, leaf: Leaf) -> bool:
-        """Whether a leaf has the rows and blocks that the root says, and the first space, where its keys are decoded.
+        """Whether a leaf has the rows and blocks that the root states, and the first space, if its keys are decoded.
 
-        Times are for checkers.
+        Times are left to verification.
         """
         entry = cython.declare(cython.Py_ssize_t)
         page: Entries = self._of_leaf(number, cython.address(entry))
@@ -403,14 +403,14 @@ class Root:
             and (leaf.spaces is None or leaf.spaces[0] == page.first_keys[entry])
         )
 
-    # ------------------------------------------------------------ leaves that hold something
+    # ------------------------------------------------------------ leaves that contain something
 
     @cython.cfunc
     @cython.exceptval(-1)
     def _leaves_of(
         self, space: bytes, first: cython.pointer(cython.Py_ssize_t), last: cython.pointer(cython.Py_ssize_t)
     ) -> cython.int:
-        """The leaves [first, last) that can hold a space. Raises CorruptSegmentError."""
+        """The leaves [first, last) that can contain a space. Raises CorruptSegmentError."""
         top: Entries = self._top
         page: Entries
         top._holders(space, first, last)
@@ -429,14 +429,14 @@ class Root:
         return 0
 
     def leaves_of(self, space: bytes) -> range:
-        """The leaves that can hold a space: usually one. Raises CorruptSegmentError."""
+        """The leaves that can contain a space: usually one. Raises CorruptSegmentError."""
         first = cython.declare(cython.Py_ssize_t)
         last = cython.declare(cython.Py_ssize_t)
         self._leaves_of(space, cython.address(first), cython.address(last))
         return range(first, last)
 
     def has_pages_for(self, space: bytes) -> bool:
-        """Whether no page has to be read to tell which leaves can hold a space."""
+        """Whether the leaves that can contain a space are known without reading a page."""
         first = cython.declare(cython.Py_ssize_t)
         last = cython.declare(cython.Py_ssize_t)
         top: Entries = self._top
@@ -444,7 +444,7 @@ class Root:
         return not self._paged or first == last or None not in (self._pages[first], self._pages[last - 1])
 
     def leaves_before(self, space: bytes) -> int:
-        """How many leaves begin with a smaller space. Raises CorruptSegmentError."""
+        """The number of leaves that begin with a smaller space. Raises CorruptSegmentError."""
         top: Entries = self._top
         before: int = top.first_keys.places_of(space)[0]
         if not self._paged or not before:
@@ -452,7 +452,7 @@ class Root:
         return PAGE_LEAVES * (before - 1) + self._page(before - 1).first_keys.places_of(space)[0]
 
     def leaf_of_row(self, row: cython.longlong) -> int:
-        """The leaf that covers a row of the segment; -1 or the number of leaves where none does.
+        """The leaf that covers a row of the segment; -1 or the number of leaves if none does.
 
         Raises CorruptSegmentError.
         """
@@ -467,7 +467,7 @@ class Root:
     # ------------------------------------------------------------ all leaves
 
     def read_pages(self) -> None:
-        """Read all pages that were not read yet, many at a time."""
+        """Read all pages that have not been read, many at a time."""
         first: cython.Py_ssize_t = 0
         last: cython.Py_ssize_t
         while first < len(self._pages):
@@ -479,7 +479,7 @@ class Root:
             first = max(last, first + 1)
 
     def _of_each(self, name: str, edges: cython.bint = False) -> Any:
-        """Numbers of all leaves, one after another; of edges the last of a page is the first of the next."""
+        """Numbers of all leaves, concatenated; for edges, the last of a page is the first of the next."""
         found: Any = self._of_all.get(name)
         if found is None:
             self.read_pages()
@@ -495,12 +495,12 @@ class Root:
 
     @property
     def rows(self) -> Any:
-        """Leaf i has rows [rows[i], rows[i + 1]): an array of int64, which nobody may change."""
+        """Leaf i has rows [rows[i], rows[i + 1]): an array of int64, which callers must not modify."""
         return self._of_each("rows", True)
 
     @property
     def blocks(self) -> Any:
-        """Leaf i has data blocks [blocks[i], blocks[i + 1]): an array of int64, which nobody may change."""
+        """Leaf i has data blocks [blocks[i], blocks[i + 1]): an array of int64, which callers must not modify."""
         return self._of_each("blocks", True)
 
     @property
@@ -511,15 +511,17 @@ class Root:
 
     @property
     def data_offsets(self) -> Any:
-        """Where the first data block of each leaf lies: an array of int64, which nobody may change."""
+        """The offset of the first data block of each leaf: an array of int64, which callers must not modify."""
         return self._of_each("data_offsets")
 
     @property
     def min_timestamps(self) -> Any:
-        """The earliest timestamp of each leaf, µs: an array of int64, which nobody may change."""
+        """The earliest timestamp of each leaf, µs: an array of int64, which callers must not modify."""
         return self._of_each("min_timestamps")
 
     @property
     def max_timestamps(self) -> Any:
-        """The latest timestamp of each leaf, µs, in the same way. Raises CorruptSegmentError."""
+        """The latest timestamp of each leaf, µs: an array of int64, which callers must not modify. Raises
+        CorruptSegmentError.
+        """
         return self._of_each("max_timestamps")

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Which run of the directory rows belong to."""
+"""The runs to which rows belong."""
 
 import array as arrays
 from typing import Any
@@ -15,9 +15,9 @@ def runs_at(
     runs: cython.const[cython.longlong][::1],
     places: cython.const[cython.longlong][::1],
 ) -> Any:
-    """The run at each of ascending places, as an array of int64. Raises ValueError where there is none.
+    """The run at each of ascending places, as an array of int64. Raises ValueError for a place before the first run.
 
-    starts: the places at which runs begin, ascending from 0 on.
+    starts: the places at which runs begin, ascending from 0.
     """
     count: cython.Py_ssize_t = starts.shape[0]
     if not count or count != runs.shape[0] or (places.shape[0] and places[0] < starts[0]):

@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Rows of a node of templates that hold a text, told by their codes, numbers and strings: none of them is rendered.
+"""Find the rows of a node of templates that contain a text, by their codes, numbers and strings, without rendering.
 
-`esformat/format/template_search.py` says which templates, numbers and strings those are; here they are looked for.
+`esformat/format/template_search.py` determines which templates, numbers and strings match; this module finds their
+rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,11 +33,11 @@ _MOST_FRAME_BYTES = cython.declare(cython.longlong, MAX_FRAME_BYTES)
 def codes_that_may(
     blocks: Sequence[Any], chunk: cython.Py_ssize_t, possible: Callable[[int], list[bytes]], plain: Any
 ) -> list[Any]:
-    """Of each block, what `read_template_codes` gives of a chunk, a column of text; None where that is not stored by
-    templates; () where no row may be wanted.
+    """For each block, what `read_template_codes` returns for a chunk, a column of text; None if the chunk is not stored
+    as templates; () if no row can match.
 
-    possible: of the templates that a dictionary has, as bytes by code, whether a row may be wanted: some of these, each
-    of which must have a byte that is not 0 for any of the rows. A code without a byte is taken as if it had one.
+    possible: for a dictionary number, byte tables by template code; a row can match only if each table has a nonzero
+    byte for one of the rows. A code beyond a table counts as nonzero.
     """
     found: list[Any] = []
     known: dict[int, list[bytes]] = {}
@@ -69,7 +70,7 @@ def codes_that_may(
 @cython.cfunc
 @cython.exceptval(check=True)
 def _any_marked(codes: cython.p_longlong, count: cython.Py_ssize_t, marks: bytes) -> cython.bint:
-    """Whether the byte of any code is not 0 in some marks; a code that has none counts as if it were."""
+    """Whether the byte of any code is nonzero in `marks`; a code beyond the end counts as nonzero."""
     known: cython.ulonglong = len(marks)
     mark: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(marks))
     i: cython.Py_ssize_t
@@ -82,9 +83,9 @@ def _any_marked(codes: cython.p_longlong, count: cython.Py_ssize_t, marks: bytes
 
 
 def mark_codes(rows: TemplateColumns, marks: cython.const[cython.uchar][::1], mask: cython.uchar[::1]) -> None:
-    """Set the bytes of those rows to 1 whose template, counted from 1, has a byte in `marks` that is not 0.
+    """Set the mask to 1 for rows whose template, counted from 1, has a nonzero byte in `marks`.
 
-    Raises ValueError where there is not a byte for each template, null as number 0, and for each row.
+    Raises ValueError unless there is a byte for each template, with null as number 0, and for each row.
     """
     i: cython.Py_ssize_t
     if marks.shape[0] != rows._count + 1 or mask.shape[0] != rows.rows:
@@ -97,10 +98,10 @@ def mark_codes(rows: TemplateColumns, marks: cython.const[cython.uchar][::1], ma
 
 
 def mark_rows(rows: TemplateColumns, chain: Sequence[tuple[int, Any]], mask: cython.uchar[::1]) -> bool:
-    """Set the bytes of those rows to 1 in which each variable of a chain has one of some numbers; whether any is.
+    """Set the mask to 1 for rows in which each variable of a chain has one of some numbers; return whether any has.
 
-    chain: variables of numbers, none of which `lacks` its numbers, and of each an ascending array of int64.
-    Raises ValueError for any other, and where there is not a byte for each row.
+    chain: variables that are numbers, all of which are loaded (see `lacks`), each with an ascending array of int64.
+    Raises ValueError for any other, and unless there is a byte for each row.
     """
     count: cython.Py_ssize_t = rows.rows
     if mask.shape[0] != count:
@@ -134,8 +135,8 @@ def _rows_with(
     wanted: cython.const[cython.longlong][::1],
     out: cython.p_uchar,
 ) -> cython.int:
-    """Write for each row whether a variable has one of ascending numbers in it; 0 where none has, and then nothing
-    is written.
+    """Write for each row whether a variable has one of ascending numbers in it. Returns 0, and writes nothing, if none
+    has.
     """
     i: cython.Py_ssize_t
     place: cython.Py_ssize_t = 0
@@ -148,7 +149,7 @@ def _rows_with(
     count: cython.Py_ssize_t = column.count
     if not count or not wanted.shape[0]:
         return 0
-    memory: bytes = PyBytes_FromStringAndSize(cython.NULL, count)  # of each of its numbers, whether it is wanted
+    memory: bytes = PyBytes_FromStringAndSize(cython.NULL, count)  # for each of its numbers, whether it is wanted
     told: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(memory))
     if not _find_numbers(column, cython.address(wanted[0]), wanted.shape[0], told):
         return 0
@@ -173,7 +174,7 @@ def _find_numbers(
     wanted_count: cython.Py_ssize_t,
     told: cython.p_uchar,
 ) -> cython.bint:
-    """Write for each number of a column whether it is one of ascending ones; whether any is."""
+    """Write for each number of a column whether it is among ascending ones; return whether any is."""
     numbers = cython.declare(cython.longlong[256])
     i: cython.Py_ssize_t
     low: cython.Py_ssize_t
@@ -207,7 +208,7 @@ def _find_numbers(
 def _is_among(
     number: cython.longlong, wanted: cython.pointer(cython.const[cython.longlong]), count: cython.Py_ssize_t
 ) -> cython.bint:
-    """Whether a number is one of ascending ones."""
+    """Whether a number is among ascending ones."""
     low: cython.Py_ssize_t = 0
     high: cython.Py_ssize_t = count
     middle: cython.Py_ssize_t
@@ -222,7 +223,7 @@ def _is_among(
 
 @cython.cfunc
 def _that_show(rows: TemplateColumns, variable: cython.Py_ssize_t) -> bytes:
-    """Of each code, whether its rows show a variable."""
+    """For each code, whether its rows show a variable."""
     t: cython.Py_ssize_t
     i: cython.Py_ssize_t
     shows: bytes = bytes(rows._count + 1)
@@ -244,10 +245,10 @@ def mark_texts(
     framed: Any,
     mask: cython.uchar[::1],
 ) -> None:
-    """Set the bytes of those rows to 1 whose string of a variable holds one of some texts, none of which is empty.
+    """Set the mask to 1 for rows whose string of a variable contains one of some texts, none of which may be empty.
 
     plain, framed: decompressors without the column's dictionary and with it. Raises CorruptSegmentError, what they
-    raise, and ValueError for another kind of variable, an empty text, and where there is not a byte for each row.
+    raise, and ValueError for another kind of variable, an empty text, and unless there is a byte for each row.
     """
     if mask.shape[0] != rows.rows:
         raise ValueError("there is not a byte for each row")
@@ -258,7 +259,7 @@ def mark_texts(
     column: cython.pointer(Column) = rows._columns + variable
     if not column.count:
         return
-    told: bytes = bytes(column.count)  # of each of its strings, whether it holds one
+    told: bytes = bytes(column.count)  # for each of its strings, whether it contains a text
     hits: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(told))
     if not _find_texts(rows._held[0], column, texts, plain, framed, hits):
         return
@@ -282,9 +283,10 @@ def _find_texts(
     framed: object,
     told: cython.p_uchar,
 ) -> cython.int:
-    """Set the bytes of those strings of a column to 1 that hold one of some texts; whether any does.
+    """Set `told` to 1 for strings of a column that contain one of some texts; return whether any does.
 
-    `end_of_strings` held the node against the body before: each frame lies within, and what tells its bytes.
+    `end_of_strings` has already checked the node against the body: each frame, and its entry in the frame table, is
+    within the body.
     """
     view: cython.const[cython.uchar][::1] = body
     data: cython.pointer(cython.const[cython.uchar]) = cython.address(view[0])
@@ -296,10 +298,10 @@ def _find_texts(
     lengths: cython.p_longlong = cython.cast(cython.p_longlong, PyBytes_AS_STRING(memory))
     fill_numbers(body, data, cython.address(pack), count, plain, 0, lengths, count)
     decompressor = framed if data[column.at + 1] & NEEDS_DICTIONARY else plain
-    in_frame: cython.Py_ssize_t = data[column.at + 2] | data[column.at + 3] << 8  # strings
+    in_frame: cython.Py_ssize_t = data[column.at + 2] | data[column.at + 3] << 8  # number of strings
     codec: cython.int = data[pack.end]
     width: cython.Py_ssize_t = data[pack.end + 1]
-    entry: cython.Py_ssize_t = pack.end + 2  # the stored bytes of the next frame, which begins at `at`
+    entry: cython.Py_ssize_t = pack.end + 2  # entry of the next frame, which begins at `at`, in the frame table
     at: cython.Py_ssize_t = entry + width * ((count + in_frame - 1) // in_frame)
     first: cython.Py_ssize_t
     some: cython.Py_ssize_t
@@ -321,7 +323,7 @@ def _find_texts(
 @cython.cfunc
 @cython.exceptval(-1)
 def _sum_of_lengths(lengths: cython.p_longlong, count: cython.Py_ssize_t) -> cython.longlong:
-    """The bytes of a frame's strings. Raises CorruptSegmentError."""
+    """The total size of a frame's strings. Raises CorruptSegmentError."""
     i: cython.Py_ssize_t
     size: cython.longlong = 0
     for i in range(count):
@@ -335,7 +337,7 @@ def _sum_of_lengths(lengths: cython.p_longlong, count: cython.Py_ssize_t) -> cyt
 @cython.inline
 @cython.exceptval(check=False)
 def _stored_bytes(entry: cython.pointer(cython.const[cython.uchar]), width: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """How many bytes are stored of a frame: two or four bytes tell."""
+    """The number of stored bytes of a frame, from its table entry of two or four bytes."""
     stored: cython.Py_ssize_t = entry[0] | entry[1] << 8
     if width == 4:
         stored |= cython.cast(cython.Py_ssize_t, entry[2]) << 16
@@ -346,8 +348,8 @@ def _stored_bytes(entry: cython.pointer(cython.const[cython.uchar]), width: cyth
 @cython.cfunc
 @cython.exceptval(-1, check=True)
 def _find_text(frame: bytes, text: bytes, lengths: cython.p_longlong, told: cython.p_uchar) -> cython.int:
-    """Set the bytes of those strings of a frame to 1 that hold a text; whether any does. All bytes of the frame are of
-    its strings.
+    """Set `told` to 1 for strings of a frame that contain a text; return whether any does. The frame consists of its
+    strings only.
     """
     hit: cython.Py_ssize_t = frame.find(text)
     i: cython.Py_ssize_t = 0  # the string that begins at `edge`

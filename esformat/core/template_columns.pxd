@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Nodes of templates as the modules of the core see them in C."""
+"""C declarations of nodes of templates for the modules of the core."""
 
 from libc.string cimport memcpy
 
@@ -7,7 +7,7 @@ cdef enum:
     TEMPLATES_HEAD = 8  # the head of a node of templates, the lowest byte first
 
 cdef enum:
-    FEW_CODES = 64  # of fewer templates it is noted what precedes every so many rows
+    FEW_CODES = 64  # with fewer templates, counts are stored at every MARK_ROWS rows
     MARK_ROWS = 256
 
 cdef enum:  # kinds of variables, as `format/templates.py` numbers them
@@ -21,10 +21,10 @@ cdef enum:  # forms of columns
     TEXTS = 3
 
 
-cdef struct Column:  # where the values of a variable lie
+cdef struct Column:  # where the values of a variable are
     int form
-    Py_ssize_t at  # where in the body they begin, with what is before the bits
-    Py_ssize_t count  # of values, the first of which is number `first` of the node
+    Py_ssize_t at  # where in the body their node or pack begins
+    Py_ssize_t count  # of values, beginning with number `first` of the node
     Py_ssize_t first
     const unsigned char* stored  # bits, or texts
     Py_ssize_t size  # bytes of them
@@ -39,14 +39,14 @@ cdef class TemplateColumns:
     cdef readonly Py_ssize_t end
     cdef readonly bint has_nulls
     cdef readonly list others
-    cdef list _held  # what the pointers below point into
+    cdef list _held  # memory to which the pointers below refer
     cdef object _templates
     cdef unsigned short* _codes  # of each row
-    cdef unsigned int* _before  # for each MARK_ROWS rows, of each code, the rows before it
+    cdef unsigned int* _before  # for each MARK_ROWS rows, the rows of each code up to there
     cdef Column* _columns
     cdef Py_ssize_t _count
     cdef Py_ssize_t _variables
-    cdef long long _most_bytes  # of all rows, without their strings
+    cdef long long _most_bytes  # of all rows, excluding their strings
     cdef int* _first  # these as in `Templates`
     cdef char* _text
     cdef char* _values
@@ -73,10 +73,10 @@ cdef class TemplateColumns:
 
 
 cdef inline Py_ssize_t end_of_run(const unsigned short* codes, Py_ssize_t low, Py_ssize_t high) noexcept nogil:
-    """The row behind those from `low` on, and before `high`, that have the code of row `low`: mostly many."""
+    """The end of the rows from `low` on, at most `high`, that have the code of row `low`: usually many."""
     cdef Py_ssize_t i = low + 1
     cdef unsigned long long word
-    cdef unsigned long long alike = codes[low] * 0x0001000100010001ULL  # four of it side by side
+    cdef unsigned long long alike = codes[low] * 0x0001000100010001ULL  # four copies
     while i + 4 <= high:
         memcpy(&word, codes + i, 8)
         if word != alike:

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Where the values of each variable of a node of templates lie."""
+"""Where the values of each variable of a node of templates are."""
 
 from typing import Any
 
@@ -28,19 +28,19 @@ from esformat.core.numbers import read_numbers
 from esformat.core.templates import Templates
 from esformat.errors import CorruptSegmentError
 
-_MOST_TEMPLATES = cython.declare(cython.Py_ssize_t, 0xFFFF)  # whose numbers are kept in 16 bits
+_MOST_TEMPLATES = cython.declare(cython.Py_ssize_t, 0xFFFF)  # their numbers are stored in 16 bits
 
 
 @cython.cclass
 class TemplateColumns:
-    """Where the values of each variable of one node lie. Threads may share it."""
+    """Where the values of each variable of one node are. Threads may share it."""
 
     rows: int
     end: int
-    """The byte behind the node."""
+    """The byte after the node."""
     has_nulls: bool
     others: list[tuple[int, int, int]]
-    """Those of `columns` whose values must be given with `hold` or to `render`, as they are strings or compressed."""
+    """Those of `columns` whose values must be passed to `hold` or `render`, because they are strings or compressed."""
 
     def __init__(
         self,
@@ -50,10 +50,10 @@ class TemplateColumns:
         codes: cython.const[cython.longlong][::1],
         most_slots: cython.Py_ssize_t,
     ) -> None:
-        """stored: the body, bytes or what has their memory; the node's variables begin at its byte `at`. codes: the
-        template of each row.
+        """stored: the body, bytes or an object with their memory; the node's variables begin at its byte `at`. codes:
+        the template of each row.
 
-        Raises CorruptSegmentError, also where the rows show more than `most_slots`.
+        Raises CorruptSegmentError, also if the rows show more than `most_slots`.
         """
         body: cython.const[cython.uchar][::1] = stored
         self._held = [stored]
@@ -93,8 +93,8 @@ class TemplateColumns:
         self._codes = cython.cast(cython.p_ushort, PyBytes_AS_STRING(memory))
         code: cython.ulonglong
         most: cython.ulonglong = self._count
-        above: cython.ulonglong = 0  # its highest bit: whether a code is larger, or negative
-        below: cython.ulonglong = 0  # the same: whether one is less than 1
+        above: cython.ulonglong = 0  # its highest bit: whether a code is too large, or negative
+        below: cython.ulonglong = 0  # its highest bit: whether a code is less than 1
         out: cython.p_ushort = self._codes
         for i in range(n):
             code = cython.cast(cython.ulonglong, codes[i])
@@ -108,7 +108,7 @@ class TemplateColumns:
 
     @cython.cfunc
     def _count_values(self, most_slots: cython.Py_ssize_t) -> object:
-        """Note how many values each variable has, and how many bytes the rows take at most."""
+        """Count the values of each variable, and bound the size of the rows."""
         t: cython.Py_ssize_t
         i: cython.Py_ssize_t
         shown: cython.longlong = 0
@@ -127,7 +127,7 @@ class TemplateColumns:
 
     @cython.cfunc
     def _mark(self, of: cython.p_longlong) -> object:
-        """Add up the rows of each code; of few codes, note how many rows of each precede every 256th row."""
+        """Count the rows of each code; if there are few codes, also store the counts at every 256th row."""
         i: cython.Py_ssize_t
         t: cython.Py_ssize_t
         marks: cython.Py_ssize_t = self.rows // MARK_ROWS if self._count < FEW_CODES else 0
@@ -143,7 +143,7 @@ class TemplateColumns:
 
     @cython.cfunc
     def _find_columns(self, body: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> object:
-        """Note where the values of each variable lie."""
+        """Find where the values of each variable are."""
         v: cython.Py_ssize_t
         pack = cython.declare(PackHead)
         column: cython.pointer(Column)
@@ -177,7 +177,7 @@ class TemplateColumns:
 
     @cython.cfunc
     def _share(self, others: Any, templates: Any) -> object:
-        """Be the rows of others, whose values stay where they are, as shortened templates show them."""
+        """Share the rows of `others`, whose values stay where they are, with shortened templates."""
         whole: TemplateColumns = others
         t: cython.Py_ssize_t
         if templates.count != whole._count or templates.variables != whole._variables:
@@ -195,7 +195,7 @@ class TemplateColumns:
 
     @property
     def columns(self) -> list[tuple[int, int, int]]:
-        """Each variable that has values, where in the body they lie, and how many there are."""
+        """Each variable that has values, where they are in the body, and how many there are."""
         every = [(v, self._columns[v].at, self._columns[v].count) for v in range(self._variables)]
         return [column for column in every if column[2]]
 
@@ -207,8 +207,8 @@ class TemplateColumns:
     def tell(
         self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, places: Any, of: Any, told: cython.uchar[::1]
     ) -> int:
-        """Write to `told` what `of` has, a byte for each code, of rows [low, high), or of those at some places.
-        Gives all bits that any of them has. Raises ValueError where a byte or row is missing.
+        """Look up a byte for each code in `of`, and write it to `told` for rows [low, high), or for those at some
+        places. Returns the union of the bits. Raises ValueError if a byte or row is missing.
         """
         table: cython.const[cython.uchar][::1] = of
         chosen: cython.const[cython.longlong][::1]
@@ -231,7 +231,7 @@ class TemplateColumns:
         return bits
 
     def validity(self, low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> bytes | None:
-        """One byte for each of rows [low, high), 1 where it is valid; None where all are."""
+        """One byte for each of rows [low, high), 1 if it is valid; None if all are valid."""
         self._check_rows(low, high)
         if not self.has_nulls:
             return None
@@ -251,10 +251,10 @@ class TemplateColumns:
             raise ValueError("fewer rows than asked for")
         return 0
 
-    # ------------------------------------------------------------ values that are given
+    # ------------------------------------------------------------ values that callers pass
 
     def lacks(self, variable: cython.Py_ssize_t) -> bool:
-        """Whether the numbers of a variable that has some must be given with `hold` before they are looked at."""
+        """Whether the numbers of a variable, which has some, must be passed to `hold` before use."""
         if not 0 <= variable < self._variables or self._kind[variable] == STRING:
             raise ValueError("the variable has no numbers")
         return self._columns[variable].count > 0 and self._columns[variable].form == ABSENT
@@ -268,7 +268,7 @@ class TemplateColumns:
         column = self._columns + variable
         if numbers.shape[0] != column.count:
             raise ValueError("fewer numbers than the variable has values")
-        if column.form == ABSENT:  # what another thread gave meanwhile stays
+        if column.form == ABSENT:  # what another thread passed in the meantime stays
             self._held.append(given)
             column.numbers = cython.address(numbers[0]) if column.count else cython.NULL
             column.form = NUMBERS
@@ -276,10 +276,11 @@ class TemplateColumns:
     def needed(
         self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, plain: Any = None
     ) -> list[tuple[int, int, int, int, int]]:
-        """Those of `others` that rows [low, high) show and nothing holds, and which of their values: [first, last).
+        """Those of `others` that rows [low, high) show and that are not held, each with the range of values needed:
+        [first, last).
 
-        plain: a decompressor; numbers that are needed are decoded with it and held, which leaves strings alone.
-        Raises CorruptSegmentError.
+        plain: a decompressor; with it, needed numbers are decoded and held, so only strings are returned. Raises
+        CorruptSegmentError.
         """
         self._check_rows(low, high)
         wanted: list[tuple[int, int, int, int, int]] = []
@@ -305,7 +306,7 @@ class TemplateColumns:
 
     @cython.cfunc
     def _shown(self, variable: cython.Py_ssize_t, of: cython.p_longlong) -> cython.longlong:
-        """How many values a variable has in so many rows of each code."""
+        """The number of values of a variable, from the number of rows of each code."""
         t: cython.Py_ssize_t
         i: cython.Py_ssize_t
         values: cython.longlong = 0
@@ -318,8 +319,8 @@ class TemplateColumns:
 
 
 def read_template_codes(body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, plain: Any) -> tuple[Any, int]:
-    """The templates of the rows of a node as it has them, counted from 1, 0 for null: an array of int64; and the byte
-    after them. plain: a decompressor. Raises CorruptSegmentError.
+    """The templates of the rows of a node, counted from 1, 0 for null: an array of int64; and the byte after them.
+    plain: a decompressor. Raises CorruptSegmentError.
     """
     view: cython.const[cython.uchar][::1] = body
     if not 0 <= at <= view.shape[0] - NODE_HEAD_BYTES or not _is_of_templates(cython.address(view[at])):

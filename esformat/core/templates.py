@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""The templates of a column, checked: what `rendering.py` makes values of, and `matching.py` takes them apart with.
+"""The templates of a column, checked: `rendering.py` renders values with them, `matching.py` splits values by them.
 
-A template is literals with slots between them; a slot shows the value that a variable has in the row. `spec/format.md`
-says in section 9 how each kind of variable is written out.
+A template is literals with slots between them; a slot shows the value that a variable has in the row. Section 9 of
+`spec/format.md` describes how each kind of variable is rendered.
 """
 
 import array as arrays
@@ -30,19 +30,19 @@ _MOST = cython.declare(cython.Py_ssize_t, 0x7FFF_FFFF)
 _SLACK = cython.declare(cython.Py_ssize_t, 32)
 _LONGS = cython.declare(array.array, arrays.array("q"))
 MOST_SLOTS = 1024
-"""Of one template."""
+"""Most slots of one template."""
 MOST_TEMPLATES = 4096
-"""Of a column, and as many variables."""
+"""Most templates of a column, and most variables."""
 MOST_ENTRIES = 1 << 17
-"""Values of all variables together, and slots of all templates."""
+"""Most values of all variables together, and most slots of all templates."""
 HEAD_BYTES = 8
 SLACK_BYTES = 32
-"""Zeros behind texts: so many bytes are copied at once, and more than any number takes."""
+"""Zeros after texts: this many bytes are copied at a time, and no number is longer."""
 
 
 @cython.cfunc
 def _copied(numbers: cython.const[cython.longlong][::1]) -> bytes:
-    """Numbers as the memory of an int32 array. Raises OverflowError for one that is negative or too large."""
+    """Copy numbers to the memory of an int32 array. Raises OverflowError for one that is negative or too large."""
     n: cython.Py_ssize_t = numbers.shape[0]
     i: cython.Py_ssize_t
     made: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * n + 4)
@@ -56,7 +56,7 @@ def _copied(numbers: cython.const[cython.longlong][::1]) -> bytes:
 
 @cython.cfunc
 def _edges(counts: cython.const[cython.longlong][::1]) -> bytes:
-    """Sums of counts, from 0 on, as the memory of an int32 array."""
+    """The cumulative sums of counts, starting with 0, as the memory of an int32 array."""
     n: cython.Py_ssize_t = counts.shape[0]
     i: cython.Py_ssize_t
     total: cython.longlong = 0
@@ -88,10 +88,10 @@ def _read(
     summed: cython.bint,
     plain: object,
 ) -> bytes:
-    """The numbers of the pack at a byte as the memory of an int32 array, or their sums from 0 on; `at` becomes the byte
-    after the pack.
+    """The numbers of the pack at a byte, or their cumulative sums starting with 0, as the memory of an int32 array;
+    `at` becomes the byte after the pack.
 
-    Raises CorruptSegmentError unless each is from 0 to `most`, and all sums at most MOST_ENTRIES.
+    Raises CorruptSegmentError unless each number is from 0 to `most`, and all sums are at most MOST_ENTRIES.
     """
     head = cython.declare(PackHead)
     data: cython.p_const_uchar = cython.address(view[0])
@@ -123,14 +123,14 @@ def _read(
 def _read_texts(
     body: object, at: cython.pointer(cython.Py_ssize_t), count: cython.Py_ssize_t, plain: object, memory: list[bytes]
 ) -> bytes:
-    """The edges of the texts of a node as the memory of an int32 array; their bytes go to the end of `memory`."""
+    """The edges of the texts of a node as the memory of an int32 array; their bytes are appended to `memory`."""
     found, text, end = cython.cast(tuple, read_values(body, at[0], count, plain, plain, SLACK_BYTES))
     edges: array.array = found
     edge: cython.p_longlong = edges.data.as_longlongs
     made: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * count + 4)
     out: cython.p_int = cython.cast(cython.p_int, PyBytes_AS_STRING(made))
     i: cython.Py_ssize_t
-    for i in range(count + 1):  # which ascend to at most 2^31 - 1
+    for i in range(count + 1):  # they ascend to at most 2^31 - 1
         out[i] = cython.cast(cython.int, edge[i])
     memory.append(text)
     at[0] = end
@@ -146,41 +146,41 @@ def _ints(memory: bytes) -> cython.p_int:
 @cython.inline
 @cython.exceptval(check=False)
 def _numbers_in(memory: bytes) -> cython.Py_ssize_t:
-    """How many numbers the memory of an int32 array was made of: there is room for one more."""
+    """The number of values in the memory of an int32 array, which has room for one more."""
     return len(memory) // 4 - 1
 
 
 @cython.final
 @cython.cclass
 class Templates:
-    """The templates and variables of one column. Everything in it was checked and does not change."""
+    """The templates and variables of one column. Everything in it is checked and immutable."""
 
     count = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
-    """Templates; a row's code is 0 for null, k for the k-th of them."""
+    """Number of templates; a row's code is 0 for null, k for the k-th template."""
     variables = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
     memory = cython.declare(list, visibility="readonly")  # type: list[bytes]
-    """What `matching.py` and `rendering.py` need: literals, values, first slots, slots, edges of literals, first values
-    of variables, edges of values, kinds, parameters; own variables, steps and sizes, as the fields below say. Numbers
-    are memory of int32 arrays; 32 bytes of zeros follow texts.
+    """Memory for `matching.py` and `rendering.py`: literals, values, first slots, slots, edges of literals, first
+    values of variables, edges of values, kinds, parameters; own variables, steps and sizes, as described at the fields
+    below. Numbers are memory of int32 arrays; 32 bytes of zeros follow texts.
     """
-    _first: cython.p_int  # of each template, its first slot; one more
-    _slot: cython.p_int  # of each slot, its variable
+    _first: cython.p_int  # for each template, its first slot; one more
+    _slot: cython.p_int  # for each slot, its variable
     _literal: cython.p_int  # where each literal begins, and the last ends; template t's are from first[t] + t on
     _text: cython.p_char
-    _literal_bytes: cython.p_int  # of each template, those of its literals
+    _literal_bytes: cython.p_int  # for each template, the bytes of its literals
     _step: cython.p_int  # eight numbers for each literal: its place, its bytes; of the slot behind it the kind (-1 for
     # none), parameter, variable, first value and number of values
-    _own_first: cython.p_int  # of each template, the first of its own variables; one more
-    _own: cython.p_int  # variables, each once for a template
+    _own_first: cython.p_int  # for each template, the first of its own variables; one more
+    _own: cython.p_int  # variables, each once per template
     _kind: cython.p_int
     _parameter: cython.p_int
-    _value_first: cython.p_int  # of each variable, the first of its values; one more
+    _value_first: cython.p_int  # for each variable, the first of its values; one more
     _value: cython.p_int  # where each value begins, and the last ends
     _values: cython.p_char
-    _longest: cython.p_int  # of each variable, the most bytes that a value takes; 0 for strings
-    _row_bytes: cython.p_int  # of each template, the most bytes that a row takes without its strings
-    _short: cython.p_int  # of each template, whether its literals and values take at most SLACK_BYTES each; no strings
-    _times: cython.p_int  # of each variable, in how many slots a template shows it at most
+    _longest: cython.p_int  # for each variable, the most bytes of a value; 0 for strings
+    _row_bytes: cython.p_int  # for each template, the most bytes of a row without its strings
+    _short: cython.p_int  # for each template, whether its literals and values have at most SLACK_BYTES each; no strings
+    _times: cython.p_int  # for each variable, the most slots of a template that show it
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class Templates:
         literal_lengths: cython.const[cython.longlong][::1],
         literals: bytes,
     ) -> None:
-        """Raises ValueError or OverflowError where they do not fit each other."""
+        """Raises ValueError or OverflowError if the arguments do not fit each other."""
         self.variables, self.count = kinds.shape[0], slot_counts.shape[0]
         if parameters.shape[0] != self.variables or value_counts.shape[0] != self.variables:
             raise ValueError("the variables of templates differ in number")
@@ -211,7 +211,7 @@ class Templates:
 
     @cython.cfunc
     def _hold(self, memory: list[bytes]) -> object:
-        """Take memory in the order of `memory`, and check that it fits. Raises ValueError."""
+        """Take over memory in the order of `memory`, and check that it fits together. Raises ValueError."""
         v: cython.Py_ssize_t
         self.memory = memory
         self._text, self._values = PyBytes_AS_STRING(memory[0]), PyBytes_AS_STRING(memory[1])
@@ -236,7 +236,7 @@ class Templates:
 
     @cython.cfunc
     def _number(self) -> object:
-        """Note of each template its own variables and the bytes of its literals, of each variable its longest value."""
+        """List the own variables and literal bytes of each template, and the longest value of each variable."""
         t: cython.Py_ssize_t
         s: cython.Py_ssize_t
         v: cython.Py_ssize_t
@@ -250,7 +250,7 @@ class Templates:
         self._short = self._row_bytes + self.count
         self._times = self._short + self.count
         self._take(memory)
-        seen: cython.p_int = self._own + size  # of each variable, the template that named it last, counted from 1
+        seen: cython.p_int = self._own + size  # for each variable, the last template that named it, counted from 1
         for t in range(self.count):
             if self._first[t + 1] - self._first[t] > MOST_SLOTS:
                 raise ValueError(f"a template has {self._first[t + 1] - self._first[t]} slots")
@@ -281,7 +281,7 @@ class Templates:
 
     @cython.cfunc
     def _take(self, memory: bytes) -> object:
-        """Point to where numbers of templates and variables stand, as `TemplateColumns` does."""
+        """Set the pointers to the numbers of templates and variables, like `TemplateColumns`."""
         self._literal_bytes = _ints(memory)
         self._longest = self._literal_bytes + self.count
         self._own_first = self._longest + self.variables
@@ -295,10 +295,11 @@ class Templates:
         literal_lengths: cython.const[cython.longlong][::1],
         literals: bytes,
     ) -> Any:
-        """As many templates of the same variables, each of which shows less: none of a variable that it did not show.
+        """The same number of templates of the same variables, each of which shows less: only variables that it showed
+        before.
 
-        They are to be shown by `TemplateRows.shortened` alone, as rows still have the values of what is not shown.
-        Raises ValueError or OverflowError where the parts do not fit.
+        Use them only with `TemplateRows.shortened`, because rows still have the values of what is not shown. Raises
+        ValueError or OverflowError if the parts do not fit.
         """
         if slot_counts.shape[0] != self.count:
             raise ValueError("there are as many templates as before")
@@ -311,7 +312,7 @@ class Templates:
 
     @cython.cfunc
     def _own_those_of(self, others: Any) -> object:
-        """Own the variables that the templates of `others` own, of those that are shown by any of these."""
+        """Own the variables that the templates of `others` own, if any of these templates shows them."""
         whole: Templates = others
         t: cython.Py_ssize_t
         i: cython.Py_ssize_t
@@ -338,7 +339,7 @@ class Templates:
 
     @cython.cfunc
     def _measure(self, t: cython.Py_ssize_t) -> object:
-        """Note how many bytes a row of a template takes at most, and how often it shows its variables."""
+        """Bound the size of a row of a template, and count how often it shows its variables."""
         s: cython.Py_ssize_t
         e: cython.Py_ssize_t
         times: cython.int
@@ -360,7 +361,7 @@ class Templates:
 
     @cython.cfunc
     def _list_steps(self, t: cython.Py_ssize_t, begin: cython.Py_ssize_t) -> object:
-        """Put down what is to be done for a template, whose literals are those from `begin` on."""
+        """List the steps to render a template, whose literals begin at `begin`."""
         v: cython.Py_ssize_t
         s: cython.Py_ssize_t
         step: cython.p_int = self._step + 8 * begin
@@ -401,9 +402,10 @@ class Templates:
         high: cython.Py_ssize_t,
         counts: cython.longlong[::1],
     ) -> int:
-        """Add to `counts` how many values each variable has in rows [low, high), and give how many slots they show.
+        """Add the number of values of each variable in rows [low, high) to `counts`; return how many slots the rows
+        show.
 
-        Raises IndexError for a code without a template, ValueError for rows or counts that are not there.
+        Raises IndexError for a code without a template, ValueError for rows or counts that do not exist.
         """
         if not 0 <= low <= high <= codes.shape[0] or counts.shape[0] != self.variables:
             raise ValueError("fewer rows than asked for")
@@ -433,7 +435,7 @@ class Templates:
 
 @cython.cfunc
 def _is_known(kind: cython.int, parameter: cython.int, values: cython.int) -> cython.bint:
-    """Whether a kind has such a parameter and so many values."""
+    """Whether a kind can have this parameter and number of values."""
     if values and kind != _ENUM:
         return False
     if kind in (_PADDED, _DECIMAL):
@@ -447,7 +449,7 @@ def _is_known(kind: cython.int, parameter: cython.int, values: cython.int) -> cy
 
 @cython.cfunc
 def _longest(kind: cython.int, parameter: cython.int) -> cython.int:
-    """The most bytes that a number of a kind takes; 0 for other kinds."""
+    """The most bytes of a number of a kind; 0 for other kinds."""
     if kind == _INTEGER:
         return 20
     if kind == _DECIMAL:
@@ -458,7 +460,7 @@ def _longest(kind: cython.int, parameter: cython.int) -> cython.int:
 
 
 def read_templates(body: Any, count: cython.Py_ssize_t, plain: Any) -> Templates:
-    """The `count` templates of a column in a dictionary block, which take all of `body`.
+    """Decode the `count` templates of a column in a dictionary block, which occupy all of `body`.
 
     plain: a decompressor. `esformat/format/templates.py` writes them. Raises CorruptSegmentError,
     UnsupportedVersionError.
@@ -496,7 +498,7 @@ def read_templates(body: Any, count: cython.Py_ssize_t, plain: Any) -> Templates
 @cython.cfunc
 @cython.exceptval(-1)
 def _refuse_newer(kind: cython.p_int, parameter: cython.p_int, variables: cython.Py_ssize_t) -> cython.int:
-    """Raise UnsupportedVersionError for a kind, or a form of dates, that came later."""
+    """Raise UnsupportedVersionError for a kind, or a form of dates, that is newer."""
     v: cython.Py_ssize_t
     for v in range(variables):
         if kind[v] > _DATE or (kind[v] == _DATE and parameter[v] >= DATE_FORMS):

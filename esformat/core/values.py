@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Text and bytes cut out of the bytes of their frames."""
+"""Cut text and bytes out of the bytes of their frames."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize
 from cython.cimports.esformat.core.caches import Shelf
 from cython.cimports.libc.string import memcpy
 
-_MOST = cython.declare(cython.Py_ssize_t, 0x7FFF_FFFF)  # that an int32 can name
-_SLACK = cython.declare(cython.Py_ssize_t, 32)  # copied at once, whatever a short value takes of it
+_MOST = cython.declare(cython.Py_ssize_t, 0x7FFF_FFFF)  # largest int32
+_SLACK = cython.declare(cython.Py_ssize_t, 32)  # bytes copied at a time, however short a value is
 
 
 def total(lengths: bytes, first: cython.Py_ssize_t, last: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """The sum of lengths[first:last], of one byte each; `last` may lie beyond the end."""
+    """The sum of lengths[first:last], of one byte each; `last` may be beyond the end."""
     at: cython.p_uchar = lengths
     i: cython.Py_ssize_t
     found: cython.Py_ssize_t = 0
@@ -30,7 +30,7 @@ def cut_short(
     low: cython.Py_ssize_t,
     high: cython.Py_ssize_t,
 ) -> list[Any]:
-    """Values [low, high) out of `stored`, which begins with value `start`. Raises ValueError where it ends early.
+    """Cut values [low, high) out of `stored`, which begins with value `start`. Raises ValueError if it ends early.
 
     lengths: of all values, one byte each.
     """
@@ -58,9 +58,9 @@ def cut(
     high: cython.Py_ssize_t,
     origin: cython.longlong,
 ) -> list[Any]:
-    """Values [low, high): value i is bytes [edges[i], edges[i + 1]), and `stored` begins with byte `origin`.
+    """Cut out values [low, high): value i is bytes [edges[i], edges[i + 1]), and `stored` begins with byte `origin`.
 
-    Raises ValueError where an edge lies outside.
+    Raises ValueError if an edge is out of bounds.
     """
     if not 0 <= low <= high < edges.shape[0]:
         raise ValueError("fewer values than asked for")
@@ -85,7 +85,7 @@ def cut(
 @cython.final
 @cython.cclass
 class FrameValues:
-    """The values of a node of frames: those whose frame was kept by earlier questions are at hand."""
+    """The values of a node of frames, read from the frames that earlier reads cached."""
 
     _frames: Shelf
     _key: object
@@ -101,8 +101,8 @@ class FrameValues:
         lengths: bytes | None,
         edges: cython.const[cython.longlong][::1] | None,
     ) -> None:
-        """frames: by the node's key and their number, each of so many values. lengths: of all values, one byte each;
-        or edges: value i is bytes [edges[i], edges[i + 1]) of all.
+        """frames: by the node's key and their number, each of `rows` values. lengths: of all values, one byte each; or
+        edges: value i is bytes [edges[i], edges[i + 1]) of all.
         """
         if rows < 1 or (lengths is None) == (edges is None):
             raise ValueError("frames have rows, and either lengths or edges")
@@ -113,9 +113,9 @@ class FrameValues:
     def values_at_hand(
         self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, chosen: list[int] | None
     ) -> list[Any] | None:
-        """Values [low, high), or those of them at ascending places that are chosen; None where they are not at hand.
+        """Values [low, high), or the ascending places among them that are `chosen`; None if they are not cached.
 
-        Raises ValueError for places outside, and where a frame ends early.
+        Raises ValueError for places out of bounds, and if a frame ends early.
         """
         count: cython.Py_ssize_t = self._edges.shape[0] - 1 if self._lengths is None else len(self._lengths)
         if not 0 <= low < high <= count:
@@ -130,7 +130,7 @@ class FrameValues:
         n: cython.Py_ssize_t = high - low if chosen is None else len(chosen)
         i: cython.Py_ssize_t
         place: cython.Py_ssize_t
-        at: cython.Py_ssize_t = number * self._rows  # the value of which the bytes begin at `begin` of the frame
+        at: cython.Py_ssize_t = number * self._rows  # the value that begins at `begin` of the frame
         begin: cython.longlong = 0
         end: cython.longlong
         length: cython.p_uchar = cython.NULL
@@ -162,9 +162,9 @@ def cut_places(
     edges: cython.const[cython.longlong][::1],
     places: list[int],
 ) -> list[Any]:
-    """The values at some places, each out of its frame of `rows` values; frames[0] is frame number `first`.
+    """Cut the values at some places out of their frames of `rows` values each; frames[0] is frame number `first`.
 
-    Value i is bytes [edges[i], edges[i + 1]) of all. Raises ValueError for a place outside of the frames, and where a
+    Value i is bytes [edges[i], edges[i + 1]) of all. Raises ValueError for a place outside of the frames, and if a
     frame is None or ends early.
     """
     if rows < 1 or first < 0:
@@ -191,7 +191,7 @@ def cut_places(
 def short_offsets(lengths: bytes, start: cython.Py_ssize_t, low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> bytes:
     """Where values low … high - 1 begin within bytes that begin with value `start`, and where the last one ends.
 
-    lengths: of all values, one byte each. The answer is the memory of an int32 array. Raises ValueError.
+    lengths: of all values, one byte each. Returns the memory of an int32 array. Raises ValueError.
     """
     if not 0 <= start <= low <= high <= len(lengths) or high - start > 1 << 23:
         raise ValueError("fewer values than asked for")
@@ -210,7 +210,7 @@ def short_offsets(lengths: bytes, start: cython.Py_ssize_t, low: cython.Py_ssize
 
 
 def repeated(value: bytes, count: cython.Py_ssize_t) -> tuple[bytes, bytes]:
-    """One value for each of `count` rows, as `gather` gives them. Raises OverflowError beyond 2 GiB."""
+    """Repeat one value for `count` rows; returns the same as `gather`. Raises OverflowError beyond 2 GiB."""
     size: cython.Py_ssize_t = len(value)
     if not 0 <= count <= _MOST or (size and count > _MOST // size):
         raise OverflowError("the values of rows take more than 2 GiB")
@@ -218,7 +218,7 @@ def repeated(value: bytes, count: cython.Py_ssize_t) -> tuple[bytes, bytes]:
     out: cython.p_int = cython.cast(cython.p_int, PyBytes_AS_STRING(offsets))
     i: cython.Py_ssize_t
     at: cython.uint = 0
-    for i in range(count + 1):  # added up, and not multiplied: compilers work on several at a time
+    for i in range(count + 1):  # by addition, not multiplication: compilers process several at a time
         out[i] = cython.cast(cython.int, at)
         at += cython.cast(cython.uint, size)
     return offsets, value * count
@@ -228,10 +228,10 @@ Code = cython.fused_type(cython.uchar, cython.longlong)
 
 
 def join_values(values: list[Any], texts: cython.bint) -> tuple[bytes, bytes] | None:
-    """Texts, or else bytes, one behind another: where each begins and the last one ends, as the memory of an int32
-    array, and the bytes, of texts as UTF-8. None where one is something else, or they take more than that can name.
+    """Concatenate texts, or else bytes: where each begins and the last one ends, as the memory of an int32 array, and
+    the bytes, of texts as UTF-8. None if one has another type, or if they exceed an int32.
 
-    Raises UnicodeEncodeError for text that is no Unicode.
+    Raises UnicodeEncodeError for unpaired surrogates.
     """
     count: cython.Py_ssize_t = len(values)
     edges: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * (count + 1))
@@ -256,7 +256,7 @@ def join_values(values: list[Any], texts: cython.bint) -> tuple[bytes, bytes] | 
 @cython.cfunc
 @cython.exceptval(check=True)
 def _bytes_of(value: Any, texts: cython.bint, size: cython.pointer(cython.Py_ssize_t)) -> cython.p_const_char:
-    """The bytes of a text, or of bytes, which the value keeps, and how many; NULL where it is something else."""
+    """The bytes of a text or of bytes, owned by the value, and their number; NULL for another type."""
     if texts and isinstance(value, str):
         return PyUnicode_AsUTF8AndSize(value, size)
     if not texts and isinstance(value, bytes):
@@ -272,10 +272,10 @@ def gather(
     allocate: Any,
 ) -> tuple[Any, Any]:
     """Each row's value by its code: where each begins and the last one ends, as the memory of an int32 array; and the
-    values one behind another. Both are buffers that `allocate` returns for a number of bytes, such as Arrow's.
+    concatenated values. Both are buffers that `allocate` returns for a number of bytes, as Arrow's `allocate_buffer` does.
 
-    Value c is data[edges[c]:edges[c + 1]]. Raises IndexError for a code without a value, ValueError for one outside of
-    `data`, OverflowError where the rows take more than 2 GiB.
+    Value c is data[edges[c]:edges[c + 1]]. Raises IndexError for a code without a value, ValueError for a value outside
+    of `data`, OverflowError if the rows take more than 2 GiB.
     """
     n: cython.Py_ssize_t = codes.shape[0]
     values: cython.Py_ssize_t = edges.shape[0] - 1
@@ -301,8 +301,8 @@ def _gather_short(
     longest: cython.Py_ssize_t,
     allocate: Any,
 ) -> tuple[Any, Any]:
-    """The same of values that take at most `longest` bytes, which is up to 32: so many follow the last one in `padded`.
-    There is room for the longest in each row, and 32 bytes more, so that no row has to be looked at before.
+    """Like `gather`, for values of at most `longest` bytes, which is at most 32: 32 bytes follow the last value in
+    `padded`. Allocates the longest value for each row, and 32 bytes more, so that no row must be measured before.
     """
     n: cython.Py_ssize_t = codes.shape[0]
     values: cython.Py_ssize_t = edges.shape[0] - 1
@@ -325,7 +325,7 @@ def _gather_short(
     if at < 0:
         raise IndexError("a code has no value")
     ends[n] = cython.cast(cython.int, at)
-    if 2 * at < n * longest:  # nobody holds on to much more than is used
+    if 2 * at < n * longest:  # so that callers keep little unused memory
         fitting: Any = allocate(at + 1)
         memcpy(_memory(fitting, at), out, at)
         return offsets, fitting
@@ -335,7 +335,7 @@ def _gather_short(
 @cython.cfunc
 @cython.exceptval(check=True)
 def _memory(buffer: Any, size: cython.Py_ssize_t) -> cython.p_char:
-    """The memory of a buffer that somebody keeps, of at least `size` bytes, which are more than none."""
+    """The memory of a buffer that the caller keeps alive. size: above 0. Raises ValueError if it has fewer bytes."""
     view: cython.char[::1] = buffer
     if view.shape[0] < size:
         raise ValueError("not as much was allocated as asked for")
@@ -355,9 +355,7 @@ def _put_short(
     ends: cython.p_int,
     out: cython.p_char,
 ) -> cython.Py_ssize_t:
-    """Copy the value of each code, of up to 32 bytes, or of 16 if it is not wide. Gives the end, -1 for a code without
-    a value.
-    """
+    """Copy the value of each code: up to 32 bytes, or 16 if not `wide`. Returns the end, -1 for an invalid code."""
     i: cython.Py_ssize_t
     at: cython.Py_ssize_t = 0
     code: cython.ulonglong
@@ -383,7 +381,7 @@ def _gather_long(
     data: cython.const[cython.uchar][::1],
     allocate: Any,
 ) -> tuple[Any, Any]:
-    """The same of any values, for which `gather` checked the edges."""
+    """Like `gather`, for any values; `gather` has checked the edges."""
     n: cython.Py_ssize_t = codes.shape[0]
     values: cython.Py_ssize_t = edges.shape[0] - 1
     i: cython.Py_ssize_t
@@ -409,7 +407,7 @@ def _gather_long(
     ends[n] = cython.cast(cython.int, at)
     gathered: Any = allocate(at)
     out: cython.p_char = _memory(gathered, at) if at else cython.NULL
-    with cython.nogil:  # every code and edge was checked above; codes that another thread changes meanwhile are ours
+    with cython.nogil:  # every code and edge was checked above, and no other thread changes the codes, which are ours
         for i in range(n):
             if ends[i + 1] > ends[i]:
                 memcpy(out + ends[i], cython.address(data[edges[codes[i]]]), ends[i + 1] - ends[i])
