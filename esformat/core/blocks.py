@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Open blocks: the body within the frame of a block and, for data blocks, where each chunk is.
+"""Open blocks: verify the frame and return the body; for data blocks, find where each chunk is.
 
 A block is: magic, u8 kind, u8 zero, u16 dictionary, u32 bytes of the body, u32 count; the body; the checksum as u64.
 `esformat/format/frame.py` writes them. A data block's body is: i64 base, u32 runs, u32 chunks; the length of each chunk
@@ -122,9 +122,9 @@ class Chunks:
     """The block's offset in the file, for messages."""
     _heads: bytes  # shape and flags of the node of each column; unknown flags if it is cut short
     size_bytes: int
-    """Memory used, including the data that is cached per row once it was read."""
+    """Memory used, including per-row data that later reads cache."""
     kept_nodes: dict[int, Any]
-    """Caches: nodes of text columns by column number here, other data below."""
+    """Caches: nodes of text columns by column number here, other data in the attributes below."""
     kept_codes: dict[int, tuple[int, bytes] | None]
     kept_heads: dict[int, Any]
     _kept_steps: array.array  # difference between the timestamp of each row and the row before
@@ -177,8 +177,8 @@ class Chunks:
         self.body = memoryview(bytes(self.body))
 
     def light_pieces(self, chunks: list[int]) -> list[bytes | None]:
-        """Copies of the chunks `chunks`, created once: every call must ask for the same ones. None for text and for
-        long chunks, so that events do not keep much of a block alive. Raises CorruptSegmentError.
+        """Copies of the chunks `chunks`, created once: every call must ask for the same ones. None for text, and for
+        long chunks other than codes, so that events do not keep much of a block alive. Raises CorruptSegmentError.
         """
         if self.kept_light_pieces is not None:
             return self.kept_light_pieces
@@ -310,8 +310,8 @@ def shapes_of(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t) -> tuple[set[i
 
 
 def without_values(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t) -> bytes:
-    """One byte for each block: 1 if a chunk is the node of a column of which all values are null, which its validity
-    shows, packed as zeros of no width; 0 if this is not evident.
+    """One byte for each block: 1 if a chunk is the node of a column whose values are all null, as shown by a validity
+    that is packed as zeros of no width; 0 if this is not evident.
     """
     block: Chunks
     head: cython.p_uchar

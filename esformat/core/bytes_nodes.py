@@ -77,9 +77,10 @@ def read_values(
 
 @cython.cfunc
 def _with_beginnings(shared: cython.p_longlong, made: array.array, rest: bytes, slack: cython.Py_ssize_t) -> bytes:
-    """Restore the texts, with the beginnings that they share with the text before. `made`, the edges of the remainders
-    in `rest`, become the edges of the texts. _SLACK bytes follow the remainders in `rest`, `slack` zeros follow the
-    result.
+    """Restore texts by prepending the beginnings that they share with the text before.
+
+    `made`, the edges of the remainders in `rest`, become the edges of the texts. _SLACK bytes follow the remainders in
+    `rest`, and `slack` zeros follow the result.
     """
     edges: cython.p_longlong = made.data.as_longlongs
     count: cython.Py_ssize_t = len(made) - 1
@@ -99,8 +100,8 @@ def _with_beginnings(shared: cython.p_longlong, made: array.array, rest: bytes, 
     begin: cython.p_char = PyBytes_AS_STRING(texts)
     out: cython.p_char = begin
     before: cython.p_char = begin
-    like: cython.p_char = begin  # a text that begins with the same `alike` bytes as the one before;
-    alike: cython.longlong = 0  # memory written long ago is read sooner than memory written just now
+    like: cython.p_char = begin  # an earlier text with the same first `alike` bytes as the one before:
+    alike: cython.longlong = 0  # reading memory that was just written would be slower
     size: cython.longlong = 0
     follows: cython.longlong
     at: cython.longlong = 0  # of the next text's remainder: its edge is overwritten after it was read

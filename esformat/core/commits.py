@@ -50,11 +50,13 @@ class Commits:
     ) -> int:
         """Append buffers to the log, sync it if `sync`, and write the mark at the beginning of its file.
 
-        files: the descriptors of the log, which is written at its current position, and of the mark. end: the position
-        that the mark states; `marked` after success. lock: a path, device and inode: that file must have that name
-        before and after, and the log must have a name. until: the mark is not written after this time on the clock of
-        `now_s`. Returns 0, or the errno of the step `reached`, which is also in `failed`. Also returns 0 if it stopped
-        at a check of the names, or at HOLDING because it was too late.
+        Returns 0, or the errno of the step `reached`, which is also in `failed`. Also returns 0 if it stopped at a
+        check of the names, or at HOLDING because it was too late.
+
+        files: the descriptors of the log, which is written at its current position, and of the mark.
+        end: the position that the mark states; `marked` after success.
+        lock: a path, device and inode: that file must have that name before and after, and the log must have a name.
+        until: the mark is not written after this time on the clock of `now_s`.
         """
         if buffers is None or mark is None or len(files) != 2 or (lock is not None and len(lock) != 3):
             raise TypeError("a commit takes two files, buffers, a mark, and a lock of three parts")

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Open dictionary blocks: where each column's zstd dictionary, values and templates are. Nothing is decoded.
+"""Open dictionary blocks: find where each column's zstd dictionary, values and templates are. Nothing is decoded.
 
 An entry is: u16 column, u16 templates, u32 bytes of the zstd dictionary, u32 values; those bytes; the node of the
 values; the templates, which begin with u32, the bytes that follow, and u32 variables. `esformat/format/dictionary.py`
@@ -63,11 +63,14 @@ def read_columns(
     made: Any,
     offset: cython.longlong,
 ) -> list[Any]:
-    """Read the entries of a dictionary block as instances of `made`, a subclass of `StoredColumn`.
+    """Read the entries of a dictionary block as instances of `made`, a subclass of `StoredColumn`. Raises
+    CorruptSegmentError.
 
-    columns: number of columns in the schema. most_values: limit for one column. end_of_values: takes a body, place,
-    count and column, and returns the byte after a node of values other than plain text. offset: stored in the entries.
-    Raises CorruptSegmentError.
+    columns: number of columns in the schema.
+    most_values: limit for one column.
+    end_of_values: takes a body, place, count and column, and returns the byte after a node of values other than plain
+        text.
+    offset: stored in the entries.
     """
     view: cython.const[cython.uchar][::1] = body
     size: cython.Py_ssize_t = view.shape[0]

@@ -128,9 +128,11 @@ class Columns:
 class Event:
     """One event of a segment.
 
-    space, grouping: keys, `str` (or `bytes` in a segment with binary keys) timestamp: int, µs since the epoch, UTC;
-    `time` is the same as an aware datetime data: the payload, `bytes` (None in a segment without a `data` column or a
-    scan without it) indexes: dict of the indexed columns that are not null columns: dict of the other payload columns
+    space, grouping: keys, `str` (or `bytes` in a segment with binary keys)
+    timestamp: int, µs since the epoch, UTC; `time` is the same as an aware datetime
+    data: the payload, `bytes` (None in a segment without a `data` column or a scan without it)
+    indexes: dict of the indexed columns that are not null
+    columns: dict of the other payload columns
     """
 
     space = cython.declare(object, visibility="readonly")  # type: str | bytes

@@ -139,11 +139,13 @@ def count_fields(
     """Count the values of each field, by kind, in the documents whose `kinds` is not MISSING.
 
     Field i has the parent parents[i] and the key keys[key_edges[i]:key_edges[i + 1]], as it is between the quotes of a
-    JSON string; the elements of an array are one field with the key EACH. Field 0 is the document. counts[10 * i +
-    kind] is incremented. state[0]: the number of fields, initially 1. state[1] is incremented for each value whose
-    field had no room in `parents` or in `keys`. `slots` is initially -1 everywhere; its size is a power of two and at
-    least twice that of `parents`. Pass all of these again with the next documents. Raises ValueError if their sizes do
-    not fit.
+    JSON string; the elements of an array are one field with the key EACH. Field 0 is the document. Pass the five tables
+    and the state again with the next documents. Raises ValueError if their sizes do not fit.
+
+    counts[10 * i + kind]: incremented for each value.
+    state[0]: the number of fields, initially 1.
+    state[1]: incremented for each value whose field had no room in `parents` or in `keys`.
+    slots: initially -1 everywhere; its size is a power of two and at least twice that of `parents`.
     """
     n: cython.Py_ssize_t = edges.shape[0] - 1
     most: cython.Py_ssize_t = parents.shape[0]

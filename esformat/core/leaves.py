@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Open leaves of the directory: their runs, and the blocks that contain the rows of the runs.
+"""Open leaves of the directory: decode their runs, and the table of the blocks that contain the rows of those runs.
 
 A leaf's body is: u32 blocks; the packed rows of its runs; the nodes of their spaces and groupings; for each block, in
-adjacent packs: rows, bytes, check, smallest timestamp, and the difference of the largest timestamp to it.
+adjacent packs: rows, bytes, check, smallest timestamp, and the largest timestamp minus the smallest.
 `esformat/format/directory.py` writes them.
 """
 
@@ -206,9 +206,12 @@ class Leaf:
     ) -> list[Any]:
         """Split rows [first, last) of the segment by the leaf's blocks that may contain wanted rows: `BlockSlice`s.
 
-        run_start: stored in each slice. blocks: numbers of data blocks of the segment, rows: numbers of rows, both
-        ascending arrays of int64, or None for all. start, end: timestamps, µs, or None. Raises ValueError if the leaf
-        does not have the rows.
+        Raises ValueError if the leaf does not have the rows.
+
+        run_start: stored in each slice.
+        blocks: numbers of data blocks of the segment, rows: numbers of rows; both ascending arrays of int64, or None
+            for all.
+        start, end: timestamps, µs, or None.
         """
         if not self.first_row <= first < last <= self.last_row:
             raise ValueError("a leaf does not hold the rows that are asked for")

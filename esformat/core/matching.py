@@ -208,8 +208,9 @@ class Matcher:
 
         valid: one byte for each value, 0 for null, whose code is 0; or empty. The values of variable v are stored in
         numbers[v * n:], with n the number of rows, and their number in counts[v]. For strings, these are the positions
-        where they begin in `data`, with their lengths in `lengths` at the same places. Raises ValueError for arrays of
-        other sizes, and if an edge is outside of `data`.
+        where they begin in `data`, with their lengths in `lengths` at the same places.
+
+        Raises ValueError for arrays of other sizes, and if an edge is outside of `data`.
         """
         n: cython.Py_ssize_t = codes.shape[0]
         v: cython.Py_ssize_t

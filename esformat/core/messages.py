@@ -37,8 +37,9 @@ _FACTS = cython.declare(cython.Py_ssize_t, 6)  # of a column
 _LONGS = cython.declare(array.array, arrays.array("q"))
 
 Column = tuple[int, int, int, bool, int, int]
-"""A column of the schema, followed by its parts: its position in the batch, or -1 for all null, or all empty if it is
-required; its kind and width; whether it is required; the most bytes of a text, or -1 for no limit; its number of parts.
+"""A column of the schema, followed by its parts. The numbers are: its position in the batch, or -1 for all null, or all
+empty if it is required; its kind and width; whether it is required; the most bytes of a text, or -1 for no limit; its
+number of parts.
 """
 
 
@@ -60,11 +61,11 @@ class MessageWriter:
     _buffers: cython.Py_ssize_t
 
     def __init__(self, head: bytes, places: tuple[int, int, int, int], columns: list[Column], times: int) -> None:
-        """head: the bytes before the body. places: where it contains the number of rows, the first node, the first
-        buffer, and the length of the body. times: the column of the batch whose smallest and largest values are
-        returned.
+        """Raises ValueError.
 
-        Raises ValueError.
+        head: the bytes before the body.
+        places: where it contains the number of rows, the first node, the first buffer, and the length of the body.
+        times: the column of the batch whose smallest and largest values are returned.
         """
         missing: int = 0  # parts that must follow the columns so far
         for source, kind, width, required, _, parts in columns:
@@ -186,8 +187,8 @@ class MessageWriter:
             free(made)
 
     def join(self, messages: list[bytes]) -> bytes | None:
-        """Join several messages into one, with their rows in order. They must be written by this, or be exactly like
-        those.
+        """Join several messages into one, with their rows in order. They must come from this writer, or be exactly like
+        its messages.
 
         Returns None if one is not, if the result is too large for the edges of its texts, and for columns with parts.
         """
@@ -239,7 +240,7 @@ class MessageWriter:
 
     @cython.cfunc
     def _reads(self, message: cython.p_const_uchar, size: cython.longlong, totals: cython.p_longlong) -> cython.bint:
-        """Whether a message is like those that this writes; adds its nulls and the bytes of its texts to `totals`, by
+        """Whether a message is like those of this writer; adds its nulls and the bytes of its texts to `totals`, by
         column.
         """
         fact: cython.p_longlong = self._columns.data.as_longlongs
@@ -360,7 +361,7 @@ class MessageWriter:
         """Find the rows, numbered across all messages, that have a text in a column; return them and their numbers in
         the column `times`, 64 bits each. Excludes rows where the column is null.
 
-        Returns None if a message was not written by this, or is not exactly like those, and for columns of other kinds.
+        Returns None if a message is not like those of this writer, and for columns of other kinds.
         """
         number: cython.Py_ssize_t
         held: tuple[bytes, ...] = tuple(messages)  # a copy, because another thread may change the list

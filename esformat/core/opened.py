@@ -505,12 +505,15 @@ class ScanRows:
     ) -> None:  # fmt: skip
         """Created by methods of Segment and Space.
 
-        stretches: of rows to read, in row order: a list, or a function that returns them. span: the rows [low, high)
-        that contain them. keys: space and grouping if all rows are of one run. whole: whether they are all rows of the
-        segment, apart from limits of time. merged: whether their rows are merged by time. small: returns the space, if
-        it is small and has several groupings. listed: ascending rows of the segment, to which the scan is limited.
-        threads: number of threads that decode a long result; 0 to choose automatically. page: whether these are a few
-        rows read as a whole, which other callers may soon read too.
+        stretches: of rows to read, in row order: a list, or a function that returns them.
+        span: the rows [low, high) that contain them.
+        keys: space and grouping if all rows are of one run.
+        whole: whether they are all rows of the segment, apart from limits of time.
+        merged: whether their rows are merged by time.
+        small: returns the space, if it is small and has several groupings.
+        listed: ascending rows of the segment, to which the scan is limited.
+        threads: number of threads that decode a long result; 0 to choose automatically.
+        page: whether these are a few rows read as a whole, which other callers may soon read too.
         """
         self._low, self._high = span
         self._reader, self._query, self._given, self._keys = reader, query, stretches, keys
@@ -586,8 +589,9 @@ class ScanRows:
         """What a maker creates from the rows of one run, block by block, if they are in one block, or in one leaf of a
         local file; otherwise None.
 
-        make: returns a maker for rows, with some columns; called only if there are rows. narrow: looks the conditions
-        up in the indexes. find: finds the rows of a block if cached codes do not suffice.
+        make: returns a maker for rows, with some columns; called only if there are rows.
+        narrow: looks the conditions up in the indexes.
+        find: finds the rows of a block if cached codes do not suffice.
         """
         query: Query = self._query
         reader: Opened = self._reader

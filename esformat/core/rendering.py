@@ -60,7 +60,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
     """The rows of one node, for rendering."""
 
     def shortened(self, templates: Any) -> Any:
-        """These rows with templates that `Templates.shortened` made of theirs. Raises ValueError for others."""
+        """These rows, shown by `Templates.shortened` of their templates. Raises ValueError for other templates."""
         made: TemplateRows = TemplateRows.__new__(TemplateRows)
         made._share(self, templates)
         return made
@@ -119,10 +119,11 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         """Write rows [low, high) to out[at:]; store where each begins in offsets[row:], followed by where the last one
         ends.
 
+        Returns the end. `out` must have room for 32 bytes more than are written. Raises IndexError for a value that
+        does not exist, ValueError for one that its kind cannot represent, OverflowError if `out` is too small.
+
         given: values of variables that are strings, as the number of the variable, the number of the first value, edges
-        (one more than values, the first one a position in the bytes) and bytes. `out` must have room for 32 bytes more
-        than are written. Returns the end. Raises IndexError for a value that does not exist, ValueError for one that
-        its kind cannot represent, OverflowError if `out` is too small.
+            (one more than values, the first one a position in the bytes) and bytes.
         """
         self._check_rows(low, high)
         if row < 0 or row > offsets.shape[0] or high - low >= offsets.shape[0] - row:

@@ -3,8 +3,8 @@
 
 A root's body is: u32 leaves of the file; entries, one for each leaf, or if they are fewer, for each page of leaves. A
 page's body is the entries of its leaves. Entries are: the node of the first space of each; then adjacent packs of their
-runs, rows, blocks, offset of the first data block, own offset, length and check, smallest timestamp, and the difference
-of the largest timestamp to it. `esformat/format/directory.py` writes them.
+runs, rows, blocks, offset of the first data block, own offset, length and check, smallest timestamp, and the largest
+timestamp minus the smallest. `esformat/format/directory.py` writes them.
 """
 
 import array as arrays
@@ -75,11 +75,13 @@ class Entries:
         made: Any,
         name: Any = None,
     ) -> None:
-        """body: of a block whose checksum was verified; `count` entries begin at its byte `at`, and end with it.
+        """Raises CorruptSegmentError if the entries contradict themselves, UnsupportedVersionError.
 
-        first_row, first_block: numbers of the first row and block. offset, name: of the block and the file, for
-        messages. plain, framed: decompressors without and with a dictionary. made: the class of handles, named tuples.
-        Raises CorruptSegmentError if they contradict themselves, UnsupportedVersionError.
+        body: of a block whose checksum was verified; `count` entries begin at its byte `at`, and end with it.
+        first_row, first_block: numbers of the first row and block.
+        offset, name: of the block and the file, for messages.
+        plain, framed: decompressors without and with a dictionary.
+        made: the class of handles, named tuples.
         """
         view: cython.const[cython.uchar][::1] = body
         size: cython.Py_ssize_t = view.shape[0]
@@ -281,11 +283,13 @@ class Root:
         name: Any = None,
         read: Any = None,
     ) -> None:
-        """body, count: of a block whose checksum was verified. offset, name: of the block and the file, for messages.
+        """Raises CorruptSegmentError if the root contradicts itself, UnsupportedVersionError.
 
-        plain, framed: decompressors without and with a dictionary. made: the class of handles, named tuples. read:
-        reads pages, from a list of what `page_place` returns for them. Raises CorruptSegmentError if the root
-        contradicts itself, UnsupportedVersionError.
+        body, count: of a block whose checksum was verified.
+        offset, name: of the block and the file, for messages.
+        plain, framed: decompressors without and with a dictionary.
+        made: the class of handles, named tuples.
+        read: reads pages, from a list of what `page_place` returns for them.
         """
         view: cython.const[cython.uchar][::1] = body
         if view.shape[0] < 4:

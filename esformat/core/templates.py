@@ -168,7 +168,7 @@ class Templates:
     _literal: cython.p_int  # where each literal begins, and the last ends; template t's are from first[t] + t on
     _text: cython.p_char
     _literal_bytes: cython.p_int  # for each template, the bytes of its literals
-    _step: cython.p_int  # eight numbers for each literal: its place, its bytes; of the slot behind it the kind (-1 for
+    _step: cython.p_int  # eight numbers for each literal: its place, its bytes; of the slot after it the kind (-1 for
     # none), parameter, variable, first value and number of values
     _own_first: cython.p_int  # for each template, the first of its own variables; one more
     _own: cython.p_int  # variables, each once per template

@@ -94,8 +94,8 @@ def have_key(column: pa.Array, key: bytes) -> npt.NDArray[np.bool_]:
 
 
 def slices_mislead(schema: pa.Schema) -> bool:
-    """Whether pyarrow's take and filter go wrong on a slice with these columns, returning other values or reading
-    foreign memory: they do for fixed-size lists of fixed-size lists.
+    """Whether pyarrow's take and filter return wrong values, or other memory, for slices with these columns: they do
+    for fixed-size lists of fixed-size lists.
     """
     return any(map(_slices_mislead, schema.types))
 
@@ -237,8 +237,8 @@ class Values:
         """array: the values, or a function that returns them on first use. listed: returns the values as Python objects
         without the array.
 
-        Two threads may both call these functions, and either result is good: a lock could stay locked in a forked
-        process.
+        There is no lock, because a fork could leave it locked: two threads may both call these functions, and either
+        result is good.
         """
         self._make, self._make_list = array, listed
         self._whole: pa.Array | None = None if callable(array) else array
@@ -285,7 +285,7 @@ class Values:
         return self.take_views(codes) if form is TextForm.VIEWS else self._take_dictionary(codes, least)
 
     def take(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Array:
-        """The values for codes. Raises CorruptSegmentError for a code without a value."""
+        """The values for codes, text in plain form. Raises CorruptSegmentError for a code without a value."""
         try:
             if self._text is None:
                 return self._array.take(pa.array(codes))

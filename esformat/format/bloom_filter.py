@@ -39,9 +39,9 @@ def _bucket_of(hashed: int, buckets: int) -> int:
 
 
 def build_filter(hashes: Iterable[U64], space_count: int) -> Iterator[bytes]:
-    """Yield the filter's pages, the bodies of filter blocks. `hashes` yields the hashes of all spaces in chunks.
+    """Yield the filter's pages, the bodies of filter blocks.
 
-    It is iterated over several times: once for every PAGES_AT_ONCE pages.
+    hashes: yields the hashes of all spaces in chunks. It is iterated over once for every PAGES_AT_ONCE pages.
     """
     buckets = bucket_count(space_count)
     step = PAGES_AT_ONCE * PAGE_BUCKETS
@@ -59,9 +59,7 @@ def page_of(hashed: int, buckets: int) -> int:
 
 
 def page_may_contain(block: Block, hashed: int, buckets: int) -> bool:
-    """Whether the segment may have a key, according to the page that covers it. Raises CorruptSegmentError if the page
-    is cut short.
-    """
+    """Whether the page that covers a key admits it. Raises CorruptSegmentError if the page is cut short."""
     at = _bucket_of(hashed, buckets) % PAGE_BUCKETS * BUCKET_BYTES
     if len(block.body) < at + BUCKET_BYTES:
         raise CorruptSegmentError("a filter page is cut short", offset=block.offset)

@@ -25,9 +25,9 @@ _PLAIN = re.compile(r"[^\s.\[\]\"'$]+")
 class PayloadField:
     """A field of JSON payloads.
 
-    path: for example `$.user.id`; all elements of an array together are `$.items[*]`. kinds: the number of its values
-    by kind, for those that occur: null, boolean, integer, number (with a fraction or an exponent), string, array and
-    object.
+    path: for example `$.user.id`; all elements of an array together are `$.items[*]`.
+    kinds: the number of its values by kind, for those that occur: null, boolean, integer, number (with a fraction or an
+        exponent), string, array and object.
     """
 
     path: str
@@ -43,8 +43,8 @@ class PayloadField:
 class PayloadFields:
     """The fields of payloads, sorted by path.
 
-    payloads, no_json: the number of payloads examined, and how many of them are not JSON. left_out: the number of
-    values whose fields are missing here, because there are more than 4,096 fields.
+    payloads, no_json: the number of payloads examined, and how many of them are not JSON.
+    left_out: the number of values whose fields are missing here, because there are more than 4,096 fields.
     """
 
     fields: tuple[PayloadField, ...]

@@ -60,9 +60,9 @@ WHOLE_BYTES = 1 << 20  # of a frame whose values are always read together
 class EncodeContext:
     """What encoding a column needs: compressors, and the choices that were measured on its first block.
 
-    frame_bytes: approximate size of a frame of text or binary; None: the default, which suits point reads. raw: the
-    number of uncompressed planes. templates: those of the column. matcher: splits values by the templates; it belongs
-    to one thread. raws: like `raw`, for each variable.
+    frame_bytes: approximate size of a frame of text or binary; None: the default, which suits point reads.
+    raw: the number of uncompressed planes. raws: the same for each variable.
+    templates: those of the column. matcher: splits values by the templates; it belongs to one thread.
     """
 
     plain: Compressor

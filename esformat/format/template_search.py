@@ -42,10 +42,14 @@ _ANY: list[Chain] = []
 class Places:
     """Where one of some texts may occur.
 
-    anywhere: for each code of a row (0: null), whether any row of its template may contain one; None if that is true of
-    no code. possible: for each code, whether some rows may. chains: variables and the numbers that all of them must
-    have in a row that may contain one. numbered: those variables. strings: by variable, the texts to search for in its
-    strings. are_exact: whether every row that may contain a text does contain it. size_bytes: memory used.
+    anywhere: for each code of a row (0: null), whether all rows with it may contain one, whatever their values; None if
+        that is true of no code.
+    possible: for each code, whether some rows may contain one.
+    chains: variables and the numbers that all of them must have in a row that may contain one. numbered: those
+        variables.
+    strings: by variable, the texts to search for in its strings.
+    are_exact: whether every row that may contain a text does contain it.
+    size_bytes: memory used.
     """
 
     anywhere: Bools | None
@@ -110,7 +114,7 @@ class TemplateTexts:
                         values[chain[0][0]].add(chain[0][1])
         numbers: list[tuple[tuple[int, npt.NDArray[np.int64]], ...]]
         numbers = [((variable, np.array(sorted(each), np.int64)),) for variable, each in values.items()]
-        # chains that end in numbers after enumeration values, which repeat less often, are checked from the end
+        # reversed, so that numbers after enumeration values, which repeat less often, are checked first
         numbers += [tuple((variable, np.array([n], np.int64)) for variable, n in reversed(chain)) for chain in chains]
         size_bytes = 500 + 2 * anywhere.nbytes + sum(200 + each.nbytes for chain in numbers for _, each in chain)
         numbered = frozenset(variable for chain in numbers for variable, _ in chain)

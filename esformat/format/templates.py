@@ -60,7 +60,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Literals, and the variable that the slot between each two of them shows."""
+    """Literals, and for each slot between two of them the variable that it shows."""
 
     literals: tuple[bytes, ...]
     slots: tuple[int, ...] = ()

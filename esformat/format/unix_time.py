@@ -63,9 +63,10 @@ def unit_of(number: float | Decimal) -> str:
 def to_nanos(number: float | str, unit: str | None = None, *, asked: bool = False) -> tuple[int, str]:
     """Convert a number, or its decimal text, to nanoseconds since 1970; also return the unit that was assumed.
 
-    unit: one of UNIX_UNITS; None: inferred from the size. Text is exact; a float is rounded to the microsecond. asked:
-    the number comes from a query, where 2026 hardly means half an hour after 1970 began, and is refused. Raises
-    ValueError.
+    Text is exact; a float is rounded to the microsecond. Raises ValueError.
+
+    unit: one of UNIX_UNITS; None: inferred from the size.
+    asked: the number comes from a query, where 2026 hardly means half an hour after 1970 began, and is refused.
     """
     exact: int | Decimal
     if isinstance(number, str):

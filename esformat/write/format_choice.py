@@ -1,8 +1,8 @@
 """Decide how the columns of a file are stored, from its events as they arrive.
 
 The decision must depend neither on the available memory nor on how the events were passed, or the same events would
-produce different bytes. It depends on a sample of the events, chosen by their number of arrival, and on the values of
-text columns. If events arrive in order, they are written before the last of them is known. So if the first events
+produce different bytes. It depends on a sample of the events, chosen by their arrival numbers, and on the values of
+text columns. Events that arrive in order are written before the last of them is known. So if the first events
 (WINDOW_ROWS, or fewer that fill WINDOW_BYTES) are in order, they alone decide.
 """
 
@@ -134,7 +134,7 @@ class FormatChoice:
 
 
 class _Sample:
-    """A sample that depends only on the number of arrival: the largest of 1, 1/2, 1/4 … of the events that fits into
+    """A sample that depends only on arrival numbers: the largest of 1, 1/2, 1/4 … of the events that fits into
     SAMPLE_BYTES.
     """
 

@@ -244,7 +244,7 @@ def _merge_runs(runs: Sequence[SpillFile], held: Sequence[IndexRows]) -> Iterato
 
 
 def _take_known(sources: Sequence[_Source]) -> list[IndexRows]:
-    """Take from each source everything up to the last value that all sources have read."""
+    """Take from each source the values up to the point to which all sources have been read."""
     parts = [source.part for source in sources if source.part is not None]
     ranks = rank(pa.chunked_array([pa.concat_arrays([part.values for part in parts])])).ranks
     places = np.split(ranks, np.cumsum([len(part.values) for part in parts])[:-1])

@@ -14,7 +14,7 @@ from esformat.write.template_tables import LEAST_ROWS, Path, Skeleton, covered
 
 MOST_SKELETONS = 64
 MANY_SKELETONS = 8
-"""More skeletons than this may be due to lists of different lengths, and storing each list as one value may help."""
+"""More skeletons than this may be due to lists of different lengths; then storing each list as one value may help."""
 MOST_SKELETON_SLOTS = 256
 MOST_KNOWN = 4
 LEAST_SHARE = 256

@@ -29,7 +29,7 @@ MOST_WORDS = 128
 LEAST_SHARE = 512
 """A cluster gets a skeleton if at least one line in this many belongs to it."""
 ALIKE = 0.6
-"""A line belongs to a cluster if at least this share of its words is the same, or may be anything."""
+"""A line belongs to a cluster if at least this share of its words is the same, or varies in both."""
 ALL = 1.0  # of the values that matter are in the sample
 FEW_OTHERS = 3
 """Up to this many texts at a place of numbers get clusters of their own, such as `-` for no number."""

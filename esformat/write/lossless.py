@@ -25,7 +25,7 @@ _MISREAD = ("double", "float", "struct", "date", "time", "duration")
 
 
 def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Like `pa.array`, except for a map from a list of pairs that contains null, which ends the process there.
+    """Like `pa.array`, but refuses a map whose list of pairs contains null, with which `pa.array` ends the process.
 
     Raises what `pa.array` raises, and ArrowInvalid for such a list.
     """
@@ -169,7 +169,7 @@ def is_number_of(number: float, text: str) -> bool:
     """Whether a float, written with as many digits as a text, is the number of that text."""
     try:
         written = Decimal(text)
-    except ArithmeticError:  # an exponent beyond all decimals
+    except ArithmeticError:  # an exponent too large for Decimal
         return False
     if len(text) > _MOST_DIGITS:  # all digits count: no float needs as many
         return Decimal(number) == written

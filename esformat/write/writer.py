@@ -185,10 +185,11 @@ class Writer(FileWriter):
         indexes: Mapping[str, Any] | None = None,
         columns: Mapping[str, Any] | None = None,
     ) -> None:
-        """Add one event.
+        """Add one event. Raises InvalidEventError, and then keeps nothing of the event; ClosedError after `finish` or
+        `abort`.
 
-        timestamp: int µs since the epoch or an aware datetime. columns: payload other than `data`. Raises
-        InvalidEventError, and then keeps nothing of the event; ClosedError after `finish` or `abort`.
+        timestamp: int µs since the epoch or an aware datetime.
+        columns: payload other than `data`.
         """
         self._check_open()
         if self._rows is None:
