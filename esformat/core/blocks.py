@@ -26,7 +26,7 @@ MOST_BLOCK_BYTES = 1 << 30
 MOST_ROWS = 1 << 16
 """Most rows of a data block."""
 LIGHT_BYTES = 16 << 10
-"""Most stored bytes of a column chunk that events may keep alive."""
+"""Most stored bytes of a column chunk, other than codes, that events may keep alive."""
 NODE_BYTES = 4
 FIRST_COLUMN_CHUNK = 2
 
@@ -235,9 +235,7 @@ class Chunks:
 
     @cython.cfunc
     def _steps(self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, decompressor: object) -> array.array:
-        """The steps of rows [low, high): the difference to the timestamp before or, for the first row of a run, to the
-        base.
-        """
+        """The steps of rows [low, high): difference to the timestamp before or, at the start of a run, to the base."""
         head = cython.declare(PackHead)
         view: cython.const[cython.uchar][::1] = self.body
         at: cython.Py_ssize_t = _start(self, _TIMESTAMPS)

@@ -20,8 +20,8 @@ from cython.cimports.libc.stdlib import calloc, free, malloc
 from cython.cimports.libc.string import memcmp, memcpy, memset
 
 VALUES, BITS, TEXTS, LISTS, FIXED_LISTS, STRUCTS = range(6)
-"""Kinds of columns: numbers of `width` bytes; bits; texts, or lists, with edges of `width` bytes; lists of `width`
-items; structs.
+"""Kinds of columns: numbers of `width` bytes; bits; texts or lists with edges of `width` bytes; lists of `width` items;
+structs.
 """
 _VALUES = cython.declare(cython.longlong, VALUES)
 _BITS = cython.declare(cython.longlong, BITS)
@@ -240,9 +240,7 @@ class MessageWriter:
 
     @cython.cfunc
     def _reads(self, message: cython.p_const_uchar, size: cython.longlong, totals: cython.p_longlong) -> cython.bint:
-        """Whether a message is like those of this writer; adds its nulls and the bytes of its texts to `totals`, by
-        column.
-        """
+        """Whether a message is like those of this writer. Adds its nulls and its text bytes to `totals`, by column."""
         fact: cython.p_longlong = self._columns.data.as_longlongs
         place: cython.Py_ssize_t
         head: cython.longlong = len(self._head)

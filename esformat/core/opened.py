@@ -197,9 +197,7 @@ class Opened:
     data_place = cython.declare(object, visibility="public")  # type: int | None
     """The place of the column `data`; None if there is no such column."""
     everywhere = cython.declare(dict, visibility="readonly")  # type: dict[tuple[tuple[str, Any], ...], Any]
-    """Conditions, each used alone in an earlier query, that match an event in every data block, and the index result
-    for each.
-    """
+    """Conditions, used alone in earlier queries, that match an event in every data block, and their index results."""
     name = cython.declare(object, visibility="readonly")  # type: str
     named = cython.declare(NamedErrors, visibility="readonly")  # type: NamedErrors
     """Wraps everything that decodes bytes of the file."""
@@ -220,9 +218,7 @@ class Opened:
     _codes_place: cython.Py_ssize_t
 
     def use(self, name: str, leaves: Shelf, blocks: Shelf, threads: Any) -> None:
-        """Initialize with these shelves. name: of the file. threads: has an attribute `own` for each thread, for all
-        segments.
-        """
+        """Initialize with these shelves. name: of the file. threads: has, for each thread, `own` for all segments."""
         self.name, self.named, self.everywhere, self._contexts = name, NamedErrors(name), {}, {}
         self._leaves, self._data, self._threads = leaves, blocks, threads
 
@@ -569,9 +565,7 @@ class ScanRows:
 
     @cython.cfunc
     def _picked(self, block: Chunks, first: cython.Py_ssize_t, last: cython.Py_ssize_t) -> list[int] | None:
-        """Rows [first, last) of a block that satisfy the query's condition, up to its limit; None if cached codes do
-        not suffice.
-        """
+        """Rows [first, last) of a block that satisfy the query's condition, up to its limit; None without codes."""
         query: Query = self._query
         if query.timed or len(query.conditions) != 1:
             return None

@@ -490,7 +490,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         at: cython.Py_ssize_t,
         room: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """Render rows [low, high), grouped by template. At every copy `at` is at most `room`, and 32 more bytes may be
+        """Render rows [low, high), grouped by template. At every copy `at` is at most `room`; 32 more bytes may be
         written.
         """
         begin: cython.Py_ssize_t = low

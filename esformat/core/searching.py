@@ -135,9 +135,7 @@ def _rows_with(
     wanted: cython.const[cython.longlong][::1],
     out: cython.p_uchar,
 ) -> cython.int:
-    """Write for each row whether a variable has one of ascending numbers in it. Returns 0, and writes nothing, if none
-    has.
-    """
+    """Write for each row whether a variable has one of ascending numbers. Returns 0, writing nothing, if none has."""
     i: cython.Py_ssize_t
     place: cython.Py_ssize_t = 0
     if rows.lacks(variable) or rows._columns[variable].count > rows.rows:
@@ -348,9 +346,7 @@ def _stored_bytes(entry: cython.pointer(cython.const[cython.uchar]), width: cyth
 @cython.cfunc
 @cython.exceptval(-1, check=True)
 def _find_text(frame: bytes, text: bytes, lengths: cython.p_longlong, told: cython.p_uchar) -> cython.int:
-    """Set `told` to 1 for strings of a frame that contain a text; return whether any does. The frame consists of its
-    strings only.
-    """
+    """Set `told` to 1 for strings of a frame that contain a text; return whether any does. All of it is strings."""
     hit: cython.Py_ssize_t = frame.find(text)
     i: cython.Py_ssize_t = 0  # the string that begins at `edge`
     edge: cython.longlong = 0

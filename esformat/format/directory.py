@@ -193,8 +193,9 @@ def open_root(block: Block, context: DecodeContext, read: ReadPages | None = Non
 def open_page(
     block: Block, first_row: int, first_block: int, context: DecodeContext, name: str | None = None
 ) -> Entries:
-    """Open a page whose checksum was verified; it follows `first_row` rows and `first_block` blocks. Raises like
-    `open_root`.
+    """Open a page whose checksum was verified, after `first_row` rows and `first_block` blocks.
+
+    Raises like `open_root`.
     """
     plain, framed = context.plain, context.framed
     return Entries(block.body, 0, block.count, first_row, first_block, block.offset, plain, framed, BlockHandle, name)

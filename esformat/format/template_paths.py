@@ -160,9 +160,7 @@ class _Sample:
         return frozenset(variable for variable, kinds in slots if not kinds and self._texts.kinds[variable] == STRING)
 
     def _make(self) -> bool:
-        """Assemble the document. Return False if a slot may show something that could be taken for JSON syntax, or is
-        part of a key.
-        """
+        """Assemble the document. Return False if a slot is part of a key, or may show something like JSON syntax."""
         for n, literal in enumerate(self._literals):
             if not self._add_literal(literal):
                 return False

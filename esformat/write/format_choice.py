@@ -134,9 +134,7 @@ class FormatChoice:
 
 
 class _Sample:
-    """A sample that depends only on arrival numbers: the largest of 1, 1/2, 1/4 … of the events that fits into
-    SAMPLE_BYTES.
-    """
+    """A sample by arrival number alone: the largest of 1, 1/2, 1/4 … of the events that fits into SAMPLE_BYTES."""
 
     def __init__(self, schema: EventSchema, names: list[str]) -> None:
         self._schema = schema

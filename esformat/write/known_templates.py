@@ -17,9 +17,7 @@ from esformat.write.templated import Matched
 MOST_FILES = 64
 """After this many files templates are searched for again: later events may have other things in common."""
 MOST_WORSE = 1.15
-"""Templates fit another file if their `share` there is at most this many times the share in the file for which they
-were found.
-"""
+"""Templates fit another file if their `share` is at most this many times the share in the file that led to them."""
 MOST_PAUSE = 32
 """Most files that are written without a search, after many searches that found nothing."""
 

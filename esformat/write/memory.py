@@ -18,9 +18,7 @@ COLUMN_OVERHEAD = 500
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The memory of one writer, in bytes, and its shares. The shares add up to less, because allocators keep some freed
-    memory.
-    """
+    """The memory of one writer and its shares, in bytes. Shares add up to less: allocators keep some freed memory."""
 
     memory: int
 
@@ -37,30 +35,30 @@ class Budget:
 
     @property
     def held(self) -> int:
-        """For events that are held in memory, and for sorting them."""
+        """The share for events held in memory, and for sorting them."""
         return self.memory * 3 // 4
 
     @property
     def piece(self) -> int:
-        """For a part of a table that is checked and added at a time, because that copies it."""
+        """The share for a part of a table that is checked and added at a time, because that copies it."""
         return self.memory // 4
 
     @property
     def step(self) -> int:
-        """For events that are merged at a time: three times as many are in memory while the next ones are read."""
+        """The share for events merged at a time: three times as many are in memory while the next ones are read."""
         return self.memory // 8
 
     @property
     def chunk(self) -> int:
-        """For a part of a sorted run that is read at a time; there can be one for each run."""
+        """The share for a part of a sorted run that is read at a time; there can be one for each run."""
         return max(MIN_CHUNK, min(self.memory // 1024, 512 << 10))
 
     @property
     def flight(self) -> int:
-        """For events that are being encoded."""
+        """The share for events that are being encoded."""
         return self.memory // 8
 
     @property
     def postings(self) -> int:
-        """For row numbers of indexes that are not yet written; shared by all indexes."""
+        """The share for row numbers of indexes that are not yet written; all indexes divide it."""
         return self.memory // 8

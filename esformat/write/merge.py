@@ -1,4 +1,4 @@
-"""Merge sorted runs, many rows at a time, in bounded memory. Equal events keep the order of their runs.
+"""Merge sorted runs, many rows at a time, in bounded memory. Events with equal keys and times stay in run order.
 
 Each step reads a few chunks of every run, finds the last event up to which all runs have been read, takes everything up
 to it from each run, and has NumPy sort those parts.

@@ -69,8 +69,7 @@ def _columns_of(kind: pa.DataType) -> list[tuple[int, int, int]]:
 def _head(schema: pa.Schema) -> tuple[bytes, tuple[int, int, int, int]]:
     """The metadata of a message, and where it contains: the number of rows, the nodes, the buffers, the body's length.
 
-    Taken from a message of one row that Arrow writes. All that depends on the rows is 64-bit numbers, of which only
-    zeros are omitted.
+    Arrow writes it for one row: whatever depends on the rows is a 64-bit number, and only zeros would be omitted.
     """
     message = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema).serialize()
     stored = message.to_pybytes()

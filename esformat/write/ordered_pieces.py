@@ -1,4 +1,4 @@
-"""Return the rows of several batches in an order, one bounded piece at a time, without copying whole batches."""
+"""Return the rows of several batches in a chosen order, one bounded piece at a time, without copying whole batches."""
 
 from __future__ import annotations
 

@@ -26,8 +26,7 @@ Bools = npt.NDArray[np.bool_]
 def plain_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """The values of an array, which must be valid for Arrow, as an array of `kind`.
 
-    Raises pa.ArrowException if a value, or part of one, would be lost. A value that becomes a float becomes the nearest
-    one.
+    Raises pa.ArrowException if a value, or part of one, would be lost. Conversion to a float rounds to the nearest one.
     """
     array = unfolded(array)
     given = array.type

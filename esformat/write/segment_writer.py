@@ -67,8 +67,10 @@ class SegmentWriting:
         return self._rows
 
     def add(self, ordered: OrderedRows) -> None:
-        """Write the next rows, at least one, which begin with the carry, except for those of the new carry. Raises
-        OSError.
+        """Write the next rows, at least one. They begin with the carry, and end with the new carry, which is not
+        written.
+
+        Raises OSError.
         """
         written = self._write(ordered, last=False)
         self._collect(ordered, written)

@@ -56,9 +56,7 @@ class StoredRun:
         return len(self._rows)
 
     def chunk_bytes(self, chunk: int) -> int:
-        """Approximate memory of a chunk, in bytes: four times its stored size, because blocks usually shrink to a third
-        or less.
-        """
+        """Approximate memory of a chunk: four times its stored size, as blocks usually shrink to a third or less."""
         first, last = self._rows[chunk]
         return 4 * self._blocks.part_bytes(chunk, 0) + _ROW_BYTES * (last - first)
 

@@ -81,9 +81,7 @@ class Tables:
             yield from (self._template(number, parts_of) for number in numbers)
 
     def _lacking(self, number: int) -> list[frozenset[Path]]:
-        """Sets of enumerations that may lack a row's values at the same time, smallest first: of those with the longest
-        values.
-        """
+        """Sets of enumerations that may lack a row's values, smallest first: of those with the longest values."""
         skeleton = self._skeletons[number]
         if LEAST_PART * len(skeleton.rows) < covered(self._skeletons):
             return [frozenset()]

@@ -115,9 +115,7 @@ def _directory(temp_dir: str | bytes | os.PathLike[str] | os.PathLike[bytes] | N
 
 
 def may_use_templates(codec: str, asked: bool | None) -> bool:
-    """Whether columns may be stored as templates; with other codecs, their strings would not be compressed. Raises
-    UsageError.
-    """
+    """Whether columns may be stored as templates; zstd must compress their strings. Raises UsageError."""
     if asked and codec != "zstd":
         raise UsageError(f'templates go with codec "zstd", not {codec!r}')
     return codec == "zstd" if asked is None else asked
@@ -285,9 +283,7 @@ class Writer(FileWriter):
             self._sorter = None
 
     def _check(self, piece: pa.Table, first: int) -> pa.Table:
-        """Convert a piece of a table, which begins at row `first` of it, to the schema. Sets the schema if there is
-        none yet.
-        """
+        """Convert a piece of a table, beginning at its row `first`, to the schema. Sets the schema if there is none."""
         schema = self._schema
         if schema is None:
             schema = make_schema(piece.schema, self._indexes, binary_keys=self._binary_keys)
