@@ -705,7 +705,10 @@ def _plain(at: cython.p_uchar, end: cython.p_uchar, kind: cython.p_int) -> cytho
 @cython.inline
 @cython.exceptval(check=False)
 def _number(at: cython.p_uchar, end: cython.p_uchar, kind: cython.p_int) -> cython.p_uchar:
-    """The end of a number whose first digit is at `at`. Excludes a point or an e without a digit after it."""
+    """The end of a number whose first digit is at `at`.
+
+    Excludes a point or an e without a digit after it: of `1.`, the number is `1`.
+    """
     behind: cython.p_uchar
     kind[0] = _INTEGER
     at = at + 1 if at[0] == 48 else _behind_digits(at, end)

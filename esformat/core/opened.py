@@ -565,7 +565,10 @@ class ScanRows:
 
     @cython.cfunc
     def _picked(self, block: Chunks, first: cython.Py_ssize_t, last: cython.Py_ssize_t) -> list[int] | None:
-        """Rows [first, last) of a block that satisfy the query's condition, up to its limit; None without codes."""
+        """Rows [first, last) of a block that satisfy the query's condition, up to its limit.
+
+        None if the cached codes of one condition do not suffice.
+        """
         query: Query = self._query
         if query.timed or len(query.conditions) != 1:
             return None

@@ -346,7 +346,10 @@ def _stored_bytes(entry: cython.pointer(cython.const[cython.uchar]), width: cyth
 @cython.cfunc
 @cython.exceptval(-1, check=True)
 def _find_text(frame: bytes, text: bytes, lengths: cython.p_longlong, told: cython.p_uchar) -> cython.int:
-    """Set `told` to 1 for strings of a frame that contain a text; return whether any does. All of it is strings."""
+    """Set `told` to 1 for strings of a frame that contain a text; return whether any does.
+
+    All bytes of the frame belong to its strings.
+    """
     hit: cython.Py_ssize_t = frame.find(text)
     i: cython.Py_ssize_t = 0  # the string that begins at `edge`
     edge: cython.longlong = 0

@@ -182,7 +182,10 @@ def _encode_other(array: pa.Array, shape: Shape, context: EncodeContext) -> byte
 def decode_node(
     body: memoryview, at: int, count: int, kind: pa.DataType, context: DecodeContext, depth: int = 0
 ) -> tuple[pa.Array, int]:
-    """Decode a node of `count` values at byte `at`; also return the byte after it. Raises CorruptSegmentError."""
+    """Decode a node of `count` values of `kind` at byte `at`; also return the byte after it.
+
+    Raises CorruptSegmentError.
+    """
     if depth > MAX_NESTING:
         raise CorruptSegmentError("column nodes nest too deep")
     head = read_head(body, at, count, context.plain)
