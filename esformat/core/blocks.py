@@ -108,7 +108,7 @@ def open_block(stored: Any, checksum: Any, kind: cython.int, check: Any, offset:
 
 @cython.cclass
 class Chunks:
-    """Where the chunks of a data block are in its body: chunk i has the bytes chunks[i] to chunks[i + 1]."""
+    """The chunks of a data block, as positions in its body: chunk i has the bytes chunks[i] to chunks[i + 1]."""
 
     body: memoryview
     chunks: Any
@@ -173,12 +173,12 @@ class Chunks:
             raise CorruptSegmentError("the head of a data block does not fit its body", offset=offset)
 
     def detach(self) -> None:
-        """Replace the body by a copy, so that the bytes of which it is a part can be freed."""
+        """Replace the body by a copy, so that the larger buffer to which it refers can be freed."""
         self.body = memoryview(bytes(self.body))
 
     def light_pieces(self, chunks: list[int]) -> list[bytes | None]:
-        """Copies of the chunks `chunks`, created once: every call must ask for the same ones. None for text, and for
-        long chunks other than codes, so that events do not keep much of a block alive. Raises CorruptSegmentError.
+        """Copies of some chunks, created once: every call must ask for the same chunks. None for text, and for long
+        chunks other than codes, so that events do not keep much of a block alive. Raises CorruptSegmentError.
         """
         if self.kept_light_pieces is not None:
             return self.kept_light_pieces
@@ -214,7 +214,7 @@ class Chunks:
         if self.times is not None:
             return self.times[low:high]
         steps: array.array = self._kept_steps
-        first: cython.Py_ssize_t = start  # where the run begins among the steps
+        first: cython.Py_ssize_t = start  # index of the run's first step
         if steps is None and self._asked:
             steps = self._kept_steps = self._steps(0, self.row_count, decompressor)
         elif steps is None:
@@ -333,7 +333,7 @@ def without_values(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t) -> bytes:
 @cython.cfunc
 @cython.exceptval(-1)
 def _start(block: Chunks, chunk: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Where a chunk begins."""
+    """The position of a chunk in the body."""
     if not 0 <= chunk < cython.cast(cython.Py_ssize_t, len(block.chunks)) - 1:
         raise IndexError("a block has fewer chunks than asked for")
     return cython.cast(cython.Py_ssize_t, block.chunks.data.as_longlongs[chunk])

@@ -84,8 +84,8 @@ class Guard:
 @cython.cclass
 class Budget:
     """A number of bytes that any number of caches share. Across all caches, the value that was unused for longest is
-    evicted first: a value at the head of the queue that was used since it was last there moves to the end ("clock"
-    algorithm).
+    evicted first: a value at the head of the queue moves to the end instead if it was used since it entered the queue
+    ("clock" algorithm).
     """
 
     _guard = cython.declare(Guard, visibility="readonly")  # type: Guard

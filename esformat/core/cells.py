@@ -105,8 +105,8 @@ def join_short(
     out: cython.p_uchar,
     at: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Assemble n rows, none of whose literals has more than 32 bytes, and none of whose values has more, or more than
-    16 if not `wide`. Returns the end.
+    """Assemble n rows. No literal may have more than 32 bytes; no value more than 32, or more than 16 if not `wide`.
+    Returns the end.
     """
     if wide:
         return _join(32, work, text, steps, slots, n, offsets, out, at)

@@ -109,9 +109,9 @@ def write_numbers(
     sizes: cython.p_int,
     texts: cython.pointer(cython.p_uchar),
 ) -> cython.bint:
-    """Write numbers of one kind, or point to existing text: stores where each text is, and its size. 32 bytes may be
-    read from each text. cells: 32 bytes for each number, for texts that must be written. Returns False if a number
-    cannot be written.
+    """Write numbers of one kind, or point to existing text: stores the address and the size of each text. 32 bytes may
+    be read from each address. cells: 32 bytes for each number, for texts that must be written. Returns False if a
+    number cannot be written.
     """
     i: cython.Py_ssize_t
     size: cython.Py_ssize_t

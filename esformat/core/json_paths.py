@@ -288,7 +288,8 @@ def outline(lines: cython.const[cython.uchar][::1]) -> tuple[int, bool, bool]:
     """For lines of JSON: how deep brackets nest; whether a null, or anything else that begins with n, is outside of all
     brackets; and whether a list begins with one.
 
-    After a broken string, the rest of a line is read as if it were outside of strings, so the results may be too high.
+    After a broken string, the rest of a line is read as if outside of strings: the depth may be too high, and the
+    others may be wrongly true.
     """
     at: cython.Py_ssize_t = 0
     n: cython.Py_ssize_t = lines.shape[0]
@@ -707,7 +708,7 @@ def _plain(at: cython.p_uchar, end: cython.p_uchar, kind: cython.p_int) -> cytho
 def _number(at: cython.p_uchar, end: cython.p_uchar, kind: cython.p_int) -> cython.p_uchar:
     """The end of a number whose first digit is at `at`.
 
-    Excludes a point or an e without a digit after it: of `1.`, the number is `1`.
+    A point or an e without a digit after it is not part of the number: `1.` has the number `1`.
     """
     behind: cython.p_uchar
     kind[0] = _INTEGER

@@ -36,7 +36,7 @@ class Keys:
     """Concatenated keys: searched in place, and returned as a list or as the memory of an Arrow array."""
 
     edges: Any
-    """Where each key begins in `data`, and where the last one ends: int64."""
+    """The offset of each key in `data`, followed by the end of the last one: int64."""
     data: bytes
     _count: cython.Py_ssize_t
 

@@ -314,8 +314,8 @@ def open_data_blocks(
     made: Any,
     columns: cython.Py_ssize_t,
 ) -> list[Any]:
-    """Open the blocks of slices. `stored`, a memoryview, contains all their bytes: those of the file from byte `start`
-    on.
+    """Open the blocks of slices. `stored`, a memoryview, contains all their bytes; its first byte is byte `start` of
+    the file.
 
     Other parameters and errors as in `Leaf.open_data_block`.
     """
@@ -341,10 +341,10 @@ def row_starts(parts: Sequence[BlockSlice]) -> tuple[Any, Any]:
 
 
 def run_starts(parts: Sequence[BlockSlice]) -> tuple[Any, Any, Any]:
-    """Where runs and blocks begin in the rows of the blocks of ascending slices, counted from the first block's first
+    """The rows at which runs and blocks begin in the blocks of ascending slices, counted from the first block's first
     row.
 
-    Returns arrays of int64: those places, ascending; the run that begins or continues at each, counted from the first
+    Returns arrays of int64: those rows, ascending; the run that begins or continues at each, counted from the first
     leaf of the slices; and the smallest timestamp of the block that contains it.
     """
     part: BlockSlice

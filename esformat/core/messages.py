@@ -970,7 +970,7 @@ def _copy_edges(
     rows: cython.longlong,
     out: cython.p_uchar,
 ) -> cython.void:
-    """Copy where each text begins, and where the last one ends, relative to the first one."""
+    """Copy the edges of texts, relative to the first one."""
     i: cython.longlong
     short: cython.pointer(cython.int) = cython.cast(cython.pointer(cython.int), source.buffers[1]) + first
     long: cython.p_longlong = cython.cast(cython.p_longlong, source.buffers[1]) + first
@@ -1001,7 +1001,7 @@ def _longest(
 @cython.nogil
 @cython.exceptval(check=False)
 def _buffer(source: cython.pointer(ArrowArray), number: cython.int) -> cython.p_const_uchar:
-    """The bytes of a buffer; NULL if there is no buffer, or no column."""
+    """The bytes of a buffer; NULL if the buffer or the column is missing."""
     if source == cython.NULL:
         return cython.NULL
     return cython.cast(cython.p_const_uchar, source.buffers[number])
@@ -1012,7 +1012,7 @@ def _buffer(source: cython.pointer(ArrowArray), number: cython.int) -> cython.p_
 @cython.nogil
 @cython.exceptval(check=False)
 def _edge(source: cython.pointer(ArrowArray), width: cython.longlong, row: cython.longlong) -> cython.longlong:
-    """Where a text begins, or the one before it ends."""
+    """One edge: the beginning of a text, or the end of the one before it."""
     if width == 4:
         return cython.cast(cython.pointer(cython.int), source.buffers[1])[row]
     return cython.cast(cython.p_longlong, source.buffers[1])[row]
@@ -1041,7 +1041,7 @@ def _put_edges(
     out: cython.p_uchar,
     before: cython.longlong,
 ) -> cython.void:
-    """Write where texts begin, moved by `before` bytes, and where the last one ends."""
+    """Write edges of texts, increased by `before` bytes."""
     i: cython.longlong
     for i in range(rows + 1):
         _put_edge(out, width, i, _edge_at(given, width, i) + before)

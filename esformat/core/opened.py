@@ -390,7 +390,7 @@ class SpaceRows:
 
     @cython.cfunc
     def _add_runs_of(self, number: cython.Py_ssize_t) -> object:
-        """Add the runs of a leaf, of which the first may continue from the leaf before."""
+        """Add the runs of a leaf; the first may continue from the leaf before."""
         leaf: Leaf = self._reader.leaf(number)
         run = cython.declare(cython.Py_ssize_t)
         last = cython.declare(cython.Py_ssize_t)

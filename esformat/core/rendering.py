@@ -116,8 +116,8 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         out: cython.uchar[::1],
         at: cython.Py_ssize_t,
     ) -> int:
-        """Write rows [low, high) to out[at:]; store where each begins in offsets[row:], followed by where the last one
-        ends.
+        """Write rows [low, high) to out[at:], and the positions where they begin to offsets[row:], followed by the end
+        of the last row.
 
         Returns the end. `out` must have room for 32 bytes more than are written. Raises IndexError for a value that
         does not exist, ValueError for one that its kind cannot represent, OverflowError if `out` is too small.
@@ -254,7 +254,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
 
     @cython.cfunc
     def _with(self, given: list[Any], held: list[Any]) -> cython.pointer(Column):
-        """Where the values of all variables are, including those `given`, in memory that `held` keeps alive."""
+        """The location of each variable's values, including those `given`, in memory that `held` keeps alive."""
         if not given:
             return self._columns
         memory: bytes = PyBytes_FromStringAndSize(cython.NULL, cython.sizeof(Column) * (self._variables + 1))

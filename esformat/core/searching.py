@@ -98,7 +98,8 @@ def mark_codes(rows: TemplateColumns, marks: cython.const[cython.uchar][::1], ma
 
 
 def mark_rows(rows: TemplateColumns, chain: Sequence[tuple[int, Any]], mask: cython.uchar[::1]) -> bool:
-    """Set the mask to 1 for rows in which each variable of a chain has one of some numbers; return whether any has.
+    """Set the mask to 1 for rows in which each variable of a chain has one of its numbers; return whether such a row
+    exists.
 
     chain: variables that are numbers, all of which are loaded (see `lacks`), each with an ascending array of int64.
     Raises ValueError for any other, and unless there is a byte for each row.

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Where the values of each variable of a node of templates are."""
+"""The location of each variable's values in a node of templates."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ _MOST_TEMPLATES = cython.declare(cython.Py_ssize_t, 0xFFFF)  # their numbers are
 
 @cython.cclass
 class TemplateColumns:
-    """Where the values of each variable of one node are. Threads may share it."""
+    """The location of each variable's values in one node. Threads may share it."""
 
     rows: int
     end: int
@@ -143,7 +143,7 @@ class TemplateColumns:
 
     @cython.cfunc
     def _find_columns(self, body: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> object:
-        """Find where the values of each variable are."""
+        """Find the location of each variable's values."""
         v: cython.Py_ssize_t
         pack = cython.declare(PackHead)
         column: cython.pointer(Column)
@@ -207,7 +207,7 @@ class TemplateColumns:
     def tell(
         self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, places: Any, of: Any, told: cython.uchar[::1]
     ) -> int:
-        """Look up a byte for each code in `of`, and write it to `told` for rows [low, high), or for those at some
+        """Look up a byte in `of` for each code, and write it to `told` for rows [low, high), or for those at some
         places. Returns the union of the bits. Raises ValueError if a byte or row is missing.
         """
         table: cython.const[cython.uchar][::1] = of

@@ -165,7 +165,7 @@ class Templates:
     """
     _first: cython.p_int  # for each template, its first slot; one more
     _slot: cython.p_int  # for each slot, its variable
-    _literal: cython.p_int  # where each literal begins, and the last ends; template t's are from first[t] + t on
+    _literal: cython.p_int  # the edges of the literals; template t's are from first[t] + t on
     _text: cython.p_char
     _literal_bytes: cython.p_int  # for each template, the bytes of its literals
     _step: cython.p_int  # eight numbers for each literal: its place, its bytes; of the slot after it the kind (-1 for
@@ -175,7 +175,7 @@ class Templates:
     _kind: cython.p_int
     _parameter: cython.p_int
     _value_first: cython.p_int  # for each variable, the first of its values; one more
-    _value: cython.p_int  # where each value begins, and the last ends
+    _value: cython.p_int  # the edges of the values
     _values: cython.p_char
     _longest: cython.p_int  # for each variable, the most bytes of a value; 0 for strings
     _row_bytes: cython.p_int  # for each template, the most bytes of a row without its strings

@@ -189,7 +189,7 @@ def cut_places(
 
 
 def short_offsets(lengths: bytes, start: cython.Py_ssize_t, low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> bytes:
-    """Where values low … high - 1 begin within bytes that begin with value `start`, and where the last one ends.
+    """The offsets of values low … high - 1 in bytes that begin with value `start`, followed by the end of the last one.
 
     lengths: of all values, one byte each. Returns the memory of an int32 array. Raises ValueError.
     """
@@ -228,8 +228,8 @@ Code = cython.fused_type(cython.uchar, cython.longlong)
 
 
 def join_values(values: list[Any], texts: cython.bint) -> tuple[bytes, bytes] | None:
-    """Concatenate texts, or else bytes: where each begins and the last one ends, as the memory of an int32 array, and
-    the bytes, of texts as UTF-8. None if one has another type, or if they exceed an int32.
+    """Concatenate texts, or bytes objects: returns their offsets (one more than values) as the memory of an int32
+    array, and their bytes, UTF-8 for texts. None if one has another type, or if offsets exceed an int32.
 
     Raises UnicodeEncodeError for unpaired surrogates.
     """
@@ -271,8 +271,8 @@ def gather(
     data: cython.const[cython.uchar][::1],
     allocate: Any,
 ) -> tuple[Any, Any]:
-    """Each row's value by its code: where each begins and the last one ends, as the memory of an int32 array; and the
-    concatenated values. Both are buffers that `allocate` returns for a number of bytes, as Arrow's `allocate_buffer` does.
+    """Each row's value by its code: the offsets of the values (one more than rows) as the memory of an int32 array, and
+    the concatenated values. Both are buffers from `allocate`, which takes a number of bytes, as Arrow's does.
 
     Value c is data[edges[c]:edges[c + 1]]. Raises IndexError for a code without a value, ValueError for a value outside
     of `data`, OverflowError if the rows take more than 2 GiB.

@@ -107,7 +107,7 @@ def _slices_mislead(kind: pa.DataType) -> bool:
 
 
 def plain_lists(array: pa.Array) -> pa.Array:
-    """Return a map as the list of key-value structs that it is; other arrays unchanged."""
+    """View a map as a list of key-value structs; return other arrays unchanged."""
     if not pt.is_map(array.type):
         return array
     element = entries_field(array.type)

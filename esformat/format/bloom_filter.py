@@ -1,7 +1,7 @@
 """A split-block Bloom filter over the spaces of a segment, stored in pages so that a test reads one page.
 
 The filter and its constants are those of Parquet's bloom filters (apache/parquet-format, BloomFilter.md), over xxh3-64
-of the key: buckets of eight 32-bit words, one bit set in each. It never denies a space that the segment has.
+of the key: buckets of eight 32-bit words, one bit set in each. It has no false negatives.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def page_of(hashed: int, buckets: int) -> int:
 
 
 def page_may_contain(block: Block, hashed: int, buckets: int) -> bool:
-    """Whether the page that covers a key admits it. Raises CorruptSegmentError if the page is cut short."""
+    """Whether the segment may contain a key, by its page. Raises CorruptSegmentError if the page is cut short."""
     at = _bucket_of(hashed, buckets) % PAGE_BUCKETS * BUCKET_BYTES
     if len(block.body) < at + BUCKET_BYTES:
         raise CorruptSegmentError("a filter page is cut short", offset=block.offset)

@@ -156,7 +156,7 @@ class BytesNode:
     def offsets_and_bytes(
         self, low: int, high: int, context: DecodeContext, frames: Cache
     ) -> tuple[bytes | npt.NDArray[np.int32], bytes]:
-        """Values [low, high) in Arrow's layout: where each begins and the last ends in some bytes, and those bytes."""
+        """Values [low, high) in Arrow's layout: offsets (one more than values), and the bytes to which these refer."""
         first, last = low // self.rows, -(-high // self.rows)
         if last - first == 1 and self.short:
             lengths, stored = self._frame(first, context, frames)
@@ -204,7 +204,7 @@ class BytesNode:
         return self.length_bytes, stored
 
     def edges_of_values(self, context: DecodeContext) -> npt.NDArray[np.int64]:
-        """Where each value begins within the bytes of all values, and where the last ends; cached."""
+        """The offset of each value in the bytes of all values, followed by the end of the last one; cached."""
         if self.edges is None:
             edges = np.zeros(self.count + 1, dtype=np.int64)
             np.cumsum(self.all_lengths(context), out=edges[1:])
@@ -225,7 +225,7 @@ class BytesNode:
     def _frames(
         self, numbers: Sequence[int], edges: npt.NDArray[np.int64], context: DecodeContext, frames: Cache
     ) -> list[Any]:
-        """Return some frames, ascending, uncompressed. One call decompresses those not in the cache if many are."""
+        """Some frames, ascending, decompressed: with one call if many are missing from the cache."""
         key, rows = self.key, self.rows
         known: list[Any] = [frames.find((key, number)) for number in numbers]
         missing = [place for place, frame in enumerate(known) if frame is None]

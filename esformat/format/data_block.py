@@ -34,7 +34,7 @@ from esformat.format.template_node import TemplateNode
 
 TIMES_BITS_COST = 1.25
 """Store timestamps as bits if that takes at most this many times the size of planes: with bits, a reader decodes the
-timestamps of one history without the others of the block.
+timestamps of one run without the rest of the block.
 """
 _HEAD = struct.Struct(
     "<"
@@ -156,7 +156,7 @@ class DataBlock(Chunks):
             return made
 
     def pieces(self, chunks: list[int]) -> list[bytes]:
-        """Copies of the chunks `chunks`, created once: every call must ask for the same ones."""
+        """Copies of some chunks, created once: every call must ask for the same chunks."""
         if self.kept_pieces is None:
             at, body = self.chunks, self.body
             self.kept_pieces = [bytes(body[at[chunk] : at[chunk + 1]]) for chunk in chunks]

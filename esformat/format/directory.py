@@ -45,7 +45,7 @@ ReadPages = Callable[[Sequence[tuple[BlockHandle, int, int]]], list[Entries]]
 
 
 def leaf_is_full(run_count: int, block_count: int) -> bool:
-    """Whether a leaf with this many runs and blocks ends here."""
+    """Whether a leaf with this many runs and blocks is full."""
     return run_count >= LEAF_RUNS or block_count >= LEAF_BLOCKS
 
 

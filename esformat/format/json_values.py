@@ -68,8 +68,7 @@ def parse_path(text: str) -> tuple[Step, ...]:
 
 
 def texts_around(text: str) -> tuple[bytes, ...]:
-    """Byte strings, one of which occurs in every document with a value that reads like `text`; empty if none are
-    certain.
+    """Byte strings: each document with a value that reads like `text` contains one of them. Empty if none are certain.
 
     A string appears unchanged in quotes, or has an escaped character. Numbers and other values can be written in many
     ways.

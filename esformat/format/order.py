@@ -57,7 +57,7 @@ def _encoded(column: pa.ChunkedArray) -> list[pa.DictionaryArray]:
 
 
 def _place_of(array: pa.Array) -> tuple[Any, ...]:
-    """Where an array is in memory: arrays in the same place are equal."""
+    """The location of an array in memory: arrays at the same location are equal."""
     return (len(array), array.offset, *(buffer.address if buffer else 0 for buffer in array.buffers()))
 
 
@@ -70,7 +70,7 @@ def sort_order(keys: I64, timestamps: I64) -> I64 | None:
     """The row numbers in the order of (key, timestamp, arrival); None if the rows are already in that order.
 
     Sorts by the least significant part first: timestamps arrive nearly sorted, which suits a merge sort, and NumPy
-    sorts 16 bits of the keys at a time with a counting sort. Twice as fast as a lexical sort of 1 M rows.
+    sorts 16 bits of the keys at a time with a counting sort. For 1 M rows, this is twice as fast as a lexical sort.
     """
     steps = np.diff(keys)
     if not len(steps) or bool(((steps > 0) | (steps == 0) & (timestamps[1:] >= timestamps[:-1])).all()):

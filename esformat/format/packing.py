@@ -41,8 +41,8 @@ _PACK = struct.Struct(
     "I"  # stored length of the compressed planes, or of the bits
 )
 SPARE_BITS = 1.125
-"""Bits per number that a pack of bits may take beyond planes when `bits_cost` is above 1: much for a small number, but
-little for an event.
+"""Bits per number that a pack of bits may take beyond planes when `bits_cost` is above 1: a lot relative to a small
+number, but little relative to an event.
 """
 _MASK = (1 << 64) - 1
 

@@ -165,7 +165,7 @@ def choose_postings(codes: I64, counts: I64, block_starts: I64) -> Iterator[tupl
 
 
 def page_is_full(value_count: int, byte_count: int) -> bool:
-    """Whether an index page with this many values and bytes ends here."""
+    """Whether an index page with this many values and bytes is full."""
     return value_count >= PAGE_VALUES or byte_count >= PAGE_BYTES
 
 

@@ -71,7 +71,7 @@ class TemplateNode:
         return np.frombuffer(self.template_rows.codes(0, self.count), np.uint16)
 
     def columns(self, context: DecodeContext) -> dict[int, Pack | BytesNode]:
-        """Where the values of each variable are, if it has any: a pack of numbers, or a node of strings."""
+        """The values of each variable that has any: a pack of numbers, or a node of strings."""
         return {
             variable: self._string_node(variable, at, count, context)
             if self._templates.kind(variable) == STRING
@@ -110,7 +110,7 @@ class TemplateNode:
     def offsets_and_bytes(
         self, low: int, high: int, context: DecodeContext, frames: Cache | None
     ) -> tuple[npt.NDArray[np.int32], pa.Buffer]:
-        """Values [low, high) in Arrow's layout: where each begins and the last ends in some bytes, and those bytes."""
+        """Values [low, high) in Arrow's layout: offsets (one more than values), and the bytes to which these refer."""
         return rendered([self.decoded(low, high, context, frames)])
 
     def array(self, kind: pa.DataType, context: DecodeContext) -> pa.Array:
@@ -248,8 +248,8 @@ class Decoded(NamedTuple):
 
 
 def rendered(parts: Sequence[Decoded]) -> tuple[npt.NDArray[np.int32], pa.Buffer]:
-    """Render the values of some rows, one after another: where each begins in the returned bytes and where the last
-    ends, and those bytes. Raises CorruptSegmentError.
+    """Render the values of some rows, one after another, in Arrow's layout: their offsets (one more than values), and
+    the bytes to which these refer. Raises CorruptSegmentError.
     """
     most = sum(part.most_bytes for part in parts) + SLACK_BYTES
     if most > MAX_FRAME_BYTES:

@@ -180,7 +180,7 @@ class _Followed:
                 yield found
 
     def _from_literal(self, place: int, literal: bytes, rest: bytes, depth: int = 0) -> Values:
-        """Whether the rest of the text matches the beginning of a literal, and continues after it."""
+        """The condition under which the rest of the text matches the start of a literal and continues after it."""
         size = min(len(literal), len(rest))
         if literal[:size] != rest[:size]:
             return None
@@ -194,7 +194,7 @@ class _Followed:
         return self._from_literal(place + 1, self._literals[place + 1], rest, depth + 1)
 
     def _from_slot(self, place: int, rest: bytes, depth: int) -> Values:
-        """Whether the rest of the text matches the beginning of what a slot shows."""
+        """The condition under which the rest of the text matches what a slot shows, and continues after it."""
         variable = self._slots[place]
         kind = self._texts.kinds[variable]
         if kind == STRING:
@@ -225,7 +225,7 @@ class _Followed:
         return found or None
 
     def _within_slot(self, place: int, variable: int) -> Values:
-        """Whether the text may begin within what a slot shows, and end there or continue after it."""
+        """The condition under which the text begins within what a slot shows, and ends there or continues after it."""
         kind, text = self._texts.kinds[variable], self._text
         if kind == ENUM:
             ends = [cut for cut in range(1, len(text)) if self._behind(place, text[cut:]) is not None]

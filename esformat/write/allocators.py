@@ -9,11 +9,11 @@ import pyarrow as pa
 
 _trim = None
 if sys.platform == "linux":
-    _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it; others do not keep as much
+    _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other C libraries keep less freed memory
 
 
 def release_unused() -> None:
-    """Make Arrow's allocator and the C library's return what they can. Takes some milliseconds."""
+    """Return as much freed memory to the system as Arrow's allocator and the C library can. Takes some milliseconds."""
     pa.default_memory_pool().release_unused()
     if _trim is not None:
         _trim(0)

@@ -1,4 +1,4 @@
-"""Lay out a segment: data blocks and directory leaves in order, then indexes, filter, and what opening needs.
+"""Lay out a segment: data blocks and directory leaves in order, then indexes, filter, and the blocks read on opening.
 
     header, metadata, dictionary | (data blocks, leaf)* | indexes, filter, directory pages |
     dictionary, roots, metadata, footer, trailer

@@ -89,9 +89,11 @@ def _told_as_table(table: Any) -> Iterator[None]:
 
 
 def _check_kinds(kinds: Any) -> None:
-    """Refuse column types that Arrow does not have, because the stream would contain something else: the address of an
-    Object, as which Polars stores UUIDs; for a pandas period a count of months since 1970, or of another unit; -1 for
-    DuckDB's largest UHUGEINT.
+    """Refuse column types that Arrow does not have, because the stream would contain something else:
+
+    - an Object of Polars, in which it stores UUIDs: an address
+    - a period of pandas: a count of months, or of another unit, since 1970
+    - DuckDB's largest UHUGEINT: -1
     """
     for name, kind in kinds.items():
         said = str(kind)

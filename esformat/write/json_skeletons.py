@@ -60,7 +60,7 @@ def _skeletons(rows: Sequence[bytes], form: _Form) -> list[Skeleton]:
     groups: defaultdict[tuple[bytes | None, ...], list[Sequence[bytes]]] = defaultdict(list)
     known: list[
         tuple[re.Pattern[bytes], list[Sequence[bytes]]]
-    ] = []  # patterns of frequent skeletons, which match in a third of the time
+    ] = []  # patterns of frequent skeletons: matching one takes a third of the time
     for row in rows:
         for pattern, values in known:
             if (match := pattern.fullmatch(row)) is not None:

@@ -24,7 +24,7 @@ MOST_PAUSE = 32
 
 @dataclass(slots=True)
 class KnownColumn:
-    """What is known of one column. share: stored bytes with `table`, relative to those without it."""
+    """What is known about one column. share: stored bytes with `table`, relative to those without it."""
 
     least_bytes: int = 0
     table: TemplateTable | None = None
@@ -59,8 +59,8 @@ class KnownColumn:
 
 
 class KnownTemplates:
-    """Remembers the templates of files that are written one after another: see `create`. Thread-safe, but one file may
-    search for what another is about to find.
+    """Remembers the templates of files that are written one after another: see `create`. Thread-safe, but files written
+    at the same time may each search for the same templates.
     """
 
     def __init__(self, least_bytes: int = 0) -> None:
@@ -74,7 +74,7 @@ class KnownTemplates:
         return any(column.table is not None for column in list(self._columns.values()))
 
     def of(self, name: str) -> KnownColumn:
-        """What is known of a column."""
+        """What is known about a column."""
         return self._columns.setdefault(name, KnownColumn(self._least_bytes))
 
 

@@ -63,8 +63,8 @@ def losing(kind: pa.DataType) -> Test:
 
 
 def are_misread(values: Sequence[Any], kind: pa.DataType) -> bool:
-    """Whether Arrow misreads some of the values: truth values as numbers, numbers as times, a moment as its day, pairs
-    as an object; or drops part of one. Times without a zone are UTC.
+    """Whether Arrow misreads some of the values: booleans as numbers, numbers as times, a datetime as its date, pairs
+    as a struct; or drops part of one. Times without a zone are UTC.
     """
     if pt.is_floating(kind):
         return not set(_BOOLS).isdisjoint(map(type, values))
@@ -79,7 +79,7 @@ def are_misread(values: Sequence[Any], kind: pa.DataType) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def _test_of(kind: pa.DataType, *, strict: bool) -> Test:
-    """A test for values of which a type drops a part; strict: or that it misreads."""
+    """A test for values that a type would store only in part; strict: also those that Arrow misreads."""
     if pt.is_struct(kind):
         return _test_of_structs({field.name: _test_of(field.type, strict=strict) for field in kind}, strict=strict)
     if pt.is_map(kind):
@@ -129,7 +129,7 @@ def _test_of_maps(of_keys: Test, of_items: Test) -> Test:
 
 
 def _test_of_lists(of_items: Test) -> Test:
-    """A test for lists of all kinds; a text is not a list of letters."""
+    """A test for lists of all kinds; text is not a list of characters."""
 
     def test(value: Any) -> bool:
         if value is None or isinstance(value, pa.Scalar):
@@ -171,7 +171,7 @@ def is_number_of(number: float, text: str) -> bool:
         written = Decimal(text)
     except ArithmeticError:  # an exponent too large for Decimal
         return False
-    if len(text) > _MOST_DIGITS:  # all digits count: no float needs as many
+    if len(text) > _MOST_DIGITS:  # no float has that many digits, so compare exactly
         return Decimal(number) == written
     digits = len("".join(map(str, written.as_tuple().digits)).strip("0")) or 1
     return Decimal(f"{number:.{digits - 1}e}") == written

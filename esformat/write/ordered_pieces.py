@@ -32,8 +32,8 @@ def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def ordered_pieces(batches: Sequence[pa.RecordBatch], order: I64) -> Iterator[pa.RecordBatch]:
-    """The rows of batches, numbered across all of them, in an order close to that of each batch: a union of sorted
-    ones.
+    """The rows of batches, numbered across all of them, in a chosen order. It should nearly keep the order of rows
+    within each batch, as a union of sorted batches does.
 
     For each batch, a piece copies the span from the first to the last of its rows there.
     """

@@ -102,7 +102,7 @@ def _with_empty_nulls(array: pa.Array) -> pa.Array:
 
 
 def _may_lose(given: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether Arrow's cast may drop something silently."""
+    """Whether Arrow's cast may lose data silently."""
     return bool((pt.is_floating(given) and pt.is_decimal(kind)) or (pt.is_date(given) and pt.is_date(kind)))
 
 

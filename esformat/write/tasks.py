@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 class InFlight(Generic[Result]):
-    """A queue of tasks. Consume the results as they come: `submit` yields those that must finish to make room."""
+    """A queue of tasks. Iterate over `submit`: it yields results until there is room, then starts the task."""
 
     def __init__(self, pool: Executor, most_tasks: int, most_bytes: int) -> None:
         """`most_bytes`: what all tasks may hold together; a single task may hold more."""

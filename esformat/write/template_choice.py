@@ -80,7 +80,7 @@ class _Trial:
         return None if found is None else found[0]
 
     def known(self, known: KnownColumn) -> ColumnDictionary | None:
-        """Those of an earlier file if they do as well here as there, else those that a search finds."""
+        """The templates of an earlier file if they do as well on this column, else those that a search finds."""
         fitting = None if known.table is None else self._tried(self._used_part(known.table))
         if fitting is not None and known.fits(fitting[1]):
             return fitting[0]

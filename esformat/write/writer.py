@@ -75,11 +75,11 @@ def create(
     properties: text by name, stored in the file.
     overwrite: replace an existing file, atomically; otherwise an existing file is an error.
     threads: number of encoding threads; by default one per processor, at most 8. It does not affect the bytes.
-    memory: the writer's memory limit, in bytes or as text such as "256MiB"; 1 GiB by default. Events beyond it wait in
+    memory: the writer's memory limit, in bytes or as text such as "256MiB"; 1 GiB by default. Events beyond it go to
         temporary files, unless they are added in order; a single larger event still works. The limit does not affect
         the bytes. The interpreter and its libraries take some 100 MiB in addition, and so do your own tables.
     temp_dir: directory for temporary files; by default next to the file, or the system's for an object. They take less
-        space than the events and are gone when the writer is, whatever ends it.
+        space than the events and disappear with the writer, however it ends.
     storage_options: how to connect to the store of a URI, as for `open`.
 
     Use it as a context manager: leaving the block finishes the file, an exception leaves nothing. Raises UsageError,
